@@ -70,6 +70,17 @@ def check(announced, keys, board, record):
     return release
 
 
+def imports(mine, mpy):
+    """True if a MicroPython with sys.implementation._mpy `mine` imports modules of the form `mpy`, as a release says
+    it: bits 0 to 7 are the version of .mpy files; with machine code 8 and 9 are its version, and 10 to 13 the
+    processor."""
+    processor = mpy >> 10 & 15
+    if not processor:
+        return mpy == mine & 0xFF
+    own = mine >> 10 & 15  # 4 to 8 are ARM Cortex-M, which take what is for earlier ones
+    return not (mpy ^ mine) & 0x3FF and (processor == own or 4 <= processor < own <= 8)
+
+
 def _check_fits(release, board):
     if release["board"] != board:
         raise Refused("it is for the board %s, this is %s" % (release["board"], board))
@@ -79,7 +90,7 @@ def _check_fits(release, board):
     if implementation.name != "micropython" or not oldest <= version < newest:
         running = (implementation.name, version[0], version[1])
         raise Refused("it is for MicroPython from %s to before %s, this is %s %d.%d" % ((oldest, newest) + running))
-    if release["mpy"] != getattr(implementation, "_mpy", 0) & 0xFF:
-        raise Refused("its modules are compiled for another version of MicroPython")
+    if not imports(getattr(implementation, "_mpy", 0), release["mpy"]):
+        raise Refused("its modules are compiled for another version of MicroPython, or another processor")
     if release["journal"] != JOURNAL:
         raise Refused("its journal has another format")

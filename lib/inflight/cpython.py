@@ -16,6 +16,10 @@ from array import array
 
 _SHARED = ("connect", "disconnect", "drain", "ping", "subscribe", "unsubscribe")  # calls of both clients
 
+# How MicroPython's viper code names buffers of bytes, and of numbers of 16 bits.
+ptr8 = bytearray
+ptr16 = array
+
 _PERIOD = 1 << 30
 _POLLIN = 1
 _POLLOUT = 4

@@ -42,6 +42,7 @@ def _prepare_pages(j, device):
     j._page = bytearray(j._unit)  # see clear_page() of sector_reader
     j._chunk = bytearray(CHUNK)
     j._four = bytearray(4)
+    j._crc = array("H", bytes(4))  # in which add_to_crc() takes the halves of a CRC, and gives them back
     j._bad = -1  # address of the last page that did not take what was programmed
     j._worn = -1  # the sector in which a record was not taken last, also when it has been passed by
 

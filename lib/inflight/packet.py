@@ -180,9 +180,11 @@ class Decoder:
     def bytes_received(self, n):
         """n bytes were read into `view`."""
         if self.view is self.spare:
-            k = self.end
-            for i in range(n):
-                self.buf[k + i] = self.spare[i]
+            if self.space == _SPARE:
+                copy(self.buf, self.end, self.spare)  # all of it: what is behind n bytes is read later
+            else:
+                for i in range(n):
+                    self.buf[self.end + i] = self.spare[i]
         self.end += n
 
     def _aim(self):

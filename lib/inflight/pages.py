@@ -6,6 +6,7 @@ from array import array
 from errno import EIO
 
 from .compat import const
+from .loops import add_to_crc, copy_bytes, has_taken
 
 # CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
 # int where those have 31 bits.
@@ -41,6 +42,7 @@ class Pages:
     _page: bytearray
     _chunk: bytearray
     _four: bytearray
+    _crc: array
     _volatile: bool
     # Of any class that has those methods: MicroPython has no typing.
     _dev: "Any"  # type: ignore[name-defined] # noqa: F821
@@ -64,33 +66,23 @@ class Pages:
             self._write(self._base + self._k, data, i, end - i)
             self._base += end - i
             return
-        page = self._page
         while i < end:
             if self._k == self._unit:
                 self._program()
             k = self._k
             j = min(end, i + self._unit - k)
-            for i in range(i, j):
-                page[k] = data[i]
-                k += 1
+            copy_bytes(self._page, k, data, i, j)
+            self._k = k + j - i
             i = j
-            self._k = k
 
     def _sum(self, data, i, end):
-        if self._volatile:
-            return
-        low = self._low
-        high = self._high
-        low_of = _LOW
-        high_of = _HIGH
-        for i in range(i, end):
-            x = (low ^ data[i]) & 255
-            y = (x >> 4) + 16
-            x &= 15
-            low = (low >> 8 | (high & 255) << 8) ^ low_of[x] ^ low_of[y]
-            high = high >> 8 ^ high_of[x] ^ high_of[y]
-        self._low = low
-        self._high = high
+        if not self._volatile:
+            crc = self._crc
+            crc[0] = self._low
+            crc[1] = self._high
+            add_to_crc(crc, data, i, end, _LOW, _HIGH)
+            self._low = crc[0]
+            self._high = crc[1]
 
     def _put_crc(self):
         struct.pack_into("<HH", self._four, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
@@ -98,32 +90,29 @@ class Pages:
 
     def _program(self, exact=True):
         # Programs what was gathered. Only the new bytes differ from FF, which leaves what is there alone.
-        end = self._k
-        if end == self._from:
+        # Then reads it: worn flash ignores a program, or part of it, without a word. Not `exact`: other bits may have
+        # been 0 before.
+        k = self._from
+        last = self._k
+        if last == k:
             return
         base = self._base
-        self._dev.writeblocks(base // self._size, self._page, base % self._size)
-        self._verify(exact)
-        for i in range(self._from, end):
-            self._page[i] = 0xFF
-        self._seek(base + self._unit)
-
-    def _verify(self, exact):
-        # Worn flash ignores a program, or part of it, without a word. Not `exact`: other bits may have been 0 before.
-        chunk = self._chunk
         page = self._page
-        k = self._from
-        while k < self._k:
-            start = k - k % CHUNK
-            self._read(self._base + start, chunk)
-            for i in range(k - start, min(CHUNK, self._k - start)):
-                b = chunk[i] if exact else chunk[i] | page[k]
-                if b != page[k]:
-                    self._bad = self._base
-                    if self._from or self._base % self._size:  # no header
-                        self._worn = self._base // self._size
-                    raise OSError(EIO, "the flash did not take what was programmed")
-                k += 1
+        self._dev.writeblocks(base // self._size, page, base % self._size)
+        while k < last:
+            i = k % CHUNK
+            end = min(CHUNK, i + last - k)
+            self._read(base + k - i, self._chunk)
+            if not has_taken(self._chunk, i, end, page, k, exact):
+                self._bad = base
+                if self._from or base % self._size:  # no header
+                    self._worn = base // self._size
+                raise OSError(EIO, "the flash did not take what was programmed")
+            k += end - i
+        # 16 bytes of FF at a time; those around them are FF already.
+        for i in range(self._from, last, 16):
+            struct.pack_into("<4i", page, min(i, self._unit - 16), -1, -1, -1, -1)
+        self._seek(base + self._unit)
 
     def _clear_bits(self, at, data, n):
         # Clears the bits of the n bytes at `at` that are 0 in data.

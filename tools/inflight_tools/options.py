@@ -33,6 +33,8 @@ Firmware = Annotated[Path | None, typer.Option(help="file of MicroPython's firmw
 Sha256 = Annotated[str | None, typer.Option(help="what the firmware's SHA-256 has to be")]
 FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
 Ota = Annotated[bool, typer.Option("--ota", help="ESP32: space for a second firmware, for updates over MQTT")]
+_BYTECODE = "no machine code: for devices of several processors, or with MicroPython older than 1.23"
+Bytecode = Annotated[bool, typer.Option("--bytecode", help=_BYTECODE)]
 Romfs = Annotated[bool, typer.Option("--romfs", help="modules go to the ROM file system of the firmware")]
 _PORT = "serial port of the board, /dev/ttyACM0 for example; `flash` also takes a Pico's mounted boot drive"
 Port = Annotated[str, typer.Option(help=_PORT)]

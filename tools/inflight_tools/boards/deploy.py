@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inflight_tools import options
+from inflight_tools.boards import native
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.files import hashes
@@ -24,6 +25,7 @@ from inflight_tools.settings import CONFIG, settings_given
 from inflight_tools.visible import visible
 
 _BROKER_S = 15  # time-out for connecting to the broker
+_MPY = "import sys\nprint(getattr(sys.implementation, '_mpy', 0))"
 _TAIL = 8  # lines of the board's console to show if no birth message arrives
 
 
@@ -31,8 +33,11 @@ def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, 
     """Installs the application for the board in folder `board`, and `device_files` ({path: content}: its settings;
     None keeps the present ones) on the board at `port`, and resets it. Returns the executed Plan. Raises DeviceError,
     ValueError."""
-    application = files(board)
+    application = files(board)  # compiled before the board has to wait
     with Link(port) as link:
+        if processor := native.fitting(int(link.run(_MPY)), variants.boards()[board].processors):
+            say(f"machine code for {processor}")
+            application = files(board, processor=processor)
         if device_files is None and not hashes(link, [CONFIG]):
             raise DeviceError("there is no configuration on the board: bring one, --config config.json")
         plan = install(link, board, application, device_files or {}, in_rom, say)

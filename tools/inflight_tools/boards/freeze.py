@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.boards import bundle, frozen
+from inflight_tools.boards import bundle, frozen, native
 from inflight_tools.boards.images import variants
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.output import failing, show
@@ -24,19 +24,22 @@ def main(
     ),
     board: options.BoardOrNone = None,
     application: Annotated[bool, typer.Option("--application", help="the firmware's application as well")] = False,
+    bytecode: options.Bytecode = False,
 ):
     """Writes modules and a manifest for a firmware of your own: the library, or the whole application. With --board the
-    manifest freezes all of the stock firmware of that board, too."""
+    manifest freezes all of the stock firmware of that board, too, and byte loops become machine code: MicroPython's
+    build knows for which processor."""
     with failing():
         stock = board and variants.board(board).folder
         if application and not stock:
             raise ValueError("the application is that of a board: name it with --board")
-        show(f"{write(folder, stock, application)}")
+        loops = bool(board and not bytecode and variants.processor(board))
+        show(f"{write(folder, stock, application, loops)}")
 
 
-def write(folder, board=None, application=False):
+def write(folder, board=None, application=False, loops=False):
     """Writes the library, for board folder `board` also the manifest of its stock firmware, and the whole application
-    if asked, into `folder`. Returns the path of the manifest."""
+    if asked, into `folder`. loops: as viper functions. Returns the path of the manifest."""
     found = bundle.modules(board or "unix")
     stamp = frozen.of(found, board if application else "")
     if application:
@@ -47,7 +50,7 @@ def write(folder, board=None, application=False):
     for place, text in found.items():
         path = folder / _MODULES / f"{place}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        path.write_text((loops and native.viper(text)) or text, "utf-8")
     manifest = folder / "manifest.py"
     manifest.write_text(_manifest(found, board), "utf-8")
     return manifest

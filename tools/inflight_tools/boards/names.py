@@ -20,7 +20,8 @@ def uses(node, variables=frozenset()):
     elif isinstance(node, ast.Name) and node.id not in variables:
         yield node.id
     for child in ast.iter_child_nodes(node):
-        yield from uses(child, variables)
+        if not isinstance(child, ast.arg) and child is not getattr(node, "returns", None):  # types are in no bytecode
+            yield from uses(child, variables)
 
 
 def uses_in_functions(tree):

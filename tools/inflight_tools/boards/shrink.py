@@ -42,7 +42,7 @@ GROUPS = {
         "base",
         "transport",
     ],
-    "journal_core": ["pages", "records", "journal"],
+    "journal_core": ["loops", "pages", "records", "journal"],
     "mqtt5_core": ["errors5", "decoder5", "send_buffer5", "mqtt5"],
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.boards import bundle, slots
+from inflight_tools.boards import bundle, native, slots
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import failing
@@ -82,7 +82,8 @@ def load(path):
 
 def make(files, key, number, board, trial_s=300, mpy=6):
     """The Release with `files`, {path in the slot: content}, signed by private key `key`. number: higher than that of
-    each earlier one; board: name of its folder; trial_s: for how long it has to run before it is good."""
+    each earlier one; board: name of its folder; trial_s: for how long it has to run before it is good; mpy: what the
+    device has to import, native.number()."""
     if longest := [path for path in files if len(path.encode()) > 255]:
         raise ValueError(f"{longest[0]}: the path is too long")
     index = slots.index_of(files)
@@ -124,10 +125,10 @@ def signed(image, own, key, number, board, trial_s, mpy):
     return Release(body + keys.sign(key, body), image)
 
 
-def application(board, number):
+def application(board, number, processor=""):
     """{path in the slot: content} of the application for the board in folder `board`; its status tells release
-    `number`."""
-    return slots.needed(bundle.files(board, number))
+    `number`. processor: what it has machine code for."""
+    return slots.needed(bundle.files(board, number, processor))
 
 
 def main(
@@ -140,6 +141,7 @@ def main(
         list[str] | None,
         typer.Option(help="public key that devices accept from this release on, in place of theirs; two at most"),
     ] = None,
+    bytecode: options.Bytecode = False,
     out: Annotated[Path | None, options.out("build/BOARD-NUMBER.release")] = None,
     as_json: options.Json = False,
 ):
@@ -151,7 +153,8 @@ def main(
         if firmware:
             release, what = _firmware(board, number, private, firmware, trial, accept)
         else:
-            release, what = _application(board, number, private, trial, accept)
+            processor = "" if bytecode else variants.processor(board)
+            release, what = _application(board, number, private, trial, accept, processor)
         target = out or Path("build") / f"{board}-{number}{SUFFIX}"
         write_atomic(target, release.pack())
     if as_json:
@@ -160,12 +163,13 @@ def main(
         typer.echo(f"{target}: release {number} for {release.fields['board']}, {what}, {len(release.image):,} bytes")
 
 
-def _application(board, number, key, trial_s, accept):
+def _application(board, number, key, trial_s, accept, processor):
     name = variants.board(board).folder
-    files = application(name, number)
+    files = application(name, number, processor)
     if accept:
         files["keys"] = json.dumps(accept).encode()
-    return make(files, key, number, name, trial_s), f"{len(files)} files"
+    what = f"{len(files)} files, machine code for {processor}" if processor else f"{len(files)} files"
+    return make(files, key, number, name, trial_s, native.number(processor)), what
 
 
 def _firmware(board, number, key, path, trial_s, accept):

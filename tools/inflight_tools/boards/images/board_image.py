@@ -2,7 +2,7 @@
 
 import json
 
-from inflight_tools.boards import bundle, slots
+from inflight_tools.boards import bundle, native, slots
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
@@ -41,7 +41,8 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
             raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, esp32.FLASH_MB))}")
         options = {"flash_mb": flash_mb, "ota": ota}
     code, rom_size = look(chosen, content)
-    files, slot, frozen = bundle.files(chosen.folder), {}, in_firmware(code)
+    processor = native.of_firmware(code, chosen.processor)
+    files, slot, frozen = bundle.files(chosen.folder, processor=processor), {}, in_firmware(code)
     if ota and not frozen:  # as files it would fill the flash that two partitions for firmware leave
         files, slot = slots.divided(files)
     files, rom = placed(files, frozen, chosen.folder, rom_size if romfs else None)

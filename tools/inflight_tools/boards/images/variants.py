@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inflight_tools import toml
+from inflight_tools.boards.native import PROCESSORS
 from inflight_tools.sources import device_sources
 
 KINDS = ("esp32", "uf2")  # of images; board_image makes them
@@ -18,6 +19,11 @@ class Board:
     port: str = ""  # MicroPython's
     image: str = ""  # one of KINDS
     variants: tuple["Variant", ...] = ()
+
+    @property
+    def processors(self) -> tuple[str, ...]:
+        """Those of its variants, each once."""
+        return tuple(dict.fromkeys(one.processor for one in self.variants))
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,7 @@ class Variant:
     family: int = 0  # UF2: which chip a block is for
     drive: str = ""  # UF2: the boot drive's label, and what its INFO_UF2.TXT calls the board
     title: str = ""  # what people, and esp-web-tools, call the chip or board
+    processor: str = ""  # one of PROCESSORS; "": it gets bytecode alone
 
 
 def _read(path: Path) -> Board:
@@ -47,6 +54,9 @@ def _read(path: Path) -> Board:
         raise ValueError(f"{path}: {e}: see boards/esp32/board.toml") from None
     if bool(image) != bool(variants) or image not in ("", *KINDS):
         raise ValueError(f"{path}: image: write one of {', '.join(KINDS)} for its variants, or neither")
+    if unknown := {*board.processors} - {*PROCESSORS}:
+        wanted = ", ".join(PROCESSORS[1:])
+        raise ValueError(f"{path}: processor {unknown.pop()!r}: write one of {wanted}, or leave the line out")
     return board
 
 
@@ -72,6 +82,11 @@ def variant(name: str) -> Variant:
         if found.name == name:
             return found
     raise ValueError(f"no board {name}: --board takes {', '.join(names())}")
+
+
+def processor(name: str) -> str:
+    """The processor of the Variant of that name; "" of a folder, whose processor nobody knows."""
+    return next((found.processor for found in variants() if found.name == name), "")
 
 
 def board(name: str) -> Board:

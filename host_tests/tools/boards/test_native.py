@@ -1,0 +1,176 @@
+"""Machine code for the processor of a board: which MicroPython imports it, and who gets it."""
+
+import itertools
+import json
+import subprocess
+from dataclasses import replace
+
+import pytest
+from littlefs import LittleFS, UserContextFile
+from typer.testing import CliRunner
+
+import announcement
+from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware
+from host_tests.tools.boards.standin import StandIn
+from inflight_tools import cli
+from inflight_tools.boards import bundle, deploy, native
+from inflight_tools.boards.images import board_image, variants
+from inflight_tools.cache import write_below
+from inflight_tools.update import keys, release
+from tools.runtimes import runtime
+from tools.setup.common import CHECKOUT
+
+JOURNAL = "/lib/inflight/journal_core.mpy"
+FEW = (JOURNAL, "/lib/inflight/core.mpy", "/lib/inflight/__init__.mpy")  # what it needs to be imported
+EMITTER = b"\0ptr32\0"
+_IMPORT = """
+import sys
+found = []
+for name in {names!r}:
+    try:
+        __import__("loops_" + name)
+        found.append(name)
+    except ValueError:
+        pass
+print([sys.implementation._mpy, found])
+"""
+
+
+def processor_of(code):
+    """Of a .mpy file, as its third byte says."""
+    return native.PROCESSORS[code[2] >> 2 & 15]
+
+
+def journal(board, processor):
+    code = bundle.files(board, processor=processor)[JOURNAL]
+    assert processor_of(code) == processor
+    return code
+
+
+@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86", "micropython-armhf"])
+def test_micropython_imports_what_it_is_said_to_import(tmp_path, name):
+    """Device and tools decide as MicroPython does. An ARM one takes code for earlier processors."""
+    found = runtime(name)
+    if found.reason:
+        pytest.skip(found.reason)
+    source = (CHECKOUT / "lib/inflight/loops.py").read_text()
+    names = [one for one in native.PROCESSORS if one]
+    code = {f"loops_{one}.mpy": bundle.compile_mpy(source, "loops", processor=one) for one in names}
+    write_below(tmp_path, code)
+    command = [*found.command(), "-c", _IMPORT.format(names=names)]
+    env = {"MICROPYPATH": str(tmp_path)}
+    told = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    mpy, imported = json.loads(told.replace("'", '"'))
+    assert imported
+    assert [one for one in names if native.imports(mpy, native.number(one))] == imported
+    assert [one for one in names if announcement.imports(mpy, native.number(one))] == imported
+    assert announcement.imports(mpy, native.number(""))
+
+
+def test_device_and_tools_decide_alike():
+    forms = [6 | version << 8 | n << 10 for version in (2, 3) for n in range(1, 12)]
+    for mine, wanted in itertools.product([*forms, 6, 5 | 3 << 8 | 2 << 10, native.number("x64") | 1 << 16], forms):
+        assert native.imports(mine, wanted) == announcement.imports(mine, wanted), (mine, wanted)
+    assert not announcement.imports(5, 6)
+
+
+def test_the_runtimes_with_machine_code_have_it():
+    from tools.runtimes.device_run import deployed, precompiled
+
+    for name in ("native-x64", "native-x86"):
+        wanted = runtime(name).processor
+        assert processor_of((deployed(wanted) / "inflight/journal_core.mpy").read_bytes()) == wanted
+        assert processor_of((precompiled(wanted) / "lib/inflight/loops.mpy").read_bytes()) == wanted
+    assert processor_of((deployed() / "inflight/journal_core.mpy").read_bytes()) == ""
+
+
+# --- deploy ---
+
+
+def in_flash(path):
+    """The journal's code in the flash of a stand-in."""
+    blocks = path.stat().st_size // 4096
+    sizes = {"block_size": 4096, "block_count": blocks, "read_size": 32, "prog_size": 32, "cache_size": 128}
+    system = LittleFS(UserContextFile(str(path)), **sizes)
+    with system.open(JOURNAL, "rb") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize(
+    "processors, gets", [(["xtensawin", "x64"], "x64"), (["xtensawin", "rv32imc"], ""), (["", "x86"], ""), ([], "")]
+)
+def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processors, gets):
+    """A folder may stand for several processors: what the board does not import never gets there."""
+    found = runtime("micropython-x64")
+    if found.reason:
+        pytest.skip(found.reason)
+    chips = tuple(variants.Variant(one, "unix", "", "", "", processor=one) for one in processors)
+    boards = variants.boards()
+    monkeypatch.setattr(variants, "boards", lambda: boards | {"unix": replace(boards["unix"], variants=chips)})
+
+    def few(board, **of):
+        return {path: code for path, code in bundle.files(board, **of).items() if path in FEW}
+
+    monkeypatch.setattr(deploy, "files", few)
+    said = []
+    with StandIn(tmp_path, found, blocks=256) as there:
+        deploy.deploy("unix", there.port, {"/config.json": b"{}"}, say=said.append)
+        with deploy.Link(there.port) as link:
+            link.run("import inflight.journal_core")
+    assert in_flash(tmp_path / "flash.img") == journal("unix", gets)
+    assert [line for line in said if "machine code" in line] == ([f"machine code for {gets}"] if gets else [])
+
+
+# --- images ---
+
+
+@pytest.mark.parametrize("board", ["esp32", "esp32c3", "pico_w"])
+@pytest.mark.parametrize(
+    "version, emitter, fits",
+    [("1.26.1", True, True), ("1.26.1", False, False), ("1.22.2", True, False), ("1.99.0", True, False)],
+)
+def test_an_image_has_what_its_firmware_imports(tmp_path, board, version, emitter, fits):
+    banner = BANNER.replace(b"1.26.1", version.encode()) + (EMITTER if emitter else b"")
+    made = {
+        "pico_w": lambda: pico_firmware(banner=banner),
+        "esp32": lambda: esp_firmware(banner=banner),
+        "esp32c3": lambda: esp_firmware("esp32c3", base=0, banner=banner),
+    }
+    chosen = variants.variant(board)
+    (tmp_path / "firmware").write_bytes(made[board]())
+    image = board_image.make_bare(replace(chosen), tmp_path / "firmware", "")
+    content = image.file()
+    if chosen.image == "uf2":
+        content = b"".join(content[at + 32 : at + 288] for at in range(0, len(content), 512))
+    for processor in ("", chosen.processor):
+        assert (journal(chosen.folder, processor)[:3000] in content) == (
+            processor == (chosen.processor if fits else "")
+        )
+
+
+# --- releases ---
+
+
+@pytest.mark.parametrize(
+    "words, processor",
+    [
+        (["--board", "pico_w"], "armv6m"),
+        (["--board", "pico2_w"], "armv6m"),  # one release for both
+        (["--board", "esp32s3"], "xtensawin"),
+        (["--board", "esp32c6"], "rv32imc"),
+        (["--board", "esp32", "--bytecode"], ""),
+        (["--board", "unix"], ""),
+        (["--board", "rp2040"], ""),  # the folder
+    ],
+)
+def test_a_release_tells_what_imports_it(tmp_path, words, processor):
+    key = tmp_path / "release.key"
+    keys.generate(key)
+    words = ["release", *words, "--number", "1", "--signing-key", str(key), "--out", str(tmp_path / "r")]
+    done = CliRunner().invoke(cli.build(), words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    made = release.load(tmp_path / "r")
+    assert made.fields["mpy"] == native.number(processor)
+    board = made.fields["board"]
+    assert journal(board, processor) in made.image
+    assert (f"machine code for {processor}" in done.output) == bool(processor)
