@@ -3,6 +3,7 @@
 import ast
 import collections
 import re
+import subprocess
 import sys
 import typing
 from pathlib import Path
@@ -68,6 +69,17 @@ def test_the_help_of_each_command_is_complete(words):
 @pytest.mark.parametrize("words", NAMES, ids=" ".join)
 def test_wrong_arguments_end_with_status_2(words):
     assert run(*words, "--no-such-option").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "others"), [("fleet", ["boards", "update", "installer"]), ("keys", ["fleet", "installer"])]
+)
+def test_a_command_does_not_load_the_others(word, others):
+    """Each would take as long to start as all together."""
+    code = "import sys; from inflight_tools.cli import build; build(sys.argv[1]); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code, word], check=True, capture_output=True, text=True).stdout
+    assert "inflight_tools" in loaded
+    assert not [name for name in others if f"inflight_tools.{name}.commands" in loaded.split()]
 
 
 def test_a_group_without_its_packages_says_what_to_install(monkeypatch):

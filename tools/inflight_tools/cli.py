@@ -19,11 +19,12 @@ def main():
         import typer  # noqa: F401 (whoever has only the client is told what to install)
     except ModuleNotFoundError:
         sys.exit("inflight: " + not_installed("the command", "boards", "fleet"))
-    build()(prog_name="inflight")
+    build(*sys.argv[1:2])(prog_name="inflight")
 
 
-def build():
-    """The Typer with all commands. A group with missing packages reports that when it is called."""
+def build(asked=None):
+    """The Typer with all commands. A group with missing packages reports that when it is called. asked: the first word
+    of a command line; if it names a command, the others are not loaded."""
     import typer
 
     # A traceback with local variables could show a secret.
@@ -35,12 +36,17 @@ def build():
             print(f"inflight {inflight.__version__}")
             raise typer.Exit
 
+    known = asked in {*_GROUPS}.union(*_ALONE.values())
     for name, package in _GROUPS.items():
+        if known and name != asked:
+            continue
         try:
             app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app, name=name)
         except ModuleNotFoundError as error:
             _stand_in(app, name, _reason(error.name, package))
     for package, names in _ALONE.items():
+        if known and asked not in names:
+            continue
         try:
             app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app)
         except ModuleNotFoundError as error:

@@ -97,7 +97,7 @@ def _lend_block(block, place, inside):
             rest = block[i:]
             nodes = [node for each in rest for node in _within(each)]
             names = sorted({name for node in nodes for name in _borrowed(node, place)})
-            end = [ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None))]
+            end: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None))]
             end += ast.parse("give_back(loaded)").body
             block[i:] = [*ast.parse("loaded = len(lent)").body, ast.Try(rest, [], [], end)]
             inside |= {id(node) for each in block[i:] for node in ast.walk(each)}

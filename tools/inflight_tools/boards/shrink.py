@@ -295,7 +295,7 @@ def _merge(trees, core, modules, constants):
 
 def _imports(tree, place):
     """[(full name of a module, node)] of the imports in the module at `place`."""
-    found = []
+    found: list[tuple[str, ast.stmt]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             found.append((_imported(node, place) or "", node))
@@ -317,7 +317,7 @@ def _join_classes(body, trees, imports):
     names that are gone."""
     uses = Counter(name for node in body for name in names_of(node))
     for place, found in imports.items():
-        ours = [node for name, node in found if name.startswith(f"{PACKAGE}.")]
+        ours = [node for name, node in found if isinstance(node, ast.ImportFrom) and name.startswith(f"{PACKAGE}.")]
         uses.update(alias.name for node in ours for alias in node.names)
         if place == f"{PACKAGE}/__init__":  # its table of names and modules
             uses.update(node.value for node in ast.walk(trees[place]) if isinstance(node, ast.Constant))
