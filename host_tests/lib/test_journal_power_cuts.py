@@ -114,6 +114,9 @@ class Player:
             if at == old:
                 self.places[key] = new
 
+    def can_spare(self, at):
+        return False
+
     def append(self, kind, mid, n):
         body = bytes((mid * 31 + i * 7) & 0xFF for i in range(n))
         cut = n // 3

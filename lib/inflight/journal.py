@@ -104,8 +104,10 @@ class Journal(Records):
     def append(self, kind, mid, head, n, tail=b"", trailer=b"", start=0):
         """Appends a record of `kind` with Message ID `mid` and the body head[start:n] + tail + trailer, durable after
         commit(). Erases two sectors at most. Returns its address.
-        Raises OutboxFull (nothing is written), ValueError if the body is too long, OSError."""
+        Raises OutboxFull (nothing is written), ValueError if the body is too long or head has no n bytes, OSError."""
         size = n - start + len(tail) + len(trailer)
+        if n > len(head):  # machine code would go on behind it
+            raise ValueError("n: %d, of %d bytes" % (n, len(head)))
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
         if not self.fits(kind, size):

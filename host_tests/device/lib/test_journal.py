@@ -31,6 +31,9 @@ class RecordOwner(dict):
             if self[key] == old:
                 self[key] = new
 
+    def can_spare(self, at):
+        return False
+
 
 def put(journal, k, n=40, kind=OUT):
     return journal.append(kind, k, body(k, n), n)
@@ -134,6 +137,20 @@ def test_largest_record():
             journal.mark(at, DONE)
         raises(ValueError, put, journal, 9, n + 1)
         eq(journal.next_seq, 9)
+
+
+def test_more_bytes_than_there_are():
+    """Machine code does not look at the end of a buffer."""
+    for device in rings():
+        journal = Journal(device)
+        used = journal.used
+        try:
+            journal.append(OUT, 1, b"abc", 4)
+        except ValueError as e:
+            eq(str(e), "n: 4, of 3 bytes")
+        else:
+            raise AssertionError("more than there is")
+        eq((journal.used, journal.live), (used, 0))
 
 
 def test_one_long_message_leaves_space_for_received_ids():

@@ -167,6 +167,9 @@ class Sensor:
             if at == old:
                 self.live[mid] = new, n
 
+    def can_spare(self, at):
+        return False
+
     def act(self):
         if len(self.live) < 40 and random.randrange(3):
             self.mid = self.mid % 60000 + 1
