@@ -18,6 +18,8 @@ from tools.emulators.pico_w import filesystem
 from tools.runtimes import runtime
 from update_record import FETCH, IDLE, TRIAL, Record
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+
 
 def record(state, starts=0, n=2):
     """Of a device whose slot a has release 1, while it fetches or tries release 2."""

@@ -15,6 +15,8 @@ import inflight
 from inflight_tools.boards import bundle
 from tools.setup.common import CHECKOUT
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+
 WORKER = "wheel"
 PARTS = {
     "lib/inflight": "inflight",

@@ -12,6 +12,8 @@ from tools.emulators.pico_w import filesystem
 from tools.emulators.pico_w.board import Board
 from update_record import TRIAL, Record
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+
 MAIN = (CODE / "updated.py").read_bytes()
 STARTERS = ("launch", "starting", "image", "update_record", "trial")
 
