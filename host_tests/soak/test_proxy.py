@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from inflight.outbound import DUP, Outbound
+from inflight.outbound import Outbound
+from inflight.states import DUP
 from tools.soak.clock import virtual_time
 from tools.soak.device import Device
 from tools.soak.network import Broker, Network

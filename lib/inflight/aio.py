@@ -14,10 +14,11 @@ from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .base import INTERRUPTED, OPEN, POLL, WRITING, Base
+from .base import Base
 from .compat import passed, ticks_diff, ticks_ms
 from .errors import OutboxFull
 from .io_waiter import IOWaiter, open_socket, sleep_ms
+from .states import INTERRUPTED, OPEN, POLL, WRITING
 from .transport import PACE, Transport
 
 

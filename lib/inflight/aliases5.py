@@ -11,7 +11,7 @@ import inflight.packet as packet
 
 from .compat import const
 from .cursor import ALIAS
-from .send_buffer5 import digits_for, digits_in
+from .decoder5 import digits_for, digits_in
 
 _SIZE = const(3)  # bytes of the property
 _SHORTEST = const(5)  # bytes of a topic that is longer than what stands in its place, in any case

@@ -10,21 +10,8 @@ from .compat import const, of_bytes, passed, print_exception, ticks_add, ticks_d
 from .errors import refuse
 from .packet import ProtocolError
 from .session import Session
+from .states import INTERRUPTED, OUTSIDE, RUNNING
 from .topic import encode_name
-
-OPEN = const(0)  # steps of connecting: open a connection,
-POLL = const(1)  # write and read once,
-REQUEST = const(2)  # something was asked
-
-# One thread of control: the bits of a client's `_state`. RUNNING is off again however an operation ends; READING and
-# WRITING stand if it was interrupted (Ctrl-C, no memory). So one that begins finds RUNNING: another one is under way,
-# which has called it (a scheduled function, a handler of signals), and it is refused; else READING or WRITING, or
-# Session.busy: what was interrupted is recovered first.
-READING = const(1)  # bytes from the connection, until the session has handled them
-WRITING = const(2)  # a packet to the connection
-RUNNING = const(4)  # an operation that the application called
-INTERRUPTED = const(3)  # READING and WRITING
-OUTSIDE = const(8)  # that calls a handler or callback, or waits: publish() is accepted, no other operation
 
 _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
 
@@ -200,10 +187,15 @@ class Base:
 
     def _load_dispatching(self):
         # With the first message. It stays.
-        from .dispatching import dispatch, message_of
+        from .dispatching import Message, dispatch
 
         self._dispatch = dispatch
-        self._message = message_of(self)
+        if self.session.decoder.protocol_level < 5:
+            self._message = Message(self.session)
+        else:
+            from .message5 import Message5
+
+            self._message = Message5(self)
 
     # --- what the application is told ---
 

@@ -5,10 +5,11 @@ from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
 
-from .base import INTERRUPTED, OPEN, OUTSIDE, POLL, READING, RUNNING, WRITING, Base
+from .base import Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms
 from .errors import OutboxFull, refuse
 from .packet import PUBLISH, ProtocolError
+from .states import INTERRUPTED, OPEN, OUTSIDE, POLL, READING, RUNNING, WRITING
 from .transport import Transport
 
 

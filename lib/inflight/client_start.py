@@ -34,7 +34,7 @@ def start(client, level_5, arguments):
 
 
 def _start_level_5(client, level_5, arguments):
-    from .handshake5 import LONGEST_STALL_MS, check, new_session
+    from .handshake5 import LONGEST_STALL_MS, check
 
     session_expiry, slept, auth, aliases, stall_ms, connect_properties = level_5
     _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
@@ -44,7 +44,7 @@ def _start_level_5(client, level_5, arguments):
             stall_ms = 0
     clean_session = client._clean_session
     check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms)
-    client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
+    client.session = _new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
     client._attach = client.session.out.attach
     if connect_properties is not None:
         from .connect_properties import attach
@@ -56,3 +56,17 @@ def _start_level_5(client, level_5, arguments):
         client.session.aliases = Aliases(aliases)
     if auth is not None:
         auth.attach(client.session)
+
+
+def _new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):
+    from .mqtt5 import Session5
+
+    given = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF, "stall_ms": stall_ms}
+    made = Session5(journal, buffer, name, *settings, **given)
+    if journal and journal.live:
+        from .stored5 import check_space
+
+        check_space(journal, len(made.out.buf))
+    if made.out.clock:
+        made.out.clock.add(slept)
+    return made

@@ -18,10 +18,10 @@ from errno import ENOBUFS
 
 import inflight.counters as counters
 
-from .base import READING
 from .compat import const, ticks_ms
 from .dispatching import has_handler
 from .inbox import Inbox, Received
+from .states import READING
 
 _MID = const(0)  # a message in use: Message ID,
 _FLAGS = const(1)  # flags of its PUBLISH,

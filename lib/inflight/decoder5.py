@@ -6,11 +6,20 @@ from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .packet import CONNACK, LONGEST, PUBLISH, PUBREC, SUBACK, UNSUBACK, Decoder, ProtocolError
 
 _NEVER = const(-0x10000000)
-PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
 _FAILURE = const(0x80)
 _NO_SUBSCRIBERS = const(0x10)
 _NOT_FOUND = const(0x92)
 _SUBSCRIPTION = const(0x0B)  # the property
+
+
+def digits_for(n):
+    # How many bytes the remaining length n takes.
+    return 1 if n < 128 else 2 if n < 16384 else 3 if n < 2097152 else 4
+
+
+def digits_in(size):
+    # How many bytes the remaining length takes in a packet of this size.
+    return 1 if size < 130 else 2 if size < 16387 else 3 if size < 2097156 else 4
 
 
 class Decoder5(Decoder):
@@ -20,6 +29,7 @@ class Decoder5(Decoder):
     # As in packet. A CONNACK of 2 bytes comes from a broker that does not know level 5.
     _sizes = (_NEVER, _NEVER, -3, -1, -3, -3, -3, -3, _NEVER, -5, _NEVER, -5, _NEVER, 0, -1, -1)
 
+    places = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
     maximum = LONGEST  # size of the longest packet that the broker may send
 
     def __init__(self, buf, protocol_level=5):
@@ -90,7 +100,7 @@ class Decoder5(Decoder):
         i = self.at
         end = self.start
         if kind == SUBACK or kind == UNSUBACK:
-            i = self._check(i, end, PLACES[kind])
+            i = self._check(i, end, self.places[kind])
             self.at = i
             self.n = end - i
             if self.n:
@@ -103,7 +113,7 @@ class Decoder5(Decoder):
             i += 1
             if i < end:
                 try:
-                    i = self._check(i, end, PLACES[kind])
+                    i = self._check(i, end, self.places[kind])
                 except ProtocolError:
                     if kind != CONNACK or self.code < _FAILURE:
                         raise

@@ -3,8 +3,8 @@
 import inflight.counters as counters
 
 from .compat import const
-from .journal import DONE, OUT
-from .outbound import ALONE, DUP, REL, SEND, STATE
+from .records import DONE, OUT
+from .states import ALONE, DUP, REL, SEND, STATE
 
 _GIVEN_UP = const(32)  # see marks
 

@@ -84,15 +84,6 @@ class Message:
         return self._session.decoder.size
 
 
-def message_of(client):
-    """Returns the Message that handlers of the client get."""
-    if client.session.decoder.protocol_level < 5:
-        return Message(client.session)
-    from .message5 import Message5
-
-    return Message5(client)
-
-
 def has_handler(client):
     """True if the message that was received is for handlers of its own, which are marked then: those of the
     subscriptions that it names, if the client knows one of them, else all whose filter matches."""

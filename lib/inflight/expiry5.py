@@ -14,8 +14,8 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .compat import const, ticks_add, ticks_diff
-from .journal import OUT
-from .mqtt5 import EXPIRED
+from .counters import EXPIRED
+from .records import OUT
 from .stored5 import has_expiry
 
 _MOST_BESIDE = const(140)  # bytes of a record beside topic and payload

@@ -4,8 +4,8 @@
 # sent for it and some ids behind it.
 
 from .compat import const
-from .journal import OUT
 from .packet import PUBREL, ack
+from .records import OUT
 
 _PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for them
 

@@ -3,8 +3,8 @@
 import inflight.counters as counters
 
 from .compat import const
-from .journal import DONE, OUT, RELEASED
-from .outbound import DUP, GIVEN_UP, REL, SEND, STATE
+from .records import DONE, OUT, RELEASED
+from .states import DUP, GIVEN_UP, REL, SEND, STATE
 
 _ACK = const(1)
 

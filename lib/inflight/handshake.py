@@ -4,13 +4,9 @@
 
 import inflight.counters as counters
 
-from .base import OPEN, POLL, REQUEST
-from .compat import const, copy, ticks_ms
-from .outbound import DUP
+from .compat import copy, ticks_ms
 from .packet import ProtocolError, begin, check_size, put_string
-from .session_record import CLEAN, ENDING, PERSISTENT
-
-OTHER_SESSION = const(-1)  # Session.code at level 5: the broker's session is one that the client does not know
+from .states import CLEAN, DUP, ENDING, OPEN, OTHER_SESSION, PERSISTENT, POLL, REQUEST
 
 
 def steps(client):

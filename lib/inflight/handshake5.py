@@ -19,6 +19,7 @@ from errno import EOPNOTSUPP
 import inflight.counters as counters
 
 from .compat import const
+from .counters import ORPHANED, REPUBLISHED
 from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
@@ -35,11 +36,8 @@ from .cursor import (
     SESSION_EXPIRY,
 )
 from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
-from .journal import DONE, OUT, RELEASED, SESSION
-from .mqtt5 import BY_CONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
-from .outbound import DUP, GIVEN_UP, REL, SEND, STATE, TRIAL
-from .session import Session
-from .session_record import CLEAN
+from .records import DONE, OUT, RELEASED, SESSION
+from .states import BY_CONNECT, CLEAN, DUP, GIVEN_UP, MOST_INFLIGHT, REL, SEND, STATE, TRIAL
 
 _FAILURE = const(0x80)
 _OF_LEVEL_4 = b"\x00\x84\x85\x88\x86\x87"  # what its return codes are at level 5
@@ -72,28 +70,15 @@ def check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeo
         raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
 
-def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):
-    """Returns the client's session."""
-    given = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF, "stall_ms": stall_ms}
-    made = Session5(journal, buffer, name, *settings, **given)
-    if journal and journal.live:
-        from .stored5 import check_space
-
-        check_space(journal, len(made.out.buf))
-    if made.out.clock:
-        made.out.clock.add(slept)
-    return made
-
-
-def load(session, adopt):
-    """Builds what the journal knows."""
+def load(session, adopt, load_journal):
+    """Builds what the journal knows. load_journal: of Session."""
     journal = session.journal
     # There is space for as many again: those of an earlier connection do not count for the broker.
     session.receive_maximum = session.receive_maximum or min(session._receive_maximum, 65535)
     session._receive_maximum = 2 * session.receive_maximum
     if adopt and journal:
         session.client_id = stored_client_id(journal)
-    Session._load(session)
+    load_journal()
     if journal and not session.out.clock:
         from .expiry5 import Seconds, newest
 

@@ -2,12 +2,6 @@
 
 from array import array
 
-from .compat import const
-
-NEW = const(0)  # what Inbound.received() returns
-REDELIVERED = const(1)
-DUPLICATE = const(2)
-
 
 class InFlight:
     """Rows of Message ID, address of its record in the journal, and state; as many as _allocate() says, at most."""

@@ -14,9 +14,10 @@
 
 from .compat import const
 from .errors import OutboxFull
-from .in_flight import DUPLICATE, NEW, REDELIVERED, InFlight
-from .journal import DONE, IN, RELEASED
+from .in_flight import InFlight
 from .packet import ProtocolError
+from .records import DONE, IN, RELEASED
+from .states import DUPLICATE, NEW, REDELIVERED
 
 _RECEIVED = const(0)
 _DELIVERED = const(1)

@@ -4,9 +4,9 @@
 # Some brokers forget a message that expires while its PUBREL is due. Those of an earlier connection make space for new
 # ones, the oldest first: what the broker still has, it sends again before anything new [MQTT5-4.4.0-1].
 
+from .counters import ABANDONED
 from .errors5 import ProtocolError5
-from .journal import DONE
-from .mqtt5 import ABANDONED
+from .records import DONE
 
 _TOO_MANY = 0x93
 

@@ -4,13 +4,12 @@
 from errno import ETIMEDOUT
 
 from .compat import const
+from .counters import STALLS, TAKEN_OVER
 from .cursor import IN_DISCONNECT, REASON, SERVER_REFERENCE
 from .errors5 import ERROR, TOO_LONG, ProtocolError5
-from .mqtt5 import STALLS, TAKEN_OVER
-from .outbound import REL, SEND, STATE
 from .packet import DISCONNECT, PINGRESP, ProtocolError
 from .refused import Disconnected, slow_down
-from .session import Session
+from .states import REL, SEND, STATE
 
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
@@ -66,7 +65,6 @@ def _set_longest_aside(session):
 def _look_for_progress(session):
     # The broker answers, so the link is in order; the oldest message was acknowledged meanwhile, or it is stuck. Each
     # time without progress the client is more patient.
-    Session._handle(session, PINGRESP)
     outbound = session.outbound
     probed = session.probed
     session.probed = 0

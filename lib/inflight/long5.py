@@ -22,7 +22,6 @@ from .cursor import (
     UTF_8,
     VAR,
 )
-from .decoder5 import PLACES
 from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
 from .packet import CONNACK, PUBLISH, PUBREL, SUBACK, UNSUBACK, Decoder, begin, valid
 
@@ -101,9 +100,7 @@ def _undeliverable(d, start, length, size):
     d.size = size
     if d._skip < 0:
         d.left = size
-    from .receiving import add_methods
-
-    add_methods()  # Decoder._publish() is not called for this message, which may be the first
+    d.load_receiving()  # Decoder._publish() is not called for this message, which may be the first
     return d._piece()
 
 
@@ -152,7 +149,7 @@ def _shorten(d, i, n, p):
         s = d.shorter = _Shorter(at, behind - at, n - (behind - i))
     kind = buf[0] >> 4
     refused = buf[p - 1] >= _FAILURE and kind not in (PUBLISH, SUBACK, UNSUBACK)
-    _leave_out(d, s, PLACES[kind] or IN_PUBLISH, refused)
+    _leave_out(d, s, d.places[kind] or IN_PUBLISH, refused)
     full = len(buf) if s.left else s.kept + (1 if kind == PUBLISH else s.rest)
     if s.left and d.end < full:
         return 0

@@ -44,9 +44,7 @@ def skip(session, error, kind):
     d.size = left + 1
     if d.protocol_level > 4:
         d._block_due = False
-    from .receiving import add_methods
-
-    add_methods()  # it may be the first message
+    d.load_receiving()  # it may be the first message
     return d.next()
 
 

@@ -13,28 +13,15 @@
 # So many messages of QoS 1 and 2 are unacknowledged at most as CONNACK says; all other packets go on.
 # [MQTT5-3.3.4-7] [MQTT5-3.3.4-8]
 
+import inflight.counters as counters
 import inflight.packet as packet
 
 from .compat import const, passed
 from .decoder5 import Decoder5
-from .outbound import REL, SEND, STATE, Outbound
+from .outbound import Outbound
 from .send_buffer5 import SendBuffer5
 from .session import Session
-
-MOST_INFLIGHT = const(64)  # messages to the broker
-BY_DISCONNECT = const(1)  # values of Session5.ending
-BY_CONNECT = const(2)
-
-REJECTED = const(19)  # indices of Session.count, behind those of counters
-UNHEARD = const(20)
-LOWERED = const(21)
-REPUBLISHED = const(22)
-ORPHANED = const(23)
-TAKEN_OVER = const(24)
-HELD = const(25)
-EXPIRED = const(26)
-STALLS = const(27)
-ABANDONED = const(28)
+from .states import REL, SEND, STATE
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
@@ -50,7 +37,7 @@ class Outbound5(Outbound):
 
     def oldest(self):
         if self.aside and self.too_long:
-            return self.aside.oldest(self)
+            return self.aside.oldest(self, super().oldest)
         return super().oldest()
 
     def next(self):
@@ -104,7 +91,7 @@ class Session5(Session):
     def _load(self):
         from .handshake5 import load
 
-        load(self, self._adopt)
+        load(self, self._adopt, super()._load)
 
     def reset(self):
         super().reset()
@@ -235,6 +222,8 @@ class Session5(Session):
             connack(self)
             return
         if kind > packet.PINGRESP or self.probed and kind == packet.PINGRESP:
+            if kind == packet.PINGRESP:
+                super()._handle(kind)
             from .leaving5 import handle
 
             handle(self, kind)
@@ -270,7 +259,7 @@ class Session5(Session):
             if not self.pause:
                 self.last_pause = 0
             if code == _NO_SUBSCRIBERS:
-                self.count[UNHEARD] += 1
+                self.count[counters.UNHEARD] += 1
         else:
             from .refusing5 import rejected
 

@@ -1,11 +1,9 @@
 # Level 5: the broker has a session that the client does not know. The client ends it [MQTT5-3.2.2-4]: by DISCONNECT,
 # and if it is still there on the next connection, by Clean Start. Loaded then.
 
-from .base import POLL
 from .compat import passed, ticks_ms
-from .handshake import OTHER_SESSION
-from .mqtt5 import BY_CONNECT, BY_DISCONNECT
 from .packet import ProtocolError
+from .states import BY_CONNECT, BY_DISCONNECT, OTHER_SESSION, POLL
 
 _END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a DISCONNECT: Session Expiry Interval 0
 

@@ -30,32 +30,27 @@
 
 from .compat import const
 from .in_flight import InFlight
-from .journal import DONE, OUT, RELEASED
 from .packet import PUBACK
+from .records import DONE, OUT, RELEASED
+from .states import (
+    ANY,
+    COMP,
+    DUP,
+    ERROR,
+    FINISH,
+    GIVEN_UP,
+    IGNORED,
+    REC,
+    REL,
+    RELEASE,
+    REPEAT,
+    SEND,
+    STATE,
+    UNKNOWN,
+)
 
-SEND = const(0)
-_ACK = const(1)
-_REC = const(2)
-REL = const(3)
-_COMP = const(4)
-STATE = const(7)  # the bits of these in states[i]
-DUP = const(8)  # it was sent before
-ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
-GIVEN_UP = const(32)  # only its PUBREL goes, and is not told as completed
-SUSPECT = const(64)  # it was sent alone, to find out whether it ends the connection
-TRIAL = const(128)  # it was set aside, and is tried again
-_MARKS = const(0xF0)
-
-ANY = const(0xFFFF)  # Outbound.reach, which of the rows may be sent: all
-ASK = const(-1)  # none, before a PINGREQ is answered
-
-ERROR = const(0)  # what acknowledged() returns
-IGNORED = const(1)
-RELEASE = const(2)
-REPEAT = const(3)
-FINISH = const(4)
-UNKNOWN = const(5)
-_GONE = const(6)
+_MARKS = const(0xF0)  # all bits of a state but SEND to COMP
+_GONE = const(6)  # acknowledged() returns it, too
 # fmt: off
 _TABLE = bytes((
     # SEND   ACK      REC      REL      COMP
@@ -79,7 +74,7 @@ class Outbound(InFlight):
 
     def __init__(self, journal, *args):
         self.journal = journal
-        from .session_load import start_outbound
+        from .session_store import start_outbound
 
         start_outbound(self, journal, *args)
 
@@ -168,7 +163,7 @@ class Outbound(InFlight):
             if state != SEND and state != REL:
                 some = True
                 marks = self.states[i] & _MARKS
-                self.states[i] = marks | DUP | (REL if state == _COMP or marks & GIVEN_UP else SEND)
+                self.states[i] = marks | DUP | (REL if state == COMP or marks & GIVEN_UP else SEND)
         self.waiting = True
         return some
 
@@ -208,5 +203,5 @@ class Outbound(InFlight):
             self.finish(i)
         elif act == RELEASE:
             self.journal.mark(self.addresses[i], RELEASED)
-            self.states[i] += _COMP - _REC
+            self.states[i] += COMP - REC
         return act

@@ -150,7 +150,10 @@ class Decoder:
     # Remaining length of what a server may send, by type; below 0: it is variable, at least -1 - n; _NEVER: no server
     # may.
     _sizes = (_NEVER, _NEVER, -3, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
+    # Of receiving, which Session.load_receiving() loads with the first PUBLISH.
     _piece: "Any"  # type: ignore[name-defined] # noqa: F821
+    _publish: "Any"  # type: ignore[name-defined] # noqa: F821
+    load_receiving: "Any"  # type: ignore[name-defined] # noqa: F821
 
     def __init__(self, buf, protocol_level=4):
         self.buf = memoryview(buf)
@@ -259,10 +262,3 @@ class Decoder:
         if not mid:
             raise ProtocolError("Message ID 0")
         return mid
-
-    def _publish(self, i, n):
-        # What takes messages is loaded with the first one.
-        from .receiving import add_methods
-
-        add_methods()
-        return Decoder._publish(self, i, n)

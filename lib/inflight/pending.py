@@ -2,9 +2,9 @@
 
 import inflight.packet as packet
 
-from .base import RUNNING
 from .compat import const
-from .journal import OUT
+from .records import OUT
+from .states import RUNNING
 
 _START = const(7)  # bytes of a record up to the length of the topic, at most
 

@@ -5,14 +5,13 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .errors import OutboxFull
-from .in_flight import DUPLICATE, REDELIVERED
-from .packet import Decoder, ProtocolError, valid
-from .session import Session
+from .packet import ProtocolError, valid
+from .states import DUPLICATE, REDELIVERED
 
 
-def add_methods():
-    """Makes what stands here methods of Decoder and Session. Decoder._publish comes last: it is what calls this, and
-    does so again after an interrupt."""
+def add_methods(Decoder, Session):
+    """Makes what stands here methods of these classes. Decoder._publish comes last: it is what calls this, and does so
+    again after an interrupt."""
     Session._handle_publish = arrived
     Session.delivered = delivered
     Session.acknowledge = acknowledge

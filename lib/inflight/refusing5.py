@@ -4,12 +4,12 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
+from .counters import HELD, LOWERED, REJECTED
 from .errors5 import ERROR, ProtocolError5
 from .given_up import give_up
-from .mqtt5 import BY_CONNECT, HELD, LOWERED, REJECTED
-from .outbound import GIVEN_UP, REL, SEND, STATE
 from .packet import PUBACK
 from .refused import PublishRefused
+from .states import BY_CONNECT, GIVEN_UP, REL, SEND, STATE
 
 _MID_IN_USE = 0x91
 _QUOTAS = b"\x93\x97"

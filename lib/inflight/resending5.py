@@ -6,7 +6,7 @@ from errno import ENOBUFS
 import inflight.packet as packet
 
 from .compat import const
-from .send_buffer5 import digits_for, digits_in
+from .decoder5 import digits_for, digits_in
 
 _EXPIRY = const(2)  # the property
 _STAMP = const(4)  # bytes

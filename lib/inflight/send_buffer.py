@@ -11,7 +11,7 @@ from struct import pack_into
 import inflight.packet as packet
 
 from .compat import copy_format
-from .journal import OUT
+from .records import OUT
 
 
 class SendBuffer:

@@ -37,13 +37,14 @@ from errno import ECONNABORTED
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .journal import OUT  # isort: skip (from here: each import within an import takes stack)
+from .records import OUT  # isort: skip (from here: each import within an import takes stack)
 from .compat import const, passed
 from .errors import OutboxFull
 from .keep_alive import KeepAlive
-from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
+from .outbound import Outbound
 from .send_buffer import SendBuffer
 from .session_record import SessionRecord
+from .states import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
 
@@ -437,3 +438,20 @@ class Session:
             self.completed = mid
         elif act != IGNORED and kind == packet.PUBREC:
             self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)
+
+
+def _load_receiving():
+    """What takes messages becomes methods of Decoder and Session, and stays. Many clients only publish."""
+    from .receiving import add_methods
+
+    add_methods(packet.Decoder, Session)
+
+
+def _first_publish(decoder, i, n):
+    # Decoder._publish(), until the first PUBLISH comes.
+    _load_receiving()
+    return decoder._publish(i, n)
+
+
+packet.Decoder.load_receiving = staticmethod(_load_receiving)
+packet.Decoder._publish = _first_publish

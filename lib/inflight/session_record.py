@@ -13,12 +13,8 @@
 # A CONNECT with clean session changes PERSISTENT to ENDING, its CONNACK changes it to CLEAN; any other CONNACK changes
 # it to PERSISTENT.
 
-from .compat import const
 
-PERSISTENT = const(0)
-ENDING = const(1)
-CLEAN = const(2)
-UNSURE = const(3)
+from .states import PERSISTENT
 
 
 class SessionRecord:
@@ -37,7 +33,7 @@ class SessionRecord:
         self.stale = False  # something of this has changed since write()
         self.lost = False  # this start found that the record is gone
         if journal:
-            from .session_load import find
+            from .session_store import find
 
             find(self)
 
@@ -48,7 +44,7 @@ class SessionRecord:
 
     def write(self, most):
         """Makes it durable. most: how many messages can have left. Raises OSError if flash fails."""
-        from .session_load import write
+        from .session_store import write
 
         write(self, most)
 

@@ -18,10 +18,10 @@ import inflight.counters as counters
 
 from .compat import const, passed
 from .errors5 import TOO_LONG
-from .journal import DONE, OUT
-from .outbound import ANY, ASK, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TRIAL, Outbound
 from .pending import message_at
+from .records import DONE, OUT
 from .refused import MessageSetAside
+from .states import ANY, ASK, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TRIAL
 
 _PAUSE_MS = const(60_000)  # the first one, and the longest
 _LONGEST_PAUSE_MS = const(86_400_000)
@@ -120,11 +120,12 @@ class SetAside:
         window.remove(i)
         self.kept_below = 0
 
-    def oldest(self, window):
-        """Outbound5.oldest(), while messages behind the window are too long for this connection: they are set aside."""
+    def oldest(self, window, oldest):
+        """Outbound5.oldest(), while messages behind the window are too long for this connection: they are set aside.
+        oldest: of Outbound."""
         session = window.journal.owner
         while True:
-            address = Outbound.oldest(window)
+            address = oldest()
             if address < 0 or not window.too_long or not is_too_long(session, address):
                 return address
             if len(session.notices) >= _NOTICES:

@@ -3,8 +3,8 @@
 
 import inflight.packet as packet
 
-from .journal import OUT, RELEASED
-from .send_buffer5 import digits_for, digits_in
+from .decoder5 import digits_for, digits_in
+from .records import OUT, RELEASED
 
 _EXPIRY = 2  # the property
 _STAMP = 4  # bytes
@@ -52,7 +52,7 @@ def space_needed(journal, address):
 def check_space(journal, space):
     """Raises ValueError if a message needs more than the `space` bytes of the send buffer: a life before had a larger
     one, or another level."""
-    from .session_load import is_publish
+    from .session_store import is_publish
 
     at = journal.scan(OUT, -1)
     while at >= 0:

@@ -10,7 +10,7 @@
 # message that is innocent: that costs the message its place in the order.
 
 from .compat import const
-from .outbound import ANY, ASK, REL, SEND, STATE, SUSPECT, TRIAL
+from .states import ANY, ASK, REL, SEND, STATE, SUSPECT, TRIAL
 
 _ALONE = const(3)
 _SURE = const(8)

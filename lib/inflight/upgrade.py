@@ -4,9 +4,9 @@ from binascii import b2a_base64
 from errno import EACCES, ECONNABORTED, ECONNREFUSED
 from os import urandom
 
-from .base import POLL
 from .compat import const, ticks_ms
 from .printable import printable
+from .states import POLL
 from .websocket import WebSocket
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

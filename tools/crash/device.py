@@ -5,11 +5,11 @@ from errno import ECONNRESET, ETIMEDOUT
 from functools import lru_cache
 
 from inflight import Client, Journal
-from inflight.base import OPEN, OUTSIDE, REQUEST, RUNNING
 from inflight.cpython import locked
 from inflight.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
 from inflight.refused import MessageSetAside
+from inflight.states import OPEN, OUTSIDE, REQUEST, RUNNING
 from nor import NorFlash
 from tools.crash.cutting import GRANULARITIES
 from tools.reference.wire import spans

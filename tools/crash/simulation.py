@@ -5,10 +5,10 @@ import contextlib
 from errno import ENOBUFS
 
 from inflight import OutboxFull, properties
-from inflight.base import INTERRUPTED
 from inflight.counters import DROPPED
 from inflight.packet import ProtocolError
 from inflight.records import HEADER
+from inflight.states import INTERRUPTED
 from ring import numbers
 from tools.crash.device import Device, HandlerError, aged, mounted
 from tools.crash.messages import outgoing

@@ -4,9 +4,10 @@
 from harness import eq, raises
 from inflight.flash import RamFlash
 from inflight.journal import OUT, Journal, OutboxFull
-from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, Outbound
+from inflight.outbound import Outbound
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
 from inflight.send_buffer import SendBuffer
+from inflight.states import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 

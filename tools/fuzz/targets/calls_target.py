@@ -11,7 +11,7 @@ from errno import ECONNRESET
 
 import inflight.aio
 from inflight import AsyncClient, Client, Journal, OutboxFull, RamFlash, properties
-from inflight.base import OPEN
+from inflight.states import OPEN
 from outcome import Finding, Outcome, Reader, demand
 from tools.reference.kinds import PUBLISH
 from tools.reference.server import Connection, Message, Server

@@ -4,8 +4,9 @@ works.
 data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
 
 from inflight.journal import DONE, IN, OUT, SESSION, OutboxFull
-from inflight.outbound import REL, STATE, Outbound
+from inflight.outbound import Outbound
 from inflight.packet import PUBACK, PUBCOMP
+from inflight.states import REL, STATE
 from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand
 from worn_flash import History, blank, body, damage, mount

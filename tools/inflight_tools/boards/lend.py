@@ -36,6 +36,7 @@ LENT = (
     "sector_reader",
     "sectors",
     "session_load",
+    "session_store",
     "stored5",
     "subscribing",
     "suspects",

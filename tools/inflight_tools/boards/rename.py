@@ -23,6 +23,7 @@ _LOADED = (
     "options",
     "client_start",
     "session_load",
+    "session_store",
     "opening",
     "handshake",
     "subscribing",

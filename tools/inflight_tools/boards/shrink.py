@@ -29,6 +29,7 @@ from inflight_tools.boards.rename import PACKAGE, names_of, rename
 GROUPS = {
     "core": [
         "compat",
+        "states",
         "counters",
         "errors",
         "packet",
@@ -251,7 +252,8 @@ def _globals(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
         elif isinstance(node, ast.Assign):
-            yield from (name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            names = (name for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
 
 
 def _public(tree):
