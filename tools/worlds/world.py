@@ -1,0 +1,274 @@
+"""A small world: a device with a used journal in a ring of three sectors, its broker, and the few messages that they have
+for each other. A `World` is its bound; a `Model` plays its actions on the real client."""
+
+import pickle
+from collections import namedtuple
+from contextlib import contextmanager
+from zlib import compress, decompress
+
+import inflight.cpython
+from inflight import Journal
+from inflight.inbound import Inbound
+from inflight.outbound import Outbound
+from inflight.packet import Decoder
+from inflight.send_buffer import SendBuffer
+from inflight.session import Session
+from nor import NorFlash
+from tools.crash.cutting import GRANULARITIES, Tape, cut, quick_sum
+from tools.crash.device import Device
+from tools.crash.explorer import cache_seed, outcome
+from tools.crash.simulation import Simulation, State
+from tools.reference.oracle import Incoming, Outgoing
+from tools.worlds.snapshot import Snapshot
+
+# outgoing, incoming: QoS of each message, in this order. How often the link may break and the power be cut; `after`: how
+# many actions follow a cut in every order, before everything is completed in one order (None: all).
+World = namedtuple("World", "level outgoing incoming breaks cuts after", defaults=(None,))
+
+# The smallest sectors of which a ring of three takes all messages of a world at once.
+SETUP = {
+    "granularity": "page-256",
+    "sectors": 3,
+    "size": 2304,
+    "age": None,
+    "max_inflight": 2,
+    "receive_maximum": 2,
+    "buffer": 256,
+}
+# Leaves the SESSION record in the oldest sector, and in the newest one space for the first message: with the second one a
+# sector is collected, and erased.
+PROLOGUE = [["connect"], ["poll"]]
+for _size in (2150, 2155):
+    PROLOGUE += [["publish", _size, 1], ["arrive"], ["receive"], ["collect"]]
+PROLOGUE += [["break"], ["poll"]]
+_RESTART = ["restart", {}, None, None]
+_SEND = ["send"]
+_SMALL = 4  # bytes of payload
+_SEEDS = (0, 1, 2)  # of cuts that lose operations which were not synced
+
+
+class StoppedClock:
+    """The module `time` of the client: nothing in a world depends on time."""
+
+    @staticmethod
+    def monotonic_ns():
+        return 0
+
+
+class Flash(NorFlash):
+    """Reads quickly: here no read fails, and each bit is read as it was programmed."""
+
+    def __init__(self, setup):
+        super().__init__(setup["sectors"], setup["size"], GRANULARITIES[setup["granularity"]], cache=True)
+
+    def readblocks(self, block, buf, offset=0):
+        at = block * self.block_size + offset
+        buf[:] = self.data[at : at + len(buf)]
+
+
+# --- equal states ---
+
+
+def _without(*names):
+    return lambda fields: {name: fields[name] for name in fields if name not in names}
+
+
+def _rows(fields):
+    # Behind `rows` is what was there before.
+    rows = fields.get("rows", 0)
+    return fields | {name: tuple(fields[name][:rows]) for name in ("mids", "addresses", "states") if name in fields}
+
+
+def _send_buffer(fields):
+    # A message that was accepted last is in the buffer; else the head of the PUBLISH at most that was sent last.
+    names = ["ready", "left", "_accepted", "_first"]
+    if fields["_first"] or fields["_accepted"] >= 0:
+        names += ["size", "_start"]
+    kept = {name: fields[name] for name in names}
+    if fields["_accepted"] >= 0:
+        kept["buf"] = bytes(fields["buf"][: fields["size"]])
+    return kept
+
+
+def _decoder(fields):
+    # Between two actions everything that was read has been handled.
+    return {"unread": fields["end"] - fields["start"], "left": fields["left"]}
+
+
+def _messages(fields):
+    # They follow from their number.
+    return fields | {"messages": len(fields["messages"])}
+
+
+# Fields on which the future does not depend: counters, times, what an operation leaves in its buffers.
+FORMS = {
+    Decoder: _decoder,
+    Device: _without("_next_attempt", "_attempts", "_runner", "_last_error"),
+    Inbound: _rows,
+    Incoming: _messages,
+    Journal: _without(
+        *"_h _part _chunk _four _mark _page _low _high _k _from _base".split(),
+        *"_kind found_seq found_mid found_len found_state".split(),
+    ),
+    Flash: _without(*"_random programmed programs erases syncs watch _left _outcome _lost _until".split()),
+    Outbound: _rows,
+    Outgoing: _messages,
+    SendBuffer: _send_buffer,
+    Session: _without("count"),
+    Simulation: _without("setup"),
+    State: _without("step", "phase", "settings"),
+}
+
+
+
+# --- actions ---
+
+# The steps of a Simulation, and the cuts as in a kept script, that lead to a state; how many operations of the flash came
+# since the last cut, and how many actions since the beginning.
+Path = namedtuple("Path", "steps cuts operations depth")
+
+
+class Violation(Exception):
+    """`path` leads to `error`."""
+
+    def __init__(self, path, error):
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.path = path
+        self.error = error
+
+
+class On:
+    """A state of a device that runs. It is of no use in another process."""
+
+    def __init__(self, simulation, path):
+        self._snapshot = Snapshot(simulation, FORMS)
+        self.key = self._snapshot.key
+        self.path = path
+
+    def restore(self, _):
+        self._snapshot.restore()
+
+
+class Off:
+    """A state without power: what the flash holds, and what broker and judge know. It can go to another process."""
+
+    def __init__(self, simulation, path):
+        self.key = Snapshot(simulation, FORMS).key
+        self.path = path
+        self._kept = compress(pickle.dumps((simulation.flash.snapshot(), simulation.state)), 1)
+
+    def restore(self, simulation):
+        data, simulation.state = pickle.loads(decompress(self._kept))
+        simulation.flash.restore(data)
+
+
+class Model:
+    """Plays the actions of a World. `first`: its first state, without power."""
+
+    def __init__(self, world):
+        Journal._sum = quick_sum  # the same CRC, twenty times as fast
+        inflight.cpython.time = StoppedClock
+        self._world = world
+        self._simulation = simulation = Simulation({**SETUP, "protocol_level": world.level}, Flash)
+        simulation.power_on()
+        for step in PROLOGUE:
+            simulation.do(step)
+        self._published = len(simulation.peer.out.messages)
+        simulation.state.left = world.breaks, world.cuts
+        flash = simulation.flash
+        path = Path((*PROLOGUE, _RESTART), (), flash.programs + sum(flash.erases), 0)
+        simulation.power_cut()
+        self.first = Off(simulation, path)
+
+    def successors(self, state):
+        """Yields On and Off: what each action leads to, and each cut of the power in it."""
+        state.restore(self._simulation)
+        for steps in [*self._actions()]:
+            state.restore(self._simulation)
+            yield from self._play(state.path, steps)
+
+    def settle(self, state):
+        """Completes everything, without a fault."""
+        state.restore(self._simulation)
+        with _violations(state.path):
+            self._simulation.finish()
+
+    def _actions(self):
+        # Lists of steps, of which the first one names the action.
+        simulation, world = self._simulation, self._world
+        device, peer = simulation.device, simulation.peer
+        if not device:
+            yield []
+            return
+        breaks, cuts = simulation.state.left
+        connected = device.connected and not device.transport.broken
+        n = len(peer.out.messages) - self._published
+        if n < len(world.outgoing) and (connected or world.outgoing[n]):
+            yield [["publish", _SMALL, world.outgoing[n]]]
+        n = len(peer.inc.messages)
+        if n < len(world.incoming):
+            yield [["incoming", world.incoming[n], _SMALL]]
+        yield [["collect"]]
+        packets = range(len(peer.uplink) + 1)
+        if connected:
+            if peer.uplink:
+                yield [["arrive", 1]]
+            waiting = [packet[:2] for packet in peer.answers]
+            yield from ([["receive", waiting.index(packet)]] for packet in dict.fromkeys(waiting))
+            if breaks:
+                yield from ([["break", k]] for k in packets)
+        else:
+            yield [["connect"], ["poll"]]
+            if breaks:
+                yield from ([["connect", answers, k]] for answers in (0, 1) for k in (0, 1))
+        if cuts:
+            seeds = (None, *_SEEDS) if simulation.flash.unsynced() else (None,)
+            yield from ([["restart", {}, k, seed]] for k in packets for seed in seeds)
+
+    def _play(self, path, steps):
+        simulation = self._simulation
+        flash, state = simulation.flash, simulation.state
+        action = steps[0] if steps else ["start"]
+        path = path._replace(steps=(*path.steps, *steps, *([_SEND] if steps else [])), depth=path.depth + 1)
+        breaks, cuts = state.left
+        if action[0] == "restart":
+            state.left = breaks, cuts - 1
+            simulation.power_cut(*action[2:])
+            yield Off(simulation, path)
+            return
+        if action[0] == "break" or len(action) > 1 and action[0] == "connect":
+            state.left = breaks - 1, cuts
+        tape = Tape(flash, state)
+        with _violations(path):
+            if steps:
+                for step in (*steps, _SEND):
+                    simulation.do(step)
+            else:
+                simulation.power_on()
+        operations = tape.stop()
+        yield On(simulation, path._replace(operations=path.operations + len(operations)))
+        if cuts:
+            for k, operation in enumerate(operations):
+                for way in _ways(operation):
+                    for arrive in range(len(operation.promised.peer.uplink) + 1):
+                        simulation.state = cut(flash, operation, outcome(way), cache_seed(way))
+                        breaks, cuts = simulation.state.left
+                        simulation.state.left = breaks, cuts - 1
+                        simulation.peer.power_cut(arrive, cache_seed(way) is not None)
+                        here = [path.operations + k, way, arrive, True]
+                        yield Off(simulation, path._replace(cuts=(*path.cuts, here), operations=0))
+
+
+@contextmanager
+def _violations(path):
+    try:
+        yield
+    except Exception as error:
+        raise Violation(path, error) from error
+
+
+def _ways(operation):
+    changed = sum(old != new for old, new in zip(operation.old, operation.new, strict=True))
+    yield from (["before"], ["torn", changed // 2, 0], ["after"])
+    if operation.unsynced:
+        yield from (["lost", seed] for seed in _SEEDS)
