@@ -14,6 +14,7 @@ from inflight.packet import Decoder
 from inflight.send_buffer import SendBuffer
 from inflight.session import Session
 from nor import NorFlash
+from tools.crash import kept
 from tools.crash.cutting import GRANULARITIES, Tape, cut, quick_sum
 from tools.crash.device import Device
 from tools.crash.explorer import cache_seed, outcome
@@ -21,9 +22,10 @@ from tools.crash.simulation import Simulation, State
 from tools.reference.oracle import Incoming, Outgoing
 from tools.worlds.snapshot import Snapshot
 
-# outgoing, incoming: QoS of each message, in this order. How often the link may break and the power be cut; `after`: how
-# many actions follow a cut in every order, before everything is completed in one order (None: all).
-World = namedtuple("World", "level outgoing incoming breaks cuts after", defaults=(None,))
+# outgoing, incoming: QoS of each message, in this order; of the outgoing ones so many are waiting for their PUBREC when it
+# begins. How often the link may break, and the power be cut. after: how many actions follow a cut, in every order, before
+# everything is completed in one order (None: all).
+World = namedtuple("World", "level outgoing incoming breaks cuts after waiting", defaults=(None, 0))
 
 # The smallest sectors of which a ring of three takes all messages of a world at once.
 SETUP = {
@@ -35,16 +37,20 @@ SETUP = {
     "receive_maximum": 2,
     "buffer": 256,
 }
-# Leaves the SESSION record in the oldest sector, and in the newest one space for the first message: with the second one a
-# sector is collected, and erased.
-PROLOGUE = [["connect"], ["poll"]]
-for _size in (2150, 2155):
-    PROLOGUE += [["publish", _size, 1], ["arrive"], ["receive"], ["collect"]]
-PROLOGUE += [["break"], ["poll"]]
-_RESTART = ["restart", {}, None, None]
 _SEND = ["send"]
 _SMALL = 4  # bytes of payload
 _SEEDS = (0, 1, 2)  # of cuts that lose operations which were not synced
+
+
+def prologue(world):
+    """Steps that leave the SESSION record, and what is waiting, in the oldest sector, and in the newest one space for a
+    single message: with the next one a sector is collected, and erased."""
+    waiting = world.waiting
+    yield from (["connect"], ["poll"], ["publish", 2100, 1], ["arrive"], ["receive"])
+    yield from (["publish", _SMALL, qos] for qos in world.outgoing[:waiting])
+    for _ in range(11):
+        yield from (["publish", 174, 1], ["arrive"], ["receive", waiting], ["collect"])
+    yield from (["break"], ["poll"], ["restart", {}])
 
 
 class StoppedClock:
@@ -53,6 +59,12 @@ class StoppedClock:
     @staticmethod
     def monotonic_ns():
         return 0
+
+
+def prepare():
+    """Prepares a process: time does not pass, and a CRC takes a twentieth of it."""
+    inflight.cpython.time = StoppedClock
+    Journal._sum = quick_sum
 
 
 class Flash(NorFlash):
@@ -132,9 +144,12 @@ class Violation(Exception):
     """`path` leads to `error`."""
 
     def __init__(self, path, error):
-        super().__init__(f"{type(error).__name__}: {error}")
+        super().__init__(path, error)
         self.path = path
         self.error = error
+
+    def __str__(self):
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 class On:
@@ -166,18 +181,18 @@ class Model:
     """Plays the actions of a World. `first`: its first state, without power."""
 
     def __init__(self, world):
-        Journal._sum = quick_sum  # the same CRC, twenty times as fast
-        inflight.cpython.time = StoppedClock
         self._world = world
         self._simulation = simulation = Simulation({**SETUP, "protocol_level": world.level}, Flash)
-        simulation.power_on()
-        for step in PROLOGUE:
-            simulation.do(step)
-        self._published = len(simulation.peer.out.messages)
-        simulation.state.left = world.breaks, world.cuts
-        flash = simulation.flash
-        path = Path((*PROLOGUE, _RESTART), (), flash.programs + sum(flash.erases), 0)
+        steps = (*prologue(world),)
+        with _violations(Path(steps, (), 0, 0)):
+            simulation.power_on()
+            for step in steps[:-1]:
+                simulation.do(step)
         simulation.power_cut()
+        simulation.state.left = world.breaks, world.cuts
+        self._published = len(simulation.peer.out.messages) - world.waiting
+        flash = simulation.flash
+        path = Path(steps, (), flash.programs + sum(flash.erases), 0)
         self.first = Off(simulation, path)
 
     def successors(self, state):
@@ -270,5 +285,13 @@ def _violations(path):
 def _ways(operation):
     changed = sum(old != new for old, new in zip(operation.old, operation.new, strict=True))
     yield from (["before"], ["torn", changed // 2, 0], ["after"])
+    if operation.name == "erase":
+        yield ["suffix", changed // 2, 0]
     if operation.unsynced:
         yield from (["lost", seed] for seed in _SEEDS)
+
+
+def script(violation, world):
+    """The text of a kept script that leads to the Violation."""
+    setup = {**SETUP, "protocol_level": world.level}
+    return kept.text(setup, violation.path.steps, violation.path.cuts, str(violation.error))
