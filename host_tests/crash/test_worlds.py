@@ -25,7 +25,7 @@ from tools.reference.oracle import LOST, ORDER, OTHER, TWICE, Finding
 from tools.worlds import __main__ as main
 from tools.worlds import search
 from tools.worlds.search import explore
-from tools.worlds.world import SETUP, Flash, Model, On, StoppedClock, Violation, World, script
+from tools.worlds.world import SETUP, Flash, Model, On, StoppedClock, Violation, World
 
 # level, outgoing, incoming, breaks, cuts, after
 SENT = World(4, (1, 2), (), 1, 0)
@@ -208,7 +208,7 @@ def test_a_defect_is_found(defect, monkeypatch):
     error = found.value.error
     assert getattr(error, "kind", OTHER) in kinds
     with pytest.raises(type(error)) as again:
-        kept.replay(json.loads(script(found.value, world)))
+        kept.replay(json.loads(found.value.script(world)))
     assert str(again.value) == str(error)
 
 
@@ -241,14 +241,14 @@ def test_a_state_is_the_same_however_it_is_reached():
 
 def test_command(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "FOLDER", tmp_path)
-    monkeypatch.setattr(main, "WORLDS", {"sent, cut": World(4, (2,), (), 0, 1, None, 1)})
+    monkeypatch.setattr(main, "WORLDS", {"sent, a cut": World(4, (2,), (), 0, 1, None, 1)})
     command = Typer()
     command.command()(main.main)
     result = CliRunner().invoke(command, ["--jobs", "1"])
     assert result.exit_code == 0 and "37 states, 113 transitions, 22 cuts, 0 violations" in result.output, result.output
-    assert "none of sent, cut" in CliRunner().invoke(command, ["--world", "x"]).output
+    assert "none of sent, a cut" in CliRunner().invoke(command, ["--world", "x"]).output
     random_cuts._same_id(monkeypatch)
     result = CliRunner().invoke(command, ["--jobs", "1"])
     assert result.exit_code == 1 and "ids reused" in result.output, result.output
     with pytest.raises(Finding, match="Message ID 7"):
-        kept.replay(kept.load(tmp_path / "found-sent-cut.json"))
+        kept.replay(kept.load(tmp_path / "found-sent-a-cut.json"))

@@ -1,10 +1,10 @@
 """Explores all states of small worlds: `python -m tools.worlds` prints how many they have, and the first violation. Then
 the exit status is 1, and the script that leads to it is saved in tools/crash/scripts, where `make test` replays it."""
 
-import multiprocessing
-import time
 from collections import Counter
 from functools import partial
+from multiprocessing import Pool
+from multiprocessing.pool import ThreadPool
 
 import typer
 from rich.console import Console
@@ -12,22 +12,22 @@ from rich.table import Table
 
 from tools.crash import kept
 from tools.worlds.search import explore
-from tools.worlds.world import Violation, World, prepare, script
+from tools.worlds.world import Violation, World, prepare
 
 WORLDS = {
     "both ways": World(4, (1, 2), (1, 2), 1, 0),
-    "both ways, cut": World(4, (1, 2), (1, 2), 0, 1, 0),
-    "both ways, few": World(4, (2,), (2,), 1, 1, 2),
+    "both ways, a cut": World(4, (1, 2), (1, 2), 0, 1, 0),
+    "both ways, a break and a cut": World(4, (2,), (2,), 1, 1, 2),
     "sent": World(4, (1, 2, 1, 2), (), 1, 0),
-    "sent, cut": World(4, (2, 1, 2, 1), (), 0, 1, 1, 1),
-    "sent, cut twice": World(4, (2, 1), (), 0, 2, 2, 1),
+    "sent, a cut": World(4, (2, 1, 2, 1), (), 0, 1, 1, 1),
+    "sent, two cuts": World(4, (2, 1), (), 0, 2, 2, 1),
     "received": World(4, (), (1, 2, 1, 2), 1, 0),
-    "received, cut": World(4, (), (1, 2, 1, 2), 0, 1),
-    "received, cut twice": World(4, (), (2, 1), 0, 2),
-    "QoS 0": World(4, (1, 0, 2, 0), (0, 2), 0, 0),
-    "QoS 0, cut": World(4, (0, 2), (0, 2), 0, 1, 0),
-    "level 5": World(5, (2, 1), (2,), 1, 0),
-    "level 5, cut": World(5, (2, 1), (2,), 0, 1, 0, 1),
+    "received, a cut": World(4, (), (1, 2, 1, 2), 0, 1),
+    "received, two cuts": World(4, (), (2, 1), 0, 2),
+    "QoS 0": World(4, (1, 0, 2, 0), (0, 2, 0), 0, 0),
+    "QoS 0, a cut": World(4, (0, 2), (0, 2), 0, 1, 0),
+    "level 5, sent": World(5, (1, 2), (), 1, 1, 1),
+    "level 5, received": World(5, (), (1, 2), 1, 1),
 }
 _COLUMNS = ("states", "transitions", "cuts", "settled", "depth")
 
@@ -39,23 +39,26 @@ def main(
     console = Console()
     if world not in (None, *WORLDS):
         raise typer.BadParameter(f"{world} is none of {', '.join(WORLDS)}")
-    table = Table("world", *_COLUMNS, "seconds")
+    names = [world] if world else [*WORLDS]
+    table = Table("world", *_COLUMNS)
     total = Counter()
-    with multiprocessing.Pool(jobs, prepare) as pool:
-        for name in [world] if world else WORLDS:
-            start = time.monotonic()
+    with Pool(jobs, prepare) as processes, ThreadPool(jobs) as threads:
+        search = partial(explore, run=partial(processes.imap, chunksize=4))
+        results = threads.imap(search, [WORLDS[name] for name in names])
+        for name in names:
             try:
-                found = explore(WORLDS[name], partial(pool.imap, chunksize=4))
+                found = next(results)
             except Violation as violation:
-                file = kept.FOLDER / f"found-{name.replace(', ', '-').replace(' ', '-')}.json"
-                file.write_text(script(violation, WORLDS[name]))
+                file = kept.FOLDER / f"found-{name.replace(',', '').replace(' ', '-')}.json"
+                file.write_text(violation.script(WORLDS[name]))
                 console.print(f"{name}: {violation}\nsaved as {file}", style="red", markup=False, soft_wrap=True)
                 raise typer.Exit(1) from violation
             total += found
-            table.add_row(name, *(f"{found[key]:,}" for key in _COLUMNS), f"{time.monotonic() - start:.0f}")
-            console.print(f"{name}: {found['states']:,} states", highlight=False)
+            table.add_row(name, *(f"{found[key]:,}" for key in _COLUMNS))
+            console.print(f"{name}: {dict(found)}", highlight=False, soft_wrap=True)
     console.print(table)
-    console.print(f"{total['states']:,} states, {total['transitions']:,} transitions, {total['cuts']:,} cuts, 0 violations")
+    counted = ", ".join(f"{total[key]:,} {key}" for key in _COLUMNS[:3])
+    console.print(f"{counted}, 0 violations", highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""A small world: a device with a used journal in a ring of three sectors, its broker, and the few messages that they have
-for each other. A `World` is its bound; a `Model` plays its actions on the real client."""
+"""A small world: a client with a used journal in a ring of three sectors, its broker, and the few messages that they have
+for each other. A World is its bound; a Model plays its actions on the real client."""
 
 import pickle
 from collections import namedtuple
@@ -28,28 +28,20 @@ from tools.worlds.snapshot import Snapshot
 World = namedtuple("World", "level outgoing incoming breaks cuts after waiting", defaults=(None, 0))
 
 # The smallest sectors of which a ring of three takes all messages of a world at once.
-SETUP = {
-    "granularity": "page-256",
-    "sectors": 3,
-    "size": 2304,
-    "age": None,
-    "max_inflight": 2,
-    "receive_maximum": 2,
-    "buffer": 256,
-}
-_SEND = ["send"]
+SETUP = {"granularity": "page-256", "sectors": 3, "size": 2304, "age": None, "buffer": 256}
+SETUP |= {"max_inflight": 2, "receive_maximum": 2}
 _SMALL = 4  # bytes of payload
 _SEEDS = (0, 1, 2)  # of cuts that lose operations which were not synced
+_SEND = ["send"]  # the broker's queue never waits
 
 
-def prologue(world):
-    """Steps that leave the SESSION record, and what is waiting, in the oldest sector, and in the newest one space for a
-    single message: with the next one a sector is collected, and erased."""
-    waiting = world.waiting
+def _prologue(world):
+    # Leaves the SESSION record, and what is waiting, in the oldest sector, and in the newest one space for a single
+    # message: with the next one a sector is collected, and erased.
     yield from (["connect"], ["poll"], ["publish", 2100, 1], ["arrive"], ["receive"])
-    yield from (["publish", _SMALL, qos] for qos in world.outgoing[:waiting])
+    yield from (["publish", _SMALL, qos] for qos in world.outgoing[: world.waiting])
     for _ in range(11):
-        yield from (["publish", 174, 1], ["arrive"], ["receive", waiting], ["collect"])
+        yield from (["publish", 174, 1], ["arrive"], ["receive", world.waiting], ["collect"])
     yield from (["break"], ["poll"], ["restart", {}])
 
 
@@ -78,10 +70,11 @@ class Flash(NorFlash):
         buf[:] = self.data[at : at + len(buf)]
 
 
-# --- equal states ---
+# --- equal states: fields on which the future depends ---
 
 
-def _without(*names):
+def _without(names):
+    names = names.split()
     return lambda fields: {name: fields[name] for name in fields if name not in names}
 
 
@@ -92,19 +85,13 @@ def _rows(fields):
 
 
 def _send_buffer(fields):
-    # A message that was accepted last is in the buffer; else the head of the PUBLISH at most that was sent last.
+    # It has the message that was accepted last, or the head of the PUBLISH that was sent last, or nothing.
     names = ["ready", "left", "_accepted", "_first"]
     if fields["_first"] or fields["_accepted"] >= 0:
         names += ["size", "_start"]
-    kept = {name: fields[name] for name in names}
-    if fields["_accepted"] >= 0:
-        kept["buf"] = bytes(fields["buf"][: fields["size"]])
-    return kept
-
-
-def _decoder(fields):
-    # Between two actions everything that was read has been handled.
-    return {"unread": fields["end"] - fields["start"], "left": fields["left"]}
+    return {name: fields[name] for name in names} | {
+        "buf": bytes(fields["buf"][: fields["size"]]) if fields["_accepted"] >= 0 else b""
+    }
 
 
 def _messages(fields):
@@ -112,48 +99,31 @@ def _messages(fields):
     return fields | {"messages": len(fields["messages"])}
 
 
-# Fields on which the future does not depend: counters, times, what an operation leaves in its buffers.
+# The others are counters, times, and what an operation leaves in its buffers.
 FORMS = {
-    Decoder: _decoder,
-    Device: _without("_next_attempt", "_attempts", "_runner", "_last_error"),
+    Decoder: lambda fields: {"unread": fields["end"] - fields["start"], "left": fields["left"]},
+    Device: _without("_next_attempt _attempts _runner _last_error"),
+    Flash: _without("_random programmed programs erases syncs watch _left _outcome _lost _until"),
     Inbound: _rows,
     Incoming: _messages,
     Journal: _without(
-        *"_h _part _chunk _four _mark _page _low _high _k _from _base".split(),
-        *"_kind found_seq found_mid found_len found_state".split(),
+        "_h _part _chunk _four _mark _page _low _high _k _from _base _kind found_seq found_mid found_len found_state"
     ),
-    Flash: _without(*"_random programmed programs erases syncs watch _left _outcome _lost _until".split()),
     Outbound: _rows,
     Outgoing: _messages,
     SendBuffer: _send_buffer,
     Session: _without("count"),
     Simulation: _without("setup"),
-    State: _without("step", "phase", "settings"),
+    State: _without("step phase settings"),
 }
-
-
-
-# --- actions ---
 
 # The steps of a Simulation, and the cuts as in a kept script, that lead to a state; how many operations of the flash came
 # since the last cut, and how many actions since the beginning.
 Path = namedtuple("Path", "steps cuts operations depth")
 
 
-class Violation(Exception):
-    """`path` leads to `error`."""
-
-    def __init__(self, path, error):
-        super().__init__(path, error)
-        self.path = path
-        self.error = error
-
-    def __str__(self):
-        return f"{type(self.error).__name__}: {self.error}"
-
-
 class On:
-    """A state of a device that runs. It is of no use in another process."""
+    """A state of a client that runs. It is of no use in another process."""
 
     def __init__(self, simulation, path):
         self._snapshot = Snapshot(simulation, FORMS)
@@ -165,7 +135,7 @@ class On:
 
 
 class Off:
-    """A state without power: what the flash holds, and what broker and judge know. It can go to another process."""
+    """A state without power: what the flash holds, and what broker and judge know."""
 
     def __init__(self, simulation, path):
         self.key = Snapshot(simulation, FORMS).key
@@ -177,101 +147,19 @@ class Off:
         simulation.flash.restore(data)
 
 
-class Model:
-    """Plays the actions of a World. `first`: its first state, without power."""
+class Violation(Exception):
+    """`path` leads to `error`."""
 
-    def __init__(self, world):
-        self._world = world
-        self._simulation = simulation = Simulation({**SETUP, "protocol_level": world.level}, Flash)
-        steps = (*prologue(world),)
-        with _violations(Path(steps, (), 0, 0)):
-            simulation.power_on()
-            for step in steps[:-1]:
-                simulation.do(step)
-        simulation.power_cut()
-        simulation.state.left = world.breaks, world.cuts
-        self._published = len(simulation.peer.out.messages) - world.waiting
-        flash = simulation.flash
-        path = Path(steps, (), flash.programs + sum(flash.erases), 0)
-        self.first = Off(simulation, path)
+    def __init__(self, path, error):
+        super().__init__(path, error)
+        self.path, self.error = path, error
 
-    def successors(self, state):
-        """Yields On and Off: what each action leads to, and each cut of the power in it."""
-        state.restore(self._simulation)
-        for steps in [*self._actions()]:
-            state.restore(self._simulation)
-            yield from self._play(state.path, steps)
+    def __str__(self):
+        return f"{type(self.error).__name__}: {self.error}"
 
-    def settle(self, state):
-        """Completes everything, without a fault."""
-        state.restore(self._simulation)
-        with _violations(state.path):
-            self._simulation.finish()
-
-    def _actions(self):
-        # Lists of steps, of which the first one names the action.
-        simulation, world = self._simulation, self._world
-        device, peer = simulation.device, simulation.peer
-        if not device:
-            yield []
-            return
-        breaks, cuts = simulation.state.left
-        connected = device.connected and not device.transport.broken
-        n = len(peer.out.messages) - self._published
-        if n < len(world.outgoing) and (connected or world.outgoing[n]):
-            yield [["publish", _SMALL, world.outgoing[n]]]
-        n = len(peer.inc.messages)
-        if n < len(world.incoming):
-            yield [["incoming", world.incoming[n], _SMALL]]
-        yield [["collect"]]
-        packets = range(len(peer.uplink) + 1)
-        if connected:
-            if peer.uplink:
-                yield [["arrive", 1]]
-            waiting = [packet[:2] for packet in peer.answers]
-            yield from ([["receive", waiting.index(packet)]] for packet in dict.fromkeys(waiting))
-            if breaks:
-                yield from ([["break", k]] for k in packets)
-        else:
-            yield [["connect"], ["poll"]]
-            if breaks:
-                yield from ([["connect", answers, k]] for answers in (0, 1) for k in (0, 1))
-        if cuts:
-            seeds = (None, *_SEEDS) if simulation.flash.unsynced() else (None,)
-            yield from ([["restart", {}, k, seed]] for k in packets for seed in seeds)
-
-    def _play(self, path, steps):
-        simulation = self._simulation
-        flash, state = simulation.flash, simulation.state
-        action = steps[0] if steps else ["start"]
-        path = path._replace(steps=(*path.steps, *steps, *([_SEND] if steps else [])), depth=path.depth + 1)
-        breaks, cuts = state.left
-        if action[0] == "restart":
-            state.left = breaks, cuts - 1
-            simulation.power_cut(*action[2:])
-            yield Off(simulation, path)
-            return
-        if action[0] == "break" or len(action) > 1 and action[0] == "connect":
-            state.left = breaks - 1, cuts
-        tape = Tape(flash, state)
-        with _violations(path):
-            if steps:
-                for step in (*steps, _SEND):
-                    simulation.do(step)
-            else:
-                simulation.power_on()
-        operations = tape.stop()
-        yield On(simulation, path._replace(operations=path.operations + len(operations)))
-        if cuts:
-            for k, operation in enumerate(operations):
-                for way in _ways(operation):
-                    for arrive in range(len(operation.promised.peer.uplink) + 1):
-                        simulation.state = cut(flash, operation, outcome(way), cache_seed(way))
-                        breaks, cuts = simulation.state.left
-                        simulation.state.left = breaks, cuts - 1
-                        simulation.peer.power_cut(arrive, cache_seed(way) is not None)
-                        here = [path.operations + k, way, arrive, True]
-                        yield Off(simulation, path._replace(cuts=(*path.cuts, here), operations=0))
+    def script(self, world):
+        """The text of a kept script."""
+        return kept.text({**SETUP, "protocol_level": world.level}, self.path.steps, self.path.cuts, str(self.error))
 
 
 @contextmanager
@@ -282,16 +170,107 @@ def _violations(path):
         raise Violation(path, error) from error
 
 
+# --- actions ---
+
+
+class Model:
+    """Plays the actions of a World. `first`: its first state, without power."""
+
+    def __init__(self, world):
+        self._world = world
+        self._simulation = simulation = Simulation({**SETUP, "protocol_level": world.level}, Flash)
+        flash = simulation.flash
+        steps = (*_prologue(world),)
+        with _violations(Path(steps, (), 0, 0)):
+            simulation.power_on()
+            for step in steps[:-1]:
+                simulation.do(step)
+        self._published = len(simulation.peer.out.messages) - world.waiting
+        simulation.power_cut()
+        simulation.state.left = world.breaks, world.cuts
+        self.first = Off(simulation, Path(steps, (), flash.programs + sum(flash.erases), 0))
+
+    def successors(self, state):
+        """Yields On and Off: what each action leads to, and each cut of the power in it."""
+        state.restore(self._simulation)
+        for action in [*self._actions()]:
+            state.restore(self._simulation)
+            yield from self._play(state.path, *action)
+
+    def settle(self, state):
+        """Completes everything, without a fault."""
+        state.restore(self._simulation)
+        with _violations(state.path):
+            self._simulation.finish()
+
+    def _actions(self):
+        # (how many breaks it takes, the steps)
+        simulation, world = self._simulation, self._world
+        device, peer = simulation.device, simulation.peer
+        if not device:
+            yield 0, ()  # it starts
+            return
+        breaks, cuts = simulation.state.left
+        connected = device.connected and not device.transport.broken
+        packets = range(len(peer.uplink) + 1)
+        n = len(peer.out.messages) - self._published
+        if n < len(world.outgoing) and (connected or world.outgoing[n]):
+            yield 0, (["publish", _SMALL, world.outgoing[n]], _SEND)
+        n = len(peer.inc.messages)
+        if n < len(world.incoming):
+            yield 0, (["incoming", world.incoming[n], _SMALL], _SEND)
+        yield 0, (["collect"], _SEND)
+        if connected:
+            waiting = [packet[:2] for packet in peer.answers]  # those with the same Message ID keep their order
+            yield from ((0, (["receive", waiting.index(packet)], _SEND)) for packet in dict.fromkeys(waiting))
+            if peer.uplink:
+                yield 0, (["arrive", 1], _SEND)
+            if breaks:
+                yield from ((1, (["break", k],)) for k in packets)
+        else:
+            yield 0, (["connect"], ["poll"], _SEND)
+            if breaks:
+                yield from ((1, (["connect", answers, k], _SEND)) for answers in (0, 1) for k in (0, 1))
+        if cuts:
+            seeds = (None, *_SEEDS) if simulation.flash.unsynced() else (None,)
+            yield from ((0, (["restart", {}, k, seed],)) for k in packets for seed in seeds)
+
+    def _play(self, path, broken, steps):
+        simulation = self._simulation
+        path = path._replace(steps=path.steps + steps, depth=path.depth + 1)
+        breaks, cuts = simulation.state.left
+        simulation.state.left = breaks - broken, cuts
+        if steps and steps[0][0] == "restart":  # power is cut between two operations
+            yield self._off(path, simulation.power_cut, *steps[0][2:])
+            return
+        tape = Tape(simulation.flash, simulation.state)
+        with _violations(path):
+            if not steps:
+                simulation.power_on()
+            for step in steps:
+                simulation.do(step)
+        operations = tape.stop()
+        yield On(simulation, path._replace(operations=path.operations + len(operations)))
+        for k, operation in enumerate(operations if cuts else ()):
+            for way in _ways(operation):
+                for arrive in range(len(operation.promised.peer.uplink) + 1):
+                    seed = cache_seed(way)
+                    simulation.state = cut(simulation.flash, operation, outcome(way), seed)
+                    here = (*path.cuts, [path.operations + k, way, arrive, True])
+                    cut_path = path._replace(cuts=here, operations=0)
+                    yield self._off(cut_path, simulation.peer.power_cut, arrive, seed is not None)
+
+    def _off(self, path, power_cut, *args):
+        power_cut(*args)
+        breaks, cuts = self._simulation.state.left
+        self._simulation.state.left = breaks, cuts - 1
+        return Off(self._simulation, path)
+
+
 def _ways(operation):
     changed = sum(old != new for old, new in zip(operation.old, operation.new, strict=True))
     yield from (["before"], ["torn", changed // 2, 0], ["after"])
     if operation.name == "erase":
-        yield ["suffix", changed // 2, 0]
+        yield ["suffix", changed // 2, 0]  # from its end
     if operation.unsynced:
         yield from (["lost", seed] for seed in _SEEDS)
-
-
-def script(violation, world):
-    """The text of a kept script that leads to the Violation."""
-    setup = {**SETUP, "protocol_level": world.level}
-    return kept.text(setup, violation.path.steps, violation.path.cuts, str(violation.error))
