@@ -4,19 +4,18 @@ defect of the client is."""
 import json
 
 import pytest
+from typer import Typer
+from typer.testing import CliRunner
 
 import inflight.in_flight
 import inflight.inbound
 import inflight.sectors
-from typer import Typer
-from typer.testing import CliRunner
-
 from host_tests.crash import test_explorer as random_cuts
 from inflight.in_flight import DUPLICATE, NEW, REDELIVERED, InFlight
 from inflight.inbound import Inbound
 from inflight.journal import DONE, Journal
 from inflight.outbound import Outbound
-from inflight.packet import PUBACK, PUBREC
+from inflight.packet import PUBREC
 from inflight.session import Session
 from inflight.session_record import SessionRecord
 from tools.crash import kept
@@ -25,7 +24,7 @@ from tools.reference.oracle import LOST, ORDER, OTHER, TWICE, Finding
 from tools.worlds import __main__ as main
 from tools.worlds import search
 from tools.worlds.search import explore
-from tools.worlds.world import SETUP, Flash, Model, On, StoppedClock, Violation, World
+from tools.worlds.world import SETUP, Model, On, StoppedClock, Violation, World
 
 # level, outgoing, incoming, breaks, cuts, after
 SENT = World(4, (1, 2), (), 1, 0)
@@ -118,9 +117,7 @@ def _release_forgotten_at_start(monkeypatch):
 
 def _repetition_is_delivered(monkeypatch):
     received = Inbound.received
-    monkeypatch.setattr(
-        Inbound, "received", lambda self, mid: {DUPLICATE: NEW}.get(kind := received(self, mid), kind)
-    )
+    monkeypatch.setattr(Inbound, "received", lambda self, mid: {DUPLICATE: NEW}.get(kind := received(self, mid), kind))
 
 
 def _redelivery_is_not_told(monkeypatch):
@@ -131,7 +128,9 @@ def _redelivery_is_not_told(monkeypatch):
 
 
 def _id_stays_taken(monkeypatch):
-    monkeypatch.setattr(Inbound, "released", lambda self, mid: self.remove(self.row(mid)) if self.row(mid) >= 0 else None)
+    monkeypatch.setattr(
+        Inbound, "released", lambda self, mid: self.remove(self.row(mid)) if self.row(mid) >= 0 else None
+    )
 
 
 def _moves_unheard(monkeypatch):
@@ -230,12 +229,10 @@ def test_a_state_is_the_same_however_it_is_reached():
                 states.append(successor)
     assert len(states) > 100
     for state in [*reached.values()][::10]:
-        simulation = Simulation(SETUP, Flash)
+        simulation = Simulation(SETUP)
         simulation.power_on()
         for step in state.path.steps:
             simulation.do(step)
-        broken = [step for step in state.path.steps if step[0] == "break" or step[0] == "connect" and step[1:]]
-        simulation.state.left = 2 - len(broken), 0  # one is at the beginning
         assert On(simulation, state.path).key == state.key
 
 

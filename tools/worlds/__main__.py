@@ -1,5 +1,6 @@
-"""Explores all states of small worlds: `python -m tools.worlds` prints how many they have, and the first violation. Then
-the exit status is 1, and the script that leads to it is saved in tools/crash/scripts, where `make test` replays it."""
+"""Explores all states of small worlds: `python -m tools.worlds` prints how many they have, and the first violation.
+Then the exit status is 1, and the script that leads to it is saved in tools/crash/scripts, where `make test` replays
+it."""
 
 from collections import Counter
 from functools import partial

@@ -11,9 +11,9 @@ model = lru_cache(None)(Model)
 
 
 def explore(world, run=map):
-    """Explores all states of a World, the bound of which it tells. Returns a Counter: states, transitions, cuts, settled
-    (states from which all was completed), and depth (actions that follow each other). Raises Violation at the first one.
-    run: map(), or one that uses several processes."""
+    """Explores all states of a World. Returns a Counter: states, transitions, cuts, settled (states from which all was
+    completed), and depth (actions that follow each other). Raises the first Violation. run: map(), or one that uses
+    several processes."""
     found = Counter(depth=0)
     states = set()
     lives = [(world, None)]
@@ -31,8 +31,8 @@ def explore(world, run=map):
 
 
 def explore_life(job):
-    """job: a World, and the Off with which the life begins (None: its first one). Returns what it counted, the depth, the
-    keys of its states, and the Offs to which it leads."""
+    """job: a World, and the Off with which the life begins (None: its first one). Returns what it counted, the depth,
+    the keys of its states, and the Offs to which it leads."""
     world, begin = job
     player = model(world)
     bound = world.after if begin else None

@@ -1,5 +1,5 @@
-"""Snapshots of running objects: of everything that can change and that a root refers to. restore() puts the contents back
-into the same objects, so that views of buffers and bound methods stay what they are."""
+"""Snapshots of running objects: of everything that can change and that a root refers to. restore() puts the contents
+back into the same objects, so that views of buffers and bound methods stay what they are."""
 
 import marshal
 from array import array
@@ -11,8 +11,8 @@ _NAMED = {type, FunctionType, BuiltinFunctionType}
 
 
 class Snapshot:
-    """`key` is the same for two states if and only if they are equal. forms: {class: a function that makes of an object's
-    fields those on which its future depends}."""
+    """`key` is the same for two states if and only if they are equal. forms: {class: a function that makes of an
+    object's fields those on which its future depends}."""
 
     def __init__(self, root, forms):
         self._forms = forms
@@ -20,7 +20,7 @@ class Snapshot:
         self._saved = []  # (object, its contents)
         self._found = []  # contents of the objects, as plain values
         self._others = []  # fields that do not count: what they refer to is saved all the same
-        self._value(root)
+        self._found.append(self._value(root))
         self.key = blake2b(marshal.dumps(self._found, 2), digest_size=12).digest()
         self._values(self._others)
         del self._found, self._others, self._numbers

@@ -1,5 +1,5 @@
-"""A small world: a client with a used journal in a ring of three sectors, its broker, and the few messages that they have
-for each other. A World is its bound; a Model plays its actions on the real client."""
+"""A small world: a client with a used journal in a ring of three sectors, its broker, and the few messages that they
+have for each other. A World is its bound; a Model plays its actions on the real client."""
 
 import pickle
 from collections import namedtuple
@@ -15,16 +15,16 @@ from inflight.send_buffer import SendBuffer
 from inflight.session import Session
 from nor import NorFlash
 from tools.crash import kept
-from tools.crash.cutting import GRANULARITIES, Tape, cut, quick_sum
+from tools.crash.cutting import Tape, cut, quick_sum
 from tools.crash.device import Device
 from tools.crash.explorer import cache_seed, outcome
 from tools.crash.simulation import Simulation, State
 from tools.reference.oracle import Incoming, Outgoing
 from tools.worlds.snapshot import Snapshot
 
-# outgoing, incoming: QoS of each message, in this order; of the outgoing ones so many are waiting for their PUBREC when it
-# begins. How often the link may break, and the power be cut. after: how many actions follow a cut, in every order, before
-# everything is completed in one order (None: all).
+# outgoing, incoming: QoS of each message, in this order. breaks, cuts: how often the link may break, and the power be
+# cut. after: how many actions follow a cut, in every order, before everything is completed in one order (None: all).
+# waiting: how many of the outgoing messages wait for their PUBREC at the beginning.
 World = namedtuple("World", "level outgoing incoming breaks cuts after waiting", defaults=(None, 0))
 
 # The smallest sectors of which a ring of three takes all messages of a world at once.
@@ -57,17 +57,6 @@ def prepare():
     """Prepares a process: time does not pass, and a CRC takes a twentieth of it."""
     inflight.cpython.time = StoppedClock
     Journal._sum = quick_sum
-
-
-class Flash(NorFlash):
-    """Reads quickly: here no read fails, and each bit is read as it was programmed."""
-
-    def __init__(self, setup):
-        super().__init__(setup["sectors"], setup["size"], GRANULARITIES[setup["granularity"]], cache=True)
-
-    def readblocks(self, block, buf, offset=0):
-        at = block * self.block_size + offset
-        buf[:] = self.data[at : at + len(buf)]
 
 
 # --- equal states: fields on which the future depends ---
@@ -103,7 +92,7 @@ def _messages(fields):
 FORMS = {
     Decoder: lambda fields: {"unread": fields["end"] - fields["start"], "left": fields["left"]},
     Device: _without("_next_attempt _attempts _runner _last_error"),
-    Flash: _without("_random programmed programs erases syncs watch _left _outcome _lost _until"),
+    NorFlash: _without("_random programmed programs erases syncs watch _left _outcome _lost _until"),
     Inbound: _rows,
     Incoming: _messages,
     Journal: _without(
@@ -117,16 +106,16 @@ FORMS = {
     State: _without("step phase settings"),
 }
 
-# The steps of a Simulation, and the cuts as in a kept script, that lead to a state; how many operations of the flash came
-# since the last cut, and how many actions since the beginning.
-Path = namedtuple("Path", "steps cuts operations depth")
+# The steps of a Simulation, and the cuts as in a kept script, that lead to a state; how many operations of the flash
+# came since the last cut, and how many actions since the beginning; and how many breaks and cuts are left.
+Path = namedtuple("Path", "steps cuts operations depth left")
 
 
 class On:
     """A state of a client that runs. It is of no use in another process."""
 
     def __init__(self, simulation, path):
-        self._snapshot = Snapshot(simulation, FORMS)
+        self._snapshot = Snapshot((simulation, path.left), FORMS)
         self.key = self._snapshot.key
         self.path = path
 
@@ -138,7 +127,7 @@ class Off:
     """A state without power: what the flash holds, and what broker and judge know."""
 
     def __init__(self, simulation, path):
-        self.key = Snapshot(simulation, FORMS).key
+        self.key = Snapshot((simulation, path.left), FORMS).key
         self.path = path
         self._kept = compress(pickle.dumps((simulation.flash.snapshot(), simulation.state)), 1)
 
@@ -178,22 +167,21 @@ class Model:
 
     def __init__(self, world):
         self._world = world
-        self._simulation = simulation = Simulation({**SETUP, "protocol_level": world.level}, Flash)
+        self._simulation = simulation = Simulation({**SETUP, "protocol_level": world.level})
         flash = simulation.flash
-        steps = (*_prologue(world),)
-        with _violations(Path(steps, (), 0, 0)):
+        path = Path((*_prologue(world),), (), 0, 0, (world.breaks, world.cuts))
+        with _violations(path):
             simulation.power_on()
-            for step in steps[:-1]:
+            for step in path.steps[:-1]:
                 simulation.do(step)
         self._published = len(simulation.peer.out.messages) - world.waiting
         simulation.power_cut()
-        simulation.state.left = world.breaks, world.cuts
-        self.first = Off(simulation, Path(steps, (), flash.programs + sum(flash.erases), 0))
+        self.first = Off(simulation, path._replace(operations=flash.programs + sum(flash.erases)))
 
     def successors(self, state):
         """Yields On and Off: what each action leads to, and each cut of the power in it."""
         state.restore(self._simulation)
-        for action in [*self._actions()]:
+        for action in [*self._actions(*state.path.left)]:
             state.restore(self._simulation)
             yield from self._play(state.path, *action)
 
@@ -203,14 +191,13 @@ class Model:
         with _violations(state.path):
             self._simulation.finish()
 
-    def _actions(self):
+    def _actions(self, breaks, cuts):
         # (how many breaks it takes, the steps)
         simulation, world = self._simulation, self._world
         device, peer = simulation.device, simulation.peer
         if not device:
             yield 0, ()  # it starts
             return
-        breaks, cuts = simulation.state.left
         connected = device.connected and not device.transport.broken
         packets = range(len(peer.uplink) + 1)
         n = len(peer.out.messages) - self._published
@@ -237,11 +224,12 @@ class Model:
 
     def _play(self, path, broken, steps):
         simulation = self._simulation
-        path = path._replace(steps=path.steps + steps, depth=path.depth + 1)
-        breaks, cuts = simulation.state.left
-        simulation.state.left = breaks - broken, cuts
+        breaks, cuts = path.left
+        path = path._replace(steps=path.steps + steps, depth=path.depth + 1, left=(breaks - broken, cuts))
+        cut_left = breaks - broken, cuts - 1
         if steps and steps[0][0] == "restart":  # power is cut between two operations
-            yield self._off(path, simulation.power_cut, *steps[0][2:])
+            simulation.power_cut(*steps[0][2:])
+            yield Off(simulation, path._replace(left=cut_left))
             return
         tape = Tape(simulation.flash, simulation.state)
         with _violations(path):
@@ -256,15 +244,9 @@ class Model:
                 for arrive in range(len(operation.promised.peer.uplink) + 1):
                     seed = cache_seed(way)
                     simulation.state = cut(simulation.flash, operation, outcome(way), seed)
+                    simulation.peer.power_cut(arrive, seed is not None)
                     here = (*path.cuts, [path.operations + k, way, arrive, True])
-                    cut_path = path._replace(cuts=here, operations=0)
-                    yield self._off(cut_path, simulation.peer.power_cut, arrive, seed is not None)
-
-    def _off(self, path, power_cut, *args):
-        power_cut(*args)
-        breaks, cuts = self._simulation.state.left
-        self._simulation.state.left = breaks, cuts - 1
-        return Off(self._simulation, path)
+                    yield Off(simulation, path._replace(cuts=here, operations=0, left=cut_left))
 
 
 def _ways(operation):
