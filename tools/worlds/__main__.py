@@ -33,30 +33,33 @@ WORLDS = {
 _COLUMNS = ("states", "transitions", "cuts", "settled", "depth")
 
 
+def _explore(name, run):
+    try:
+        return name, explore(WORLDS[name], run), None
+    except Violation as violation:
+        return name, None, violation
+
+
 def main(
     world: str = typer.Option(None, help=f"one of {', '.join(WORLDS)}; without it, all of them"),
     jobs: int = typer.Option(2, help="processes"),
 ):
-    console = Console()
     if world not in (None, *WORLDS):
         raise typer.BadParameter(f"{world} is none of {', '.join(WORLDS)}")
-    names = [world] if world else [*WORLDS]
+    console = Console()
     table = Table("world", *_COLUMNS)
     total = Counter()
     with Pool(jobs, prepare) as processes, ThreadPool(jobs) as threads:
-        search = partial(explore, run=partial(processes.imap, chunksize=4))
-        results = threads.imap(search, [WORLDS[name] for name in names])
-        for name in names:
-            try:
-                found = next(results)
-            except Violation as violation:
+        search = partial(_explore, run=partial(processes.imap, chunksize=4))
+        for name, found, violation in threads.imap_unordered(search, [world] if world else WORLDS):
+            if violation:
                 file = kept.FOLDER / f"found-{name.replace(',', '').replace(' ', '-')}.json"
                 file.write_text(violation.script(WORLDS[name]))
                 console.print(f"{name}: {violation}\nsaved as {file}", style="red", markup=False, soft_wrap=True)
-                raise typer.Exit(1) from violation
+                raise typer.Exit(1)
             total += found
             table.add_row(name, *(f"{found[key]:,}" for key in _COLUMNS))
-            console.print(f"{name}: {dict(found)}", highlight=False, soft_wrap=True)
+            console.print(f"{name}: {found['states']:,} states", highlight=False)
     console.print(table)
     counted = ", ".join(f"{total[key]:,} {key}" for key in _COLUMNS[:3])
     console.print(f"{counted}, 0 violations", highlight=False)
