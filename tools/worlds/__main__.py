@@ -25,10 +25,10 @@ WORLDS = {
     "received": World(4, (), (1, 2, 1, 2), 1, 0),
     "received, a cut": World(4, (), (1, 2, 1, 2), 0, 1),
     "received, two cuts": World(4, (), (2, 1), 0, 2),
-    "QoS 0": World(4, (1, 0, 2, 0), (0, 2, 0), 0, 0),
-    "QoS 0, a cut": World(4, (0, 2), (0, 2), 0, 1, 0),
-    "level 5, sent": World(5, (1, 2), (), 1, 1, 1),
-    "level 5, received": World(5, (), (1, 2), 1, 1),
+    "QoS 0": World(4, (1, 0, 2), (0, 2), 0, 0),
+    "QoS 0, a cut": World(4, (0, 1), (0, 1), 0, 1, 0),
+    "level 5": World(5, (2, 1), (2,), 1, 0),
+    "level 5, a cut": World(5, (2, 1), (), 0, 1, 0, 1),
 }
 _COLUMNS = ("states", "transitions", "cuts", "settled", "depth")
 
