@@ -88,7 +88,7 @@ def _messages(fields):
     return fields | {"messages": len(fields["messages"])}
 
 
-# The others are counters, times, and what an operation leaves in its buffers. Of the classes of level 5 all fields count.
+# The others are counters, times, and what an operation leaves in its buffers. All fields of classes of level 5 count.
 FORMS = {
     Decoder: lambda fields: {"unread": fields["end"] - fields["start"], "left": fields["left"]},
     Device: _without("_next_attempt _attempts _runner _last_error"),
