@@ -7,7 +7,7 @@ SETUP = @PYTHONPATH="$(CURDIR)/tools" $(PYTHON) -m tools.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash fuzz \
+.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash worlds fuzz \
 	test-home-assistant test-object-storage test-brokers soak bench demo sensor flash deploy monitor test-pico-w \
 	test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
 
@@ -40,6 +40,9 @@ SEEDED = $(if $(SEED),--seed $(SEED))
 crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
 	INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py host_tests/lib/test_power_cuts.py
 	@$(VENV)/python -m tools.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
+
+worlds: setup  ## all states of small worlds: every order of arrival, every power cut (ARGS="--world received")
+	@$(VENV)/python -m tools.worlds $(ARGS)
 
 fuzz: setup  ## hostile input for decoder, session, mount and commands (INPUTS=1000000 SEED=)
 	$(SETUP) fuzz

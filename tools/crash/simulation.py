@@ -397,6 +397,11 @@ class Simulation:
     def _do_incoming(self, qos, size):
         self.peer.publish_to_client(qos, size)
 
+    def _do_send(self):
+        """The broker sends queued messages."""
+        if self._linked():
+            self.peer.send_queued()
+
     def _do_redeliver(self, i=0):
         if self._linked():
             self.peer.redeliver(i)

@@ -1,0 +1,251 @@
+"""Tests of tools/worlds: small worlds have as many states as written here, and nothing is found in them; each planted
+defect of the client is."""
+
+import json
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+import inflight.in_flight
+import inflight.inbound
+import inflight.sectors
+from host_tests.crash import test_explorer as random_cuts
+from inflight.in_flight import DUPLICATE, NEW, REDELIVERED, InFlight
+from inflight.inbound import Inbound
+from inflight.journal import DONE, Journal
+from inflight.outbound import Outbound
+from inflight.packet import PUBREC
+from inflight.session import Session
+from inflight.session_record import SessionRecord
+from tools.crash import kept
+from tools.crash.simulation import Simulation
+from tools.reference.oracle import LOST, ORDER, OTHER, TWICE, Finding
+from tools.worlds import __main__ as main
+from tools.worlds import search
+from tools.worlds.search import explore
+from tools.worlds.world import SETUP, Model, On, StoppedClock, Violation, World
+
+# level, outgoing, incoming, breaks, cuts, after
+SENT = World(4, (1, 2), (), 1, 0)
+RECEIVED = World(4, (), (1, 2), 1, 0)
+BOTH = World(4, (2,), (2,), 1, 0)
+SENT_CUT = World(4, (2, 1), (), 0, 1, 1, 1)
+RECEIVED_CUT = World(4, (), (2,), 0, 1)
+STATES = {  # states, transitions, cuts
+    SENT: (911, 1874, 0),
+    RECEIVED: (259, 637, 0),
+    BOTH: (1184, 2925, 0),
+    SENT_CUT: (560, 1456, 509),
+    RECEIVED_CUT: (62, 161, 25),
+    World(4, (2,), (), 0, 2, 1, 1): (55, 176, 99),
+    World(4, (0, 1), (0, 1), 0, 1, 0): (492, 1138, 569),
+    World(5, (2, 1), (), 1, 0, None, 1): (662, 1352, 0),
+    World(5, (2,), (), 0, 1, 0, 1): (27, 44, 22),
+}
+
+
+def _acknowledges_the_oldest(monkeypatch):
+    acknowledged = Outbound.acknowledged
+    monkeypatch.setattr(
+        Outbound, "acknowledged", lambda self, kind, mid: acknowledged(self, kind, self.mids[0] if self.rows else mid)
+    )
+
+
+def _releases_the_oldest(monkeypatch):
+    acknowledged = Outbound.acknowledged
+
+    def oldest(self, kind, mid):
+        waiting = [self.mids[i] for i in range(self.rows) if self.states[i] & 7 == 2]
+        return acknowledged(self, kind, waiting[0] if kind == PUBREC and waiting else mid)
+
+    monkeypatch.setattr(Outbound, "acknowledged", oldest)
+
+
+def _closes_up(*names):
+    # InFlight.remove() moves up these columns alone.
+    def remove(self, i):
+        self.rows -= 1
+        for k in range(i, self.rows):
+            for name in names:
+                getattr(self, name)[k] = getattr(self, name)[k + 1]
+
+    return lambda monkeypatch: monkeypatch.setattr(InFlight, "remove", remove)
+
+
+def _window_stays_empty(monkeypatch):
+    def finish(self, i):
+        self.journal.mark(self.addresses[i], DONE)
+        self.remove(i)
+
+    monkeypatch.setattr(Outbound, "finish", finish)
+
+
+def _resends_the_oldest(monkeypatch):
+    retransmit = Outbound.retransmit
+
+    def oldest(self):
+        rows, self.rows = self.rows, min(self.rows, 1)
+        retransmit(self)
+        self.rows = rows
+
+    monkeypatch.setattr(Outbound, "retransmit", oldest)
+
+
+def _release_stays(monkeypatch):
+    retransmit = Outbound.retransmit
+
+    def but_releases(self):
+        complete = [i for i in range(self.rows) if self.states[i] & 7 == 4]
+        retransmit(self)
+        for i in complete:
+            self.states[i] = self.states[i] & ~7 | 4
+
+    monkeypatch.setattr(Outbound, "retransmit", but_releases)
+
+
+def _release_forgotten_at_start(monkeypatch):
+    find = Journal.find
+
+    def live(self, kind, seq):
+        at = find(self, kind, seq)
+        self.found_state = 0
+        return at
+
+    monkeypatch.setattr(Journal, "find", live)
+
+
+def _repetition_is_delivered(monkeypatch):
+    received = Inbound.received
+    monkeypatch.setattr(Inbound, "received", lambda self, mid: {DUPLICATE: NEW}.get(kind := received(self, mid), kind))
+
+
+def _redelivery_is_not_told(monkeypatch):
+    received = Inbound.received
+    monkeypatch.setattr(
+        Inbound, "received", lambda self, mid: {REDELIVERED: NEW}.get(kind := received(self, mid), kind)
+    )
+
+
+def _id_stays_taken(monkeypatch):
+    monkeypatch.setattr(
+        Inbound, "released", lambda self, mid: self.remove(self.row(mid)) if self.row(mid) >= 0 else None
+    )
+
+
+def _moves_unheard(monkeypatch):
+    monkeypatch.setattr(Session, "moved", lambda self, old, new: None)
+
+
+def _sent_offline_forgotten(monkeypatch):
+    write = SessionRecord.write
+
+    def forgetful(self, most):
+        self.below = 0
+        write(self, most)
+
+    monkeypatch.setattr(SessionRecord, "write", forgetful)
+
+
+def _erase_stays_unfinished(monkeypatch):
+    monkeypatch.setattr(inflight.sectors, "_is_erase_unfinished", lambda *_: False)
+
+
+def _again(name, world, *more):
+    # A defect of the tests of random cuts.
+    breaks, kinds = random_cuts.DEFECTS[name]
+    return breaks, {*kinds, *more}, world
+
+
+DEFECTS = {
+    # in the orders of arrival
+    "an acknowledgement is taken for the oldest message's": (_acknowledges_the_oldest, {OTHER, LOST, TWICE}, SENT),
+    "PUBREC releases the oldest message": (_releases_the_oldest, {OTHER, LOST, TWICE}, World(4, (2, 2), (), 0, 0)),
+    "states stay behind when a row goes": (_closes_up("mids", "addresses"), {OTHER, TWICE, LOST}, SENT),
+    "addresses stay behind when a row goes": (_closes_up("mids", "states"), {OTHER, TWICE, LOST}, SENT),
+    "the window does not open again": (_window_stays_empty, {LOST}, World(4, (1, 1, 1), (), 0, 0)),
+    # in broken links
+    "only the oldest message is sent again": (_resends_the_oldest, {LOST, OTHER}, SENT),
+    "PUBREL is not sent again": (_release_stays, {OTHER}, SENT),
+    "a repeated PUBLISH is delivered": (_repetition_is_delivered, {TWICE}, RECEIVED),
+    "DUP is forgotten": _again("DUP is forgotten", SENT),
+    "a Message ID is used twice": _again("a Message ID is used twice", SENT),
+    "the last message is sent first": _again("the last message is sent first", SENT),
+    # in power cuts
+    "PUBREC is forgotten at a start": (_release_forgotten_at_start, {TWICE, OTHER}, SENT_CUT),
+    "`redelivered` is not told": (_redelivery_is_not_told, {TWICE}, RECEIVED_CUT),
+    "PUBREL frees the Message ID in RAM alone": (_id_stays_taken, {OTHER}, World(4, (), (2, 2), 0, 0)),
+    "nobody hears that a record has moved": (_moves_unheard, {OTHER, LOST, TWICE}, SENT_CUT),
+    "messages that were accepted offline seem never to have left": (_sent_offline_forgotten, {OTHER}, SENT_CUT),
+    "an erase that was cut short is not finished": (_erase_stays_unfinished, {OTHER, LOST}, SENT_CUT),
+    "live records are not copied before an erase": _again("live records are not copied before an erase", SENT_CUT),
+    "a torn record is accepted": _again("a torn record is accepted", SENT_CUT, ORDER),
+    "PUBREC is not recorded": _again("PUBREC is not recorded", SENT_CUT),
+    "delivery to the application is not recorded": _again("delivery to the application is not recorded", RECEIVED_CUT),
+    "PUBREL is sent before PUBREC is recorded": _again("PUBREL is sent before PUBREC is recorded", SENT_CUT),
+    "a copied record's original stays": _again("a copied record's original stays", SENT_CUT),
+    "a sector is erased before it is retired": _again("a sector is erased before it is retired", SENT_CUT),
+    "packets are sent before the journal is synced": _again("packets are sent before the journal is synced", SENT_CUT),
+}
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch):
+    monkeypatch.setattr("inflight.cpython.time", StoppedClock)
+    search.model.cache_clear()
+    yield
+    search.model.cache_clear()
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_found(defect, monkeypatch):
+    """And its script, played without snapshots, fails in the same way."""
+    breaks, kinds, world = DEFECTS[defect]
+    breaks(monkeypatch)
+    with pytest.raises(Violation) as found:
+        explore(world)
+    error = found.value.error
+    assert getattr(error, "kind", OTHER) in kinds
+    with pytest.raises(type(error)) as again:
+        kept.replay(json.loads(found.value.script(world)))
+    assert str(again.value) == str(error)
+
+
+@pytest.mark.parametrize("world", STATES, ids=str)
+def test_nothing_is_found_without_a_defect(world):
+    found = explore(world)
+    assert (found["states"], found["transitions"], found["cuts"]) == STATES[world]
+
+
+def test_a_state_is_the_same_however_it_is_reached():
+    """Restored snapshots, or all steps from the beginning: the keys are equal."""
+    world = World(4, (2,), (1,), 1, 0)
+    model = Model(world)
+    states, reached = [model.first], {}
+    for state in states:
+        for successor in model.successors(state):
+            if successor.key not in reached:
+                reached[successor.key] = successor
+                states.append(successor)
+    assert len(states) > 100
+    for state in [*reached.values()][::10]:
+        simulation = Simulation(SETUP)
+        simulation.power_on()
+        for step in state.path.steps:
+            simulation.do(step)
+        assert On(simulation, state.path).key == state.key
+
+
+def test_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "FOLDER", tmp_path)
+    monkeypatch.setattr(main, "WORLDS", {"sent, a cut": World(4, (2,), (), 0, 1, None, 1)})
+    command = Typer()
+    command.command()(main.main)
+    result = CliRunner().invoke(command, ["--jobs", "1"])
+    assert result.exit_code == 0 and "37 states, 113 transitions, 22 cuts, 0 violations" in result.output, result.output
+    assert "none of sent, a cut" in CliRunner().invoke(command, ["--world", "x"]).output
+    random_cuts._same_id(monkeypatch)
+    result = CliRunner().invoke(command, ["--jobs", "1"])
+    assert result.exit_code == 1 and "ids reused" in result.output, result.output
+    with pytest.raises(Finding, match="Message ID 7"):
+        kept.replay(kept.load(tmp_path / "found-sent-a-cut.json"))
