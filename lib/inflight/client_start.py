@@ -44,7 +44,7 @@ def _start_level_5(client, level_5, arguments):
             stall_ms = 0
     clean_session = client._clean_session
     check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms)
-    client.session = _new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
+    client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
     client._attach = client.session.out.attach
     if connect_properties is not None:
         from .connect_properties import attach
@@ -58,7 +58,7 @@ def _start_level_5(client, level_5, arguments):
         auth.attach(client.session)
 
 
-def _new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):
+def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):
     from .mqtt5 import Session5
 
     given = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF, "stall_ms": stall_ms}

@@ -450,7 +450,7 @@ def _load_receiving():
 def _first_publish(decoder, i, n):
     # Decoder._publish(), until the first PUBLISH comes.
     _load_receiving()
-    return decoder._publish(i, n)
+    return packet.Decoder._publish(decoder, i, n)
 
 
 packet.Decoder.load_receiving = staticmethod(_load_receiving)

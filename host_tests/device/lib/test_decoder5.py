@@ -3,7 +3,7 @@
 import sys
 
 from harness import EMULATED, SkipTest, eq, raises
-from inflight.decoder5 import PLACES, Decoder5
+from inflight.decoder5 import Decoder5
 from inflight.packet import (
     CONNACK,
     DISCONNECT,
@@ -18,6 +18,7 @@ from inflight.packet import (
     Decoder,
     ProtocolError,
 )
+from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
 from tools.reference import wire
 from tools.reference.properties import block
 
@@ -214,7 +215,7 @@ def test_packets_longer_than_the_buffer():
             kind = d.next()
         kinds = []
         if d.block:
-            cursor = d.properties(PLACES[kind])
+            cursor = d.properties(Decoder5.places[kind])
             found = cursor.next()
             while found:
                 kinds.append(found)

@@ -7,6 +7,7 @@ import inflight.packet as packet
 from harness import SkipTest, eq, raises
 from inflight.handshake import connect_packet
 from inflight.packet import ProtocolError
+from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
 from inflight.subscribing import request_packet
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"

@@ -1154,7 +1154,7 @@ def test_a_buffer_that_is_too_small_for_what_waits():
 
 
 def new_session(device, buffer):
-    from inflight.handshake5 import new_session
+    from inflight.client_start import new_session
     from inflight.journal import Journal
 
     return new_session(None, False, 0, 0, Journal(device), bytearray(buffer), b"dev")

@@ -6,6 +6,7 @@ from decoder_target import BUFFERS, Events, always, decode, pieces
 from inflight.cursor import IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH
 from inflight.decoder5 import Decoder5
 from inflight.packet import CONNACK, DISCONNECT, PINGRESP, PUBLISH
+from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
 from outcome import STRICT, Outcome, demand
 
 if STRICT:

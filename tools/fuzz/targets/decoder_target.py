@@ -4,6 +4,7 @@ data: a byte (bit 0: level 3 or 4; bits 1-2: size of the buffer; the rest: how t
 bytes."""
 
 from inflight.packet import CONNACK, PINGRESP, PUBLISH, Decoder, ProtocolError
+from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
 from outcome import STRICT, Finding, Outcome, demand
 
 if STRICT:
