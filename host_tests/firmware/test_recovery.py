@@ -50,8 +50,7 @@ def connection_until(minute):
         end = b.clock.now + 60 * minute
         b.welcome()
         b.grant()
-        while b.clock.now < end:
-            b._wait()
+        b.until(lambda: b.clock.now >= end)
         b.cut()
 
     return script

@@ -132,7 +132,7 @@ class Interrupt:
         if "/lib/inflight/" not in code.co_filename or code.co_name in ("_next", "pending"):
             return None
         frame.f_trace_opcodes = True
-        return self._run_step
+        return self._step
 
     def _step(self, frame, event, arg):
         if event == "opcode":
@@ -140,7 +140,7 @@ class Interrupt:
             if self.count == self.at:
                 self.where = (frame.f_code.co_name, frame.f_lineno)
                 raise self.error()
-        return self._run_step
+        return self._step
 
     def __enter__(self):
         self._before = sys.gettrace()

@@ -22,8 +22,8 @@ class TlsBroker(Broker):
         super().__init__()
         self._context = server_context(AUTHORITY, name)
 
-    def _accept(self):
-        connection = super()._accept()
+    def accept(self):
+        connection = super().accept()
         try:
             connection.sock = self._context.wrap_socket(connection.sock, server_side=True)
         except OSError as error:

@@ -37,9 +37,9 @@ def make5(make):
 class Bytewise(VirtualAutomatic):
     """Sends every byte in a packet of its own, as far as the network keeps them apart."""
 
-    def _send(self, raw):
+    def send(self, raw):
         for k in range(len(raw)):
-            super()._send(raw[k : k + 1])
+            super().send(raw[k : k + 1])
 
 
 # --- messages ---
