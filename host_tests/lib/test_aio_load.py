@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from host_tests.broker import Faults
-from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, half_written, make, narrow, plain, play, run, until
+from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, half_written, make, narrow, plain, play, run
 from inflight import OutboxFull, RamFlash
 from inflight.transport import Transport
 from tools.reference.kinds import CONNECT, PUBLISH, PUBREL

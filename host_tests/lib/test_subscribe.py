@@ -715,7 +715,7 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
 
     def handler(m):
         got.append(m.payload)
-        client._transport.close()  # the connection breaks now
+        broker.cut()  # the connection breaks now
         client.publish("t", b"kept", qos=1)
 
     client.subscribe("a", 2, handler)
