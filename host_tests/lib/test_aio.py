@@ -78,6 +78,7 @@ def test_back_off(clock):
 
 def test_offline(automatic):
     """QoS 1 and 2 are queued in order; QoS 0 and requests raise."""
+
     async def scene(client):
         with pytest.raises(OSError):
             await client.publish("t", b"lost")
