@@ -113,7 +113,8 @@ class _Listener:
         self.failure = None
         self.finished = False  # the script has ended, with or without failure
 
-    def _accept(self):
+    def accept(self):
+        """Waits for the client's next connection, and returns it."""
         try:
             sock, _ = self._listener.accept()
         except TimeoutError:
@@ -168,10 +169,6 @@ class Broker(_Listener):
     @property
     def connection(self):
         return self.connections[-1]
-
-    def accept(self):
-        """Waits for the client's next connection."""
-        return self._accept()
 
     def receive(self):
         """Returns the client's next packet; raises Gone if the connection ends first."""
@@ -400,7 +397,7 @@ class Automatic(_Listener):
         if self._listener in ready:
             if self._connection:
                 self._connection.sock.close()  # the newer connection wins
-            self._connection = self._accept()
+            self._connection = self.accept()
             self._link = server.Connection(self.server)
         return bool(ready)
 
@@ -431,32 +428,35 @@ class Automatic(_Listener):
         p = connection.next()
         while p:
             stop = self._allow("in_packets", 1)[1]
-            self._handle(p)
+            self.packet_received(p)
             if stop:
                 raise _Cut
             p = connection.next()
         if cut:
             raise _Cut
 
-    def _send(self, raw):
+    def send(self, raw):
+        """Sends a packet, with the faults."""
         for data in self.faults.answer(raw):
             n, cut = self._allow("out_bytes", len(data))
             self._connection.send(data[:n])
             if self._allow("out_packets", 1)[1] or cut:
                 raise _Cut
 
-    def _handle(self, p):
+    def packet_received(self, p):
+        """Does what a packet of the client asks for."""
         if p.kind in self.faults.silent:
             return
         if p.kind == DISCONNECT:
             raise Gone
         if p.kind == PUBLISH:
-            self._on_publish(p)
+            self.publish_received(p)
         else:
             self._link.packet_received(p)
         self._flush()
 
-    def _on_publish(self, p):
+    def publish_received(self, p):
+        """As packet_received(), of a PUBLISH."""
         if self._link.packet_received(p):
             self.arrived.append(p)
 
@@ -469,4 +469,4 @@ class Automatic(_Listener):
 
     def _flush(self):
         while self._link.out:
-            self._send(self._link.out.pop(0)[2])
+            self.send(self._link.out.pop(0)[2])

@@ -1,6 +1,9 @@
 """Fixtures for several folders of tests: a scripted broker, and clients with short time-outs."""
 
+import contextlib
 import functools
+import os
+import socket
 import time
 
 import pytest
@@ -47,6 +50,27 @@ def cut_power(client):
     client._close()
 
 
+def narrow(client):
+    """Gives the socket of a connected client a small send buffer."""
+    with socket.socket(fileno=os.dup(client._transport.file.fileno())) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
+@contextlib.contextmanager
+def no_network():
+    """Meanwhile nobody knows the name of the broker: each attempt to connect fails at once. Yields a list that grows
+    with the host and port of each."""
+    asked = []
+
+    def fail(host, port, *_):
+        asked.append((host, port))
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", fail)
+        yield asked
+
+
 class Maker:
     """make(port, ...) returns a Client with a RAM journal; its attribute `errors` lists the arguments of on_error."""
 
@@ -55,12 +79,12 @@ class Maker:
     def __init__(self):
         self.clients = []
 
-    def __call__(self, port, device=None, client_id="dev", **options):
+    def __call__(self, port, device=None, client_id="dev", host="127.0.0.1", **options):
         """`device`: the flash of the journal, None: a new one, False: a client without a journal."""
         journal = None if device is False else Journal(RamFlash() if device is None else device)
         errors = []
         settings = {"timeout_ms": PATIENCE_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append}
-        client = self.client_class("127.0.0.1", client_id, journal, port=port, **{**settings, **options})
+        client = self.client_class(host, client_id, journal, port=port, **{**settings, **options})
         client.errors = errors
         self.clients.append(client)
         return client

@@ -159,7 +159,7 @@ class VirtualBroker(Broker):
         self.wakes_at = self.clock.now + seconds
         self.until(lambda: self.clock.now >= self.wakes_at)
 
-    def _accept(self):
+    def accept(self):
         while True:
             try:
                 sock, _ = self._listener.accept()

@@ -36,8 +36,8 @@ class WebSocketBroker(Broker):
         super().__init__()
         self._framing, self._change, self._context = framing, change, context
 
-    def _accept(self):
-        sock = super()._accept().sock
+    def accept(self):
+        sock = super().accept().sock
         if self._context:
             sock = self._context.wrap_socket(sock, server_side=True)
         self.connections[-1] = Connection(WebSocketServer(sock, self._framing, self._change))

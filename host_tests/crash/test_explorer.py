@@ -117,7 +117,14 @@ def _release_unrecorded(monkeypatch):
 
 
 def _delivery_unrecorded(monkeypatch):
-    monkeypatch.setattr(Inbound, "_mark", lambda self, i, mark: None)
+    delivered = Inbound.delivered
+
+    def unrecorded(self, mid):
+        with pytest.MonkeyPatch.context() as now:
+            now.setattr(Journal, "mark", lambda self, at, state: None)
+            delivered(self, mid)
+
+    monkeypatch.setattr(Inbound, "delivered", unrecorded)
 
 
 def _release_sent_before_recorded(monkeypatch):
@@ -393,5 +400,6 @@ def test_sectors_wear_evenly(interrupted):
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_uneven_wear_is_measured(monkeypatch):
-    monkeypatch.setattr(Endurance, "_round", lambda self: self._simulation.flash.ioctl(6, 0))
+    monkeypatch.setattr(Simulation, "do", lambda self, step: self.flash.ioctl(6, 0))
+    monkeypatch.setattr(Simulation, "finish", lambda self: None)
     assert Endurance("page-4", 1, False).run(5) > 1

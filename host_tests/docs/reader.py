@@ -24,8 +24,8 @@ class ReplyingBroker(Automatic):
         self._asked = set()
         super().__init__()
 
-    def _handle(self, p):
-        super()._handle(p)
+    def packet_received(self, p):
+        super().packet_received(p)
         if p.kind == SUBSCRIBE:
             for name, qos in p.filters:
                 if name not in self._asked:

@@ -3,6 +3,7 @@
 import pytest
 
 from codes import CONNECTING, IDLE, NO_AP, ONLINE
+from host_tests.clients import no_network
 
 HOUR_MS = 3_600_000
 
@@ -50,8 +51,7 @@ def connection_until(minute):
         end = b.clock.now + 60 * minute
         b.welcome()
         b.grant()
-        while b.clock.now < end:
-            b._wait()
+        b.until(lambda: b.clock.now >= end)
         b.cut()
 
     return script
@@ -109,15 +109,15 @@ def test_the_client_does_not_connect_before_there_is_a_network(device, virtual):
     assert app.client.counters()["connects"] == 1
 
 
-def test_when_the_network_comes_the_client_connects_at_once(device, virtual, nobody):
+def test_when_the_network_comes_the_client_connects_at_once(device, virtual):
     """Without waiting out a pause that grew before."""
     device.backoff_ms = HOUR_MS, HOUR_MS
-    app = device.start(nobody)
-    device.run(1)
+    app = device.start(virtual.port)
+    with no_network():
+        device.run(1)
     assert len(device.errors) == 1
     app.board.wifi = app.board.joins = NO_AP
     device.run(2)
-    app.client._port = virtual.port
     app.board.wifi = ONLINE
     with virtual.play(connection_until(0)):
         device.run(2.1)

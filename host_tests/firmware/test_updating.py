@@ -12,6 +12,7 @@ from zlib import crc32
 import pytest
 
 from esp32_partitions import FIRST, SECOND, SECTOR, Chip, firmware
+from inflight import Client
 from inflight_tools.update import keys
 from inflight_tools.update.release import make as make_release
 from inflight_tools.update.release import signed
@@ -79,22 +80,32 @@ class Piece:
     size, offset = 100, 99
 
 
-def handler_of(client):
-    return next(entry[2] for entry in client._handlers if entry[0].endswith(b"/update/+"))
+@pytest.fixture
+def handlers(monkeypatch):
+    """{filter: handler} of all subscriptions from now on."""
+    found = {}
+    subscribe = Client.subscribe
+
+    def noted(client, filters, qos=0, handler=None, stream=False):
+        found[filters] = handler
+        return subscribe(client, filters, qos, handler, stream)
+
+    monkeypatch.setattr(Client, "subscribe", noted)
+    return found
 
 
-def test_the_end_of_an_announcement_without_its_beginning_changes_nothing(app, published):
-    handler_of(app.client)(Piece)
+def test_the_end_of_an_announcement_without_its_beginning_changes_nothing(handlers, app, published):
+    handlers["inflight/dev/update/+"](Piece)
     app.step()
     assert app.update is None and not published("release")
 
 
-def test_no_memory_for_an_update_ends_no_application(app, monkeypatch, published):
+def test_no_memory_for_an_update_ends_no_application(handlers, app, monkeypatch, published):
     def fails(app):
         raise MemoryError
 
     monkeypatch.setattr("updating.Update", fails)
-    handler_of(app.client)(Piece)
+    handlers["inflight/dev/update/+"](Piece)
     app.step()
     assert app.update is None and not published("release")
 

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import inflight
 import inflight.base
 import inflight.dispatching
 import inflight.long5
@@ -104,7 +105,7 @@ DEFECTS = {
     "any name is a name": ("setup", setup_server, "_question_end", lambda result, query: len(query)),
     "any length is one": ("setup", setup_http.Request, "_body_length", None),
     "any QoS is taken": ("calls", inflight.base.Base, "_check", None),
-    "any payload is taken": ("calls", inflight.base.Base, "_encode_payload", lambda result, client, payload: payload),
+    "any payload is taken": ("calls", inflight.Client, "publish", None),
     "acceptance is not durable": ("calls", Journal, "append", None),
     "the end is not found": ("mount", inflight.sector_reader.SectorReader, "last_byte", lambda result, *_: -1),
 }
@@ -123,6 +124,7 @@ def breakage(what):
         "lengths of settings are not checked": lambda data: (str(data[1 : 1 + data[0]], "utf-8"), None),
         "any length is one": lambda request: int(request.headers.get("content-length", "0")),
         "any QoS is taken": lambda client, topic, qos, *_: whole(client, topic, 0, False, None),
+        "any payload is taken": lambda client, topic, payload, *of: whole(client, topic, b"", *of),
         "acceptance is not durable": lambda j, *of: whole(j, *of) if j.live != 2 else 0,
         "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),
         "marks are not durable": lambda j, at, state: None if state == 2 else whole(j, at, state),

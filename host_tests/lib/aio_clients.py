@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from host_tests import clients
 from host_tests.broker import PATIENCE_S
 from host_tests.virtual import VirtualAutomatic, new_loop
 from inflight import AsyncClient, Journal, RamFlash
@@ -55,7 +56,7 @@ async def _end_all():
     await asyncio.gather(*left, return_exceptions=True)
 
 
-def make(port, device=None, client_id="dev", **options):
+def make(port, device=None, client_id="dev", host="127.0.0.1", **options):
     """An AsyncClient with a RAM journal; `errors` lists the arguments of on_error. device False: no journal."""
     device = RamFlash() if device is None else device
     errors = []
@@ -66,7 +67,7 @@ def make(port, device=None, client_id="dev", **options):
         "on_error": errors.append,
         **options,
     }
-    client = AsyncClient("127.0.0.1", client_id, Journal(device) if device else None, port=port, **settings)
+    client = AsyncClient(host, client_id, Journal(device) if device else None, port=port, **settings)
     client.errors = errors
     client.device = device
     return client
@@ -119,7 +120,7 @@ def subscribed(script, *filters):
 def narrow(end):
     """Gives the sockets of a connected client, or of a broker's new connections, small buffers."""
     if isinstance(end, AsyncClient):
-        end._transport.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        clients.narrow(end)
     else:
         end._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
@@ -134,9 +135,15 @@ class Slow(VirtualAutomatic):
             super().idle()
 
 
+async def half_written(client, payload=LONG):
+    """Publishes more than the narrow socket of the client takes. Returns the task, which waits for the broker."""
+    task = asyncio.create_task(client.publish("long", payload))
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
 async def long_first(client, b):
     """Another task's long packet is half written, so other writers have to wait."""
     b.reads = False
-    task = asyncio.create_task(client.publish("long", LONG))
-    await asyncio.sleep(0)
-    return task
+    return await half_written(client)

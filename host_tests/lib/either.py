@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from host_tests.clients import Maker
+from host_tests.clients import Maker, cut_power
 from host_tests.virtual import new_loop
 from inflight import AsyncClient
 
@@ -68,7 +68,7 @@ class Driven:
     def cut_power(self):
         async def cut():
             self.client._stop()
-            self.client._close()
+            cut_power(self.client)
             await asyncio.sleep(0)
 
         self.loop.run_until_complete(cut())

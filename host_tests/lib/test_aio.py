@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import itertools
 import threading
 
 import pytest
 
+from host_tests.clients import no_network
 from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, plain, play, run, times_out, until
 from tools.reference.kinds import PINGREQ, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import connack, suback
@@ -48,15 +50,27 @@ def test_reconnects(broker):
     assert len(client.errors) == 4
 
 
-def test_back_off(broker):
-    """Pauses grow to the maximum, with jitter; an established connection resets them."""
-    broker.close()
-    now = [0]
-    client = make(broker.port, backoff_ms=(100, 1000), on_error=lambda e: None)
-    for tries, longest in enumerate((100, 200, 400, 800, 1000, 1000)):
-        assert client._attempts == tries
-        client._back_off(now[0])
-        assert 0 <= client._next_attempt <= longest
+def test_back_off(clock):
+    """Pauses grow to the maximum, with jitter."""
+    failed_at = []
+    enough = asyncio.Event()
+
+    def on_error(error):
+        failed_at.append(clock.now)
+        if len(failed_at) == 40:
+            enough.set()
+
+    client = make(1, backoff_ms=(100, 1000), on_error=on_error)
+
+    async def scene():
+        async with client:
+            await enough.wait()
+
+    with no_network():
+        run(scene())
+    pauses = [(after - before) * 1000 for before, after in itertools.pairwise(failed_at)]
+    assert all(pause <= min(1000, 100 << k) + 50 for k, pause in enumerate(pauses))
+    assert min(pauses[4:]) < 400 < 600 < max(pauses)
 
 
 # --- publishing ---
@@ -64,9 +78,8 @@ def test_back_off(broker):
 
 def test_offline(automatic):
     """QoS 1 and 2 are queued in order; QoS 0 and requests raise."""
-    client = make(1)
 
-    async def scene():
+    async def scene(client):
         with pytest.raises(OSError):
             await client.publish("t", b"lost")
         with pytest.raises(OSError):
@@ -82,8 +95,7 @@ def test_offline(automatic):
             assert await client.drain(LIMIT_S * 1000)
 
     with automatic() as b:
-        client._port = b.port
-        run(scene())
+        run(scene(make(b.port)))
     assert b.payloads() == [b"%d" % k for k in range(20)]
 
 

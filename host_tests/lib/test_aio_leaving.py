@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from host_tests.broker import Gone
-from host_tests.lib.aio_clients import LONG, VIRTUAL, Slow, long_first, make, narrow, plain, play, run, until
+from host_tests.lib.aio_clients import VIRTUAL, Slow, half_written, long_first, make, narrow, plain, play, run, until
 from inflight.transport import Transport
 from tools.reference.kinds import PUBLISH, SUBSCRIBE
 from tools.reference.wire import publish, suback
@@ -16,12 +16,17 @@ from tools.reference.wire import publish, suback
 pytestmark = VIRTUAL
 
 
+def watched_files():
+    """How many files the loop watches, besides its own."""
+    return len(asyncio.get_running_loop()._selector.get_map()) - 1
+
+
 def test_disconnect_during_tcp_connect(unresponsive_port):
     client = make(unresponsive_port)
 
     async def scene():
         waiting = asyncio.create_task(client.connect())
-        await until(lambda: client._waiter._fd >= 0)
+        await until(watched_files)
         await client.disconnect()
         with pytest.raises(OSError):
             await waiting
@@ -127,8 +132,7 @@ def test_disconnect_with_a_packet_half_written(broker):
     async def scene():
         await client.connect()
         narrow(client)
-        writer = asyncio.create_task(client.publish("big", payload))
-        await until(lambda: client._out_left)
+        writer = await half_written(client, payload)
         leaving = asyncio.create_task(client.disconnect())
         await asyncio.sleep(0)
         leaves.set()
@@ -175,7 +179,6 @@ def test_a_reset_during_disconnect(clock, monkeypatch, half_written):
             await client.publish("kept", b"x", 1)
             if half_written:
                 writer = await long_first(client, b)
-                await until(lambda: client._out_left)
             resets.armed = True
             b.reads = True
         assert not client.connected
@@ -202,8 +205,7 @@ def test_disconnect_from_a_broker_that_reads_nothing(broker):
         async with client:
             await client.connect()
             narrow(client)
-            writer = asyncio.create_task(client.publish("long", LONG))
-            await until(lambda: client._out_left)
+            writer = await half_written(client)
         assert not client.connected
         assert isinstance((await asyncio.gather(writer, return_exceptions=True))[0], OSError)
         done.set()
@@ -225,8 +227,7 @@ def test_disconnect_when_all_tasks_were_cancelled(broker):
             async with client:
                 await client.connect()
                 narrow(client)
-                writer = asyncio.create_task(client.publish("long", LONG))
-                await until(lambda: client._out_left)
+                writer = await half_written(client)
                 for task in asyncio.all_tasks() - {asyncio.current_task(), *outer}:
                     task.cancel()
                 await asyncio.gather(writer)
@@ -247,11 +248,6 @@ def test_disconnect_when_all_tasks_were_cancelled(broker):
     play(broker, script, main)
 
 
-def watched_files():
-    """How many files the loop watches, besides its own."""
-    return len(asyncio.get_running_loop()._selector.get_map()) - 1
-
-
 def test_no_socket_is_watched_after_disconnect(broker, unresponsive_port):
     """Neither for reading nor for writing, after TCP connecting, MQTT connecting, waiting or writing."""
 
@@ -264,14 +260,13 @@ def test_no_socket_is_watched_after_disconnect(broker, unresponsive_port):
 
     async def scene():
         dialling = make(unresponsive_port)
-        await leave(dialling, lambda: dialling._waiter._fd >= 0)
+        await leave(dialling, watched_files)
         client = make(broker.port)
         await leave(client, asked.is_set)
         await leave(client, lambda: client.connected)
         await client.connect()
         narrow(client)
-        writer = asyncio.create_task(client.publish("long", LONG))
-        await until(lambda: client._out_left)
+        writer = await half_written(client)
         reads.set()
         writer.cancel()
         leaving = asyncio.create_task(client.disconnect())

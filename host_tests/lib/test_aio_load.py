@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from host_tests.broker import Faults
-from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, make, narrow, plain, play, run, until
+from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, half_written, make, narrow, plain, play, run
 from inflight import OutboxFull, RamFlash
+from inflight.transport import Transport
 from tools.reference.kinds import CONNECT, PUBLISH, PUBREL
 from tools.reference.wire import connack, puback, pubcomp, pubrec
 
@@ -32,7 +33,7 @@ def test_backpressure(broker):
             await client.connect()
             narrow(client)
             tasks = [asyncio.create_task(one("big", payload, 0))]
-            await until(lambda: client._out_left)
+            await asyncio.sleep(0)
             tasks += [asyncio.create_task(one("q%d" % q, b"small", q)) for q in (0, 1, 2)]
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -54,28 +55,26 @@ def test_backpressure(broker):
     play(broker, script, scene)
 
 
-def test_publishers_sleep_while_the_socket_is_full(broker):
+def test_publishers_sleep_while_the_socket_is_full(broker, monkeypatch):
     """However many wait for a broker that reads nothing for a while, the client tries to write only now and then."""
     narrow(broker)
     client = make(broker.port)
     tries = []
-    flush = client._flush
+    send = Transport.send
 
-    def counted():
+    def counted(*of):
         tries.append(1)
         assert len(tries) < 1000, "busy waiting"
-        return flush()
+        return send(*of)
 
     async def scene():
         async with client:
             await client.connect()
             narrow(client)
-            writers = [asyncio.create_task(client.publish("big", LONG))]
-            await until(lambda: client._out_left)
+            writers = [await half_written(client)]
             writers += [asyncio.create_task(client.publish("later", b"%d" % k, 1)) for k in range(3)]
-            client._flush = counted
+            monkeypatch.setattr(Transport, "send", counted)
             await asyncio.gather(*writers)
-            del client._flush
             assert await client.drain(LIMIT_S * 1000)
 
     @plain
@@ -102,7 +101,7 @@ def test_large_qos_1_is_written_in_the_background(broker):
             for _ in range(4):
                 await client.publish("big", payload, 1)
             assert await client.drain(LIMIT_S * 1000)
-            assert broker.clock.now - start < client._tick / 1000  # woken by the socket, not by timers
+            assert broker.clock.now - start < 1  # woken by the socket, not by timers: they are due each second
 
     @plain
     def script(b):
@@ -185,7 +184,12 @@ def test_many_requests(automatic):
             async with client:
                 await client.connect()
                 await asyncio.gather(*(ask(k) for k in range(20)))
-                assert len(client._handlers) == 40
+                wanted = {f"{name}/{k}" for name in "sv" for k in range(20)}
+                assert {*b.sessions["dev"].subscriptions} == wanted
+                await client.disconnect()
+                b.forget()  # the client makes them again
+                await client.connect()
+                assert {*b.sessions["dev"].subscriptions} == wanted
 
         run(scene())
 

@@ -29,8 +29,8 @@ def test_everything(runtime, mosquitto):
 class Echo(Automatic):
     """Answers each message on "ask" with one of QoS n, where n is the length of its payload."""
 
-    def _on_publish(self, p):
-        super()._on_publish(p)
+    def publish_received(self, p):
+        super().publish_received(p)
         if p.topic == "ask":
             self.give("t", bytes(64), len(p.payload))
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from host_tests.clients import cut_power
 from host_tests.virtual import new_loop
 from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
 from inflight.refused import MessageDamaged
@@ -51,9 +52,7 @@ class Blocking:
             self.client.run_for(2)
 
     def end(self):
-        if self.client._transport:
-            self.client._transport.close()
-            self.client._transport = None
+        cut_power(self.client)
 
 
 class Asyncio(Blocking):
@@ -68,14 +67,14 @@ class Asyncio(Blocking):
 
     def drain(self, *arguments):
         async def drain():
-            self.client._start()
+            await self.client.__aenter__()
             return await self.client.drain(*arguments)
 
         return self.loop.run_until_complete(drain())
 
     def until(self, condition):
         async def wait():
-            self.client._start()
+            await self.client.__aenter__()
             while not condition():
                 await asyncio.sleep(0.001)
 

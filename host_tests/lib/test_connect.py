@@ -9,6 +9,7 @@ import ssl
 import pytest
 
 from host_tests.broker import PATIENCE_S, Broker
+from host_tests.clients import no_network
 from host_tests.lib.either import only_blocking
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
 from tools.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE
@@ -316,8 +317,7 @@ def test_connection_refused(make):
 @pytest.mark.parametrize("host", ["a..b", "a" * 64], ids=["empty label", "long label"])
 def test_a_name_that_no_host_can_have(make, host):
     """Such a name is like one that nobody knows: it may come from a configuration, and run_for() goes on."""
-    client = make(1)
-    client._host = host
+    client = make(1, host=host)
     with pytest.raises(OSError, match="no name of a host"):
         client.connect()
     client.run_for(1)
@@ -460,10 +460,9 @@ def test_interrupted_in_a_handler_although_no_attempt_is_due(broker, make, pump)
 
     client = make(broker.port, backoff_ms=(600_000, 600_000))
     client.subscribe("t", 1, handler)
-    port, client._port = client._port, 1
-    client.run_for(1)
+    with no_network():
+        client.run_for(1)
     assert len(client.errors) == 1  # from now on the client pauses
-    client._port = port
 
     def script(b):
         b.welcome()

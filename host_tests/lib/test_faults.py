@@ -539,13 +539,13 @@ def test_no_memory_for_what_arrives_within_publish(virtual, make, monkeypatch):
         client.publish("out", b"first", qos=2)
         virtual.idle()
         with monkeypatch.context() as now:
-            now.setattr(client, "_load_dispatching", _no_memory)
+            now.setattr("inflight.dispatching.message_of", _no_memory)
             assert client.publish("out", b"second", qos=2)
         assert client.drain(60_000)
     assert got == [True] and client.counters()["accepted"] == 2
 
 
-def _no_memory():
+def _no_memory(client):
     raise MemoryError
 
 

@@ -2,6 +2,8 @@
 time: a byte takes 40 microseconds."""
 
 import asyncio
+import base64
+import hashlib
 import itertools
 import socket
 
@@ -11,7 +13,6 @@ import inflight.cpython
 from host_tests.lib import aio_clients
 from inflight.authentication import Authentication
 from inflight.packet import ProtocolError
-from inflight.upgrade import _accept
 from tools.reference.kinds import CONNECT, SUBSCRIBE
 from tools.reference.properties import block
 from tools.reference.wire import (
@@ -49,8 +50,6 @@ class Endless:
     """A connected socket to a broker that answers the packets that `answers` has ({kind: function of the packet}), and
     sends `flood`, an iterator of bytes, when these were sent: from the handshake of the WebSocket on if `at_once`."""
 
-    starved = False
-
     def __init__(self, clock, flood, answers, path=False, at_once=False):
         self._clock, self._flood, self._answers = clock, flood, answers
         self._due = b""
@@ -62,7 +61,7 @@ class Endless:
         self._readable, self._other = socket.socketpair()  # there is always something to read
         self._other.send(b"x")
         self.fileno = self._readable.fileno
-        self.setsockopt = lambda *what: None
+        self.setsockopt = self.setblocking = lambda *what: None
         self.began = clock.now
         self.closed = False
 
@@ -70,7 +69,7 @@ class Endless:
     def ms(self):
         return (self._clock.now - self.began) * 1000
 
-    def readinto(self, view, n):
+    def recv_into(self, view, n):
         assert self.ms < LIMIT_MS, "the client reads for ever"
         if not self._due and not (self._owed or self._upgrading):
             self._due = next(self._flood)
@@ -78,33 +77,38 @@ class Endless:
         self._clock.now += (n or 25) * 40e-6
         view[:n] = self._due[:n]
         self._due = self._due[n:]
-        return n or None
+        if not n:
+            raise BlockingIOError
+        return n
 
-    def write(self, buf, at, n):
-        data = bytes(buf[at : at + n])
+    def send(self, data):
+        data = bytes(data)
         if self._upgrading:
             self._request += data
             if self._request.endswith(b"\r\n\r\n"):
                 key = self._request.split(b"Sec-WebSocket-Key: ")[1].split()[0]
                 self._due = b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                self._due += (
-                    b"Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Accept: " + _accept(key, None) + b"\r\n\r\n"
-                )
+                self._due += b"Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Accept: " + accept_key(key) + b"\r\n\r\n"
                 self._upgrading = False
-            return n
+            return len(data)
         self._packets.bytes_received(unmasked(data) if self._websocket else data)
         for packet in iter(self._packets.next_packet, None):
             if packet.kind in self._answers and self._owed:
                 answer = self._answers[packet.kind](packet)
                 self._due += frame(2, answer) if self._websocket else answer
                 self._owed -= 1
-        return n
+        return len(data)
 
     def close(self):
         if not self.closed:
             self.closed = True
             self._readable.close()
             self._other.close()
+
+
+def accept_key(key):
+    """The Sec-WebSocket-Accept for this Sec-WebSocket-Key (RFC 6455, 4.2.2)."""
+    return base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
 
 
 def frame(kind, payload=b"", fin=True):
@@ -225,7 +229,6 @@ def flood(request, clock, monkeypatch):
 
         monkeypatch.setattr("inflight.opening.open_socket", connect)
         monkeypatch.setattr("inflight.aio.open_socket", connect_aio)
-        monkeypatch.setattr("inflight.opening._stream", lambda sock, tls, host: sock)
         options = {
             "protocol_level": level,
             "timeout_ms": TIMEOUT_MS,

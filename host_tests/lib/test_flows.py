@@ -419,7 +419,8 @@ def test_session_lost_by_the_broker(broker, make):
 def test_clean_session(broker, make, pump):
     """[MQTT-3.1.2-6] [MQTT-4.1.0-2] Messages in flight are discarded with their connection, and old ids have no
     meaning."""
-    client = make(broker.port, clean_session=True)
+    got = []
+    client = make(broker.port, clean_session=True, on_message=lambda m: got.append(m.payload))
 
     def script(b):
         b.welcome(clean=True)
@@ -430,8 +431,6 @@ def test_clean_session(broker, make, pump):
         b.deliver("t", b"q2 again", 2, 5)
         b.take(qos=1, payload=b"new", dup=False)
 
-    got = []
-    client._on_message = lambda m: got.append(m.payload)
     with broker.play(script):
         client.connect()
         client.publish("t", b"old", qos=1)

@@ -1,5 +1,7 @@
 """The blocking client and a mosquitto that requires a password or TLS; host_tests/brokers tests the rest."""
 
+import socket
+
 import pytest
 import trustme
 
@@ -8,6 +10,7 @@ from host_tests.broker import PATIENCE_S
 from inflight import ConnectRefused
 from tools.peers.certificates import client_context
 from tools.peers.mosquitto import only
+from tools.reference.wire import packet, publish, string
 
 # --- a session that the journal does not know ---
 
@@ -17,17 +20,13 @@ def test_a_new_journal_receives_queued_messages(mosquitto, make, pump):
     not taken for repetitions of those that an earlier journal left unfinished."""
     port = mosquitto().port
     got, heard = [], []
-    lost = make(port)
-    lost.subscribe("in/#", 2)
-    lost.connect()
-    for _ in range(3):
-        lost.session.publish(b"out", b"old", 2, False)
-    lost._flush()
-    came = 0
-    while came < 12:  # three PUBRECs without PUBREL: mosquitto keeps the ids in use
-        lost._transport.wait(PATIENCE_S * 1000)
-        came += lost._transport.receive(bytearray(12), 12 - came)
-    make.cut_power(lost)
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as lost:
+        lost.sendall(packet(0x10, string("MQTT") + b"\x04\0\0\0" + string("dev")))
+        lost.sendall(packet(0x82, b"\0\x09" + string("in/#") + b"\2"))
+        lost.sendall(b"".join(publish("out", b"old", 2, mid) for mid in (1, 2, 3)))
+        answers = b""
+        while len(answers) < 4 + 5 + 3 * 4:  # CONNACK, SUBACK, PUBREC
+            answers += lost.recv(100)  # without PUBREL: mosquitto keeps the ids in use
     other = make(port, client_id="other")
     other.subscribe("out", 2, lambda m: heard.append(m.payload))
     other.connect()

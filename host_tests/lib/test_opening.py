@@ -10,38 +10,25 @@ import threading
 import pytest
 
 from host_tests.broker import PATIENCE_S, Automatic
+from host_tests.clients import narrow, no_network
 from host_tests.lib import aio_clients
 from inflight import ProtocolError, RamFlash
 from tools.reference.kinds import PINGREQ, PUBLISH
 
-NOBODY = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-
-@pytest.fixture
-def unknown(monkeypatch):
-    """Nobody knows any name."""
-
-    def fail(*_):
-        raise NOBODY
-
-    monkeypatch.setattr(socket, "getaddrinfo", fail)
-
-
 # --- the name ---
 
 
-def test_a_name_that_nobody_knows(unknown, make):
+def test_a_name_that_nobody_knows(make):
     """The error tells which name it was: in a log of a device it is all that there is."""
-    client = make(1883)
-    client._host = "broker.exmple"
-    with pytest.raises(OSError, match="no address of broker.exmple: Name or service not known") as told:
+    client = make(1883, host="broker.exmple")
+    told_of = pytest.raises(OSError, match="no address of broker.exmple: Name or service not known")
+    with no_network(), told_of as told:
         client.connect()
     assert told.value.errno == socket.EAI_NONAME
 
 
-def test_a_name_that_nobody_knows_with_asyncio(unknown):
-    client = aio_clients.make(1883, reconnect=False)
-    client._host = "broker.exmple"
+def test_a_name_that_nobody_knows_with_asyncio():
+    client = aio_clients.make(1883, host="broker.exmple", reconnect=False)
 
     async def scene():
         with pytest.raises(OSError, match="no address of broker.exmple: Name or service not known") as told:
@@ -49,7 +36,8 @@ def test_a_name_that_nobody_knows_with_asyncio(unknown):
         assert told.value.errno == socket.EAI_NONAME
         await client.disconnect()
 
-    aio_clients.run(scene())
+    with no_network():
+        aio_clients.run(scene())
 
 
 @pytest.fixture
@@ -135,7 +123,7 @@ def test_flows_without_poll(without_poll, make, pump):
         client.subscribe("t/#", 2, got.append)
         client.on_complete = got.append
         client.connect()
-        client._transport.file._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        narrow(client)
         sizes = [(0, 5), (1, 5), (2, 5), (0, 3_000_000), (1, 3000), (2, 3000)]  # the longest one waits for the socket
         for qos, size in sizes:
             client.publish("out", bytes(size), qos)

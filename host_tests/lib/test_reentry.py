@@ -14,6 +14,7 @@ from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
 from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
+from inflight.transport import Transport
 from tools.runtimes import runtime
 
 SCRIPT = Path(__file__).parent / "device_scripts" / "scheduled.py"
@@ -115,20 +116,22 @@ def test_publish_within_any_line(qos):
 def test_other_calls_within_a_call(automatic, make, name):
     """They are refused, and the call around them goes on."""
     arguments = {"drain": (0,), "run_for": (1,), "subscribe": ("t",), "is_pending": (1,)}.get(name, ())
-    client = make(automatic.port)
     refused = []
 
     class Flash(RamFlash):
+        armed = False
+
         def program(self, *args):
-            if not refused:
+            if self.armed and not refused:
                 with pytest.raises(RuntimeError) as told:
                     getattr(client, name)(*arguments)
                 refused.append(str(told.value))
             super().program(*args)
 
+    flash = Flash()
+    client = make(automatic.port, flash)
     client.connect()
-    client.session.journal._write = Flash.program.__get__(client.session.journal._dev, Flash)
-    client.session.journal._dev.__class__ = Flash
+    flash.armed = True
     client.publish("t", b"x", 1)
     assert "busy" in refused[0]
     assert client.drain(PATIENCE_S * 1000)
@@ -265,28 +268,41 @@ def test_a_journal_is_taken_over_between_calls(make, refused_port):
     assert (Journal(flash).live, Journal(flash).damaged) == (2, 0)
 
 
-def test_ctrl_c_as_the_lock_comes_back(automatic, make):
+def test_ctrl_c_as_the_lock_comes_back(automatic, make, monkeypatch):
     """Other threads may publish afterwards."""
-    client = make(automatic.port)
-    client.connect()
-    lock = client._lock
+    real = threading.RLock
+    waited = []
 
     class Lock:
-        def acquire(self):
-            lock.acquire()
-            client._lock = lock
-            raise KeyboardInterrupt
+        """The lock of the client."""
+
+        def __init__(self):
+            self.lock = real()
+
+        def acquire(self, *how):
+            done = self.lock.acquire(*how)
+            if waited and waited.pop():
+                raise KeyboardInterrupt
+            return done
+
+        def __enter__(self):
+            return self.lock.__enter__()
+
+        def __exit__(self, *of):
+            return self.lock.__exit__(*of)
 
         def __getattr__(self, name):
-            return getattr(lock, name)
+            return getattr(self.lock, name)
 
-    def wait(ms):
-        del client._transport.wait
-        client._lock = Lock()
-
-    client._transport.wait = wait
+    with monkeypatch.context() as now:
+        now.setattr(threading, "RLock", Lock)
+        client = make(automatic.port)
+    client.connect()
+    monkeypatch.setattr(Transport, "wait", lambda transport, ms: waited.append(True))
     with pytest.raises(KeyboardInterrupt):
         client.run_for(1000)
+    monkeypatch.undo()
+    assert not waited
     thread = threading.Thread(target=client.publish, args=("t", b"thread", 1), daemon=True)
     thread.start()
     thread.join(PATIENCE_S)
@@ -296,7 +312,8 @@ def test_ctrl_c_as_the_lock_comes_back(automatic, make):
 
 def test_publish_from_any_thread(automatic, make):
     """Three threads and the main program publish, while that runs the client and connects anew."""
-    client = make(automatic.port, RamFlash(16, 4096), timeout_ms=PATIENCE_S * 1000)
+    flash = RamFlash(16, 4096)
+    client = make(automatic.port, flash, timeout_ms=PATIENCE_S * 1000)
     accepted = [[] for _ in range(4)]
     errors = []
 
@@ -327,26 +344,26 @@ def test_publish_from_any_thread(automatic, make):
         thread.join()
     assert client.drain(PATIENCE_S * 1000)
     assert errors == []
-    check_delivered(automatic, client.session.journal._dev, sum(accepted, []))
+    check_delivered(automatic, flash, sum(accepted, []))
     arrived = automatic.payloads()
     for own in accepted:  # [MQTT-4.6.0-1]
         first = [arrived.index(payload) for payload, _ in own]
         assert first == sorted(first)
 
 
-def test_publish_while_another_thread_waits(automatic, make):
+def test_publish_while_another_thread_waits(automatic, make, monkeypatch):
     """It is accepted and sent at once: run_for() needs no step for that."""
     client = make(automatic.port)
     client.connect()
     waits = threading.Event()
     done = threading.Event()
-    wait = client._transport.wait
+    wait = Transport.wait
 
-    def noted(ms):
+    def noted(transport, ms):
         waits.set()
-        wait(ms)
+        wait(transport, ms)
 
-    client._transport.wait = noted
+    monkeypatch.setattr(Transport, "wait", noted)
 
     def run():
         while not done.is_set():

@@ -1,10 +1,10 @@
 """Messages with the topic of the one before are encoded on a shorter path; the packets are the same."""
 
 import random
-import socket
 
 import pytest
 
+from host_tests.clients import narrow
 from tools.reference.kinds import PUBLISH
 
 TOPICS = ("sensors/attic/temperature", "a", "ü/é")
@@ -101,7 +101,7 @@ def test_a_slow_broker_receives_whole_messages(virtual, make):
     virtual.narrow()
     with virtual.play(script):
         client.connect()
-        client._transport.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        narrow(client)
         for i in range(count):
             client.publish("a", b"%016000d" % i)
         assert read  # publish() has blocked

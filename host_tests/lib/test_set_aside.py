@@ -5,7 +5,7 @@ import pytest
 
 from host_tests.broker import Gone
 from host_tests.lib.aio_clients import run
-from inflight import AsyncClient, ConnectRefused, Journal, RamFlash
+from inflight import AsyncClient, ConnectRefused, FileFlash, Journal, RamFlash
 from inflight.refused import MessageDamaged, MessageSetAside
 from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
 from tools.reference.wire import connack, pingresp, pubcomp
@@ -83,16 +83,16 @@ def test_a_message_that_ends_each_connection_asyncio(broker):
     assert told(errors) == [(1, 0, "t/bad", True)]
 
 
-def test_pending_messages_of_damaged_flash(make):
+def test_pending_messages_of_damaged_flash(make, tmp_path):
     """Its topic is no UTF-8 any more: an OSError, then it is dropped and told, and the client goes on."""
-    flash = RamFlash()
-    flash.volatile = False  # records have a CRC
+    path = tmp_path / "journal"
+    flash = FileFlash(str(path), 4, 1024)
     client = make(1, flash, backoff_ms=(60_000, 60_000))
     for topic in ("t/1", "t/2"):
         client.publish(topic, b"x", 1)
-    stored = flash._file.getvalue()
-    flash._file.seek(stored.index(b"t/1"))
-    flash._file.write(b"\xd9")
+    with path.open("r+b") as file:
+        file.seek(path.read_bytes().index(b"t/1"))
+        file.write(b"\xd9")
     with pytest.raises(OSError, match="damaged"):
         list(client.pending_messages())
     assert client.publish("t/3", b"x", 1) == 3
@@ -100,6 +100,7 @@ def test_pending_messages_of_damaged_flash(make):
     client.run_for(60)
     client.run_for(1)
     assert [error.mid for error in client.errors if isinstance(error, MessageDamaged)] == [1]
+    flash.close()
 
 
 def test_discard_in_flight(broker, make, pump):

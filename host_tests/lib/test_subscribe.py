@@ -689,6 +689,33 @@ def test_publish_in_a_handler(broker, make, pump, qos):
     assert seen == [(f"in/{k}", b"payload %d" % k, 2) for k in range(5)]
 
 
+@pytest.mark.parametrize("level", [4, 5])
+def test_refused_arguments_subscribe_to_nothing(broker, make, level):
+    """The next connection asks for what was accepted."""
+    client = make(broker.port, protocol_level=level)
+    client.subscribe("a", 1, print)
+    for filters, qos, handler, stream in (
+        ("x", 3, print, False),
+        ("x", 1, 5, False),
+        ("x", 1, print, "yes"),
+        ([("x", 1), ("y", "1")], 0, print, False),
+        ([("x", 1), ("y#", 1)], 0, print, False),
+    ):
+        with pytest.raises(ValueError):
+            client.subscribe(filters, qos, handler, stream)
+    client.subscribe(iter([["b", 1], ("c", 2)]), handler=print)
+
+    def script(b):
+        b.welcome()
+        for wanted in (("a", 1), ("b", 1), ("c", 2)):
+            b.grant(filters=[wanted])
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+
+
 @with_journal
 def test_many_publishes_in_a_handler(broker, make, pump):
     """More than max_inflight: the others wait."""
@@ -715,7 +742,7 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
 
     def handler(m):
         got.append(m.payload)
-        client._transport.close()  # the connection breaks now
+        broker.cut()  # the connection breaks now
         client.publish("t", b"kept", qos=1)
 
     client.subscribe("a", 2, handler)

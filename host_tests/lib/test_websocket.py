@@ -9,9 +9,11 @@ import trustme
 
 from host_tests import mosquitto_lines, processes
 from host_tests.broker import PATIENCE_S
+from host_tests.clients import no_network
 from host_tests.lib import aio_clients
 from host_tests.websocket_broker import FRAMINGS, WebSocketBroker, refused, with_header, without
 from inflight import Client
+from inflight.cpython import stream
 from tools.peers.certificates import client_context, der, server_context
 from tools.peers.websocket_server import whole
 from tools.reference.kinds import PUBLISH, UNSUBSCRIBE
@@ -118,9 +120,8 @@ def test_a_short_packet_is_one_frame_in_one_write(serve, make, monkeypatch):
 
     with broker.play(script):
         client.connect()
-        raw = client._transport.file
-        write = raw.write
-        monkeypatch.setattr(raw, "write", lambda *of: writes.append(of[2]) or write(*of))
+        write = stream.write
+        monkeypatch.setattr(stream, "write", lambda *of: writes.append(of[3]) or write(*of))
         frames = broker.websocket.frames
         for k in range(3):
             client.publish("t", b"x" * 100 * k, 1)
@@ -306,8 +307,10 @@ def test_bad_arguments(options):
 
 
 def test_default_ports():
-    assert Client("localhost", "dev", path="/mqtt")._port == 80
-    assert Client("localhost", "dev", path="/mqtt", tls=client_context(AUTHORITY))._port == 443
+    for options, port in (({}, 80), ({"tls": client_context(AUTHORITY)}, 443)):
+        with no_network() as asked, pytest.raises(OSError):
+            Client("localhost", "dev", path="/mqtt", **options).connect()
+        assert asked == [("localhost", port)]
 
 
 # --- mosquitto ---

@@ -1,10 +1,12 @@
 """Promise: a broker that reads very slowly blocks a device for at most about two time-outs."""
 
 import asyncio
+import socket
 
 import pytest
 
 import inflight.aio
+import inflight.cpython
 import inflight.transport
 from inflight import AsyncClient, Journal, RamFlash
 from inflight.transport import PACE, Transport
@@ -13,22 +15,28 @@ TIMEOUT_MS = 10_000
 
 
 class Clock:
-    """Only waits take time."""
+    """Only waits take time: wait() is what the connection does meanwhile."""
 
-    now = 0
+    now = 0  # ms
 
-    def __call__(self):
-        return self.now
+    def monotonic_ns(self):
+        return self.now * 1_000_000
 
 
 class Slow(Transport):
-    """A connection whose peer reads `share` bytes in `pause` ms."""
+    """A connection whose peer reads `share` bytes in `pause` ms, and sends nothing."""
 
     def __init__(self, clock, share, pause):
-        self._timeout_ms = TIMEOUT_MS
         self._clock, self._share, self._pause = clock, share, pause
         self._free = 0
         self.took = 0
+        ours, self._theirs = socket.socketpair()
+        super().__init__(ours, "peer", None, TIMEOUT_MS)
+        clock.wait = self.pause
+
+    def pause(self):
+        self._clock.now += self._pause
+        self._free = self._share
 
     def send(self, buf, at, n):
         n = min(n, self._free)
@@ -36,56 +44,82 @@ class Slow(Transport):
         self.took += n
         return n or None
 
-    def _wait_writable(self, ms):
-        self._clock.now += self._pause
-        self._free = self._share
+    def close(self):
+        super().close()
+        self._theirs.close()
+
+
+@pytest.fixture
+def slow(clock):
+    """slow(share, pause) is a connection."""
+    made = []
+
+    def make(share, pause):
+        made.append(Slow(clock, share, pause))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        transport.close()
 
 
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in (inflight.transport, inflight.aio):
-        monkeypatch.setattr(module, "ticks_ms", clock)
+
+    class Poller:
+        def register(self, file, events):
+            pass
+
+        def ipoll(self, ms):
+            clock.wait()
+            return ()
+
+    class Waiter:
+        woken = False
+
+        async def wait(self, file, write):
+            clock.wait()
+
+        def wake(self):
+            pass
+
+    monkeypatch.setattr(inflight.transport, "poller", Poller)
+    monkeypatch.setattr(inflight.aio, "IOWaiter", Waiter)
+    monkeypatch.setattr(inflight.cpython, "time", clock)
     return clock
 
 
 @pytest.mark.parametrize("share, pause", [(1, 100), (1, 9_000), (20, 1_000)])
-def test_too_slow(clock, share, pause):
+def test_too_slow(clock, slow, share, pause):
     """The write ends after one time-out with less than PACE bytes."""
-    transport = Slow(clock, share, pause)
+    transport = slow(share, pause)
     with pytest.raises(OSError, match="takes too little"):
         transport.write(bytes(100_000), 0, 100_000)
     assert clock.now <= TIMEOUT_MS + pause and transport.took < PACE
 
 
-def test_slow_but_fast_enough(clock):
+def test_slow_but_fast_enough(clock, slow):
     """A long message over a slow connection is sent completely."""
-    transport = Slow(clock, 40, 1_000)
+    transport = slow(40, 1_000)
     transport.write(bytes(10_000), 0, 10_000)
     assert transport.took == 10_000 and clock.now > 20 * TIMEOUT_MS
 
 
-def test_asyncio_too_slow(clock):
-    """The same for the asyncio client, which writes in steps."""
-    client = AsyncClient("127.0.0.1", "d", Journal(RamFlash()), timeout_ms=TIMEOUT_MS, keepalive=0)
-    client._transport = transport = Slow(clock, 1, 1_000)
-    client.session.connect(0, False, 0, None, None, None)
+def test_asyncio_too_slow(clock, slow, monkeypatch):
+    """The same for the asyncio client, which writes in steps: here its CONNECT."""
 
-    async def turns():
-        while not client._flush():
-            transport._wait_writable(0)
-            await client._wait_writable()
+    async def open_socket(*where):
+        return None
 
-    class Waited:
-        @staticmethod
-        async def wait(stream, write):
-            pass
+    monkeypatch.setattr(inflight.aio, "open_socket", open_socket)
+    monkeypatch.setattr(inflight.aio, "Transport", lambda *of: slow(1, 1_000))
+    client = AsyncClient("127.0.0.1", "device", Journal(RamFlash()), timeout_ms=TIMEOUT_MS, reconnect=False)
 
-        @staticmethod
-        def wake():
-            pass
+    async def scene():
+        with pytest.raises(OSError, match="takes too little"):
+            await client.connect()
+        await client.disconnect()
 
-    client._waiter, transport.file = Waited, None
-    with pytest.raises(OSError, match="takes too little"):
-        asyncio.run(turns())
+    asyncio.run(scene())
     assert clock.now <= 2 * TIMEOUT_MS

@@ -44,7 +44,14 @@ def cut(flash, operation, outcome, lost=None):
     return operation.promised.copy()
 
 
-def quick_sum(self, data, i, end):
-    """The same CRC as Journal._sum, twenty times as fast; device/lib/test_journal.py tests Journal._sum itself."""
+def quick_crc(replace=setattr):
+    """Makes the CRC of journals twenty times as fast; device/lib/test_journal.py tests the original.
+    replace: setattr(), or that of a MonkeyPatch."""
+    from inflight.journal import Journal  # late: the guided fuzzer instruments what is imported
+
+    replace(Journal, "_sum", _quick_sum)
+
+
+def _quick_sum(self, data, i, end):
     crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
     self._low, self._high = crc & 0xFFFF, crc >> 16

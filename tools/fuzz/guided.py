@@ -7,8 +7,8 @@ import sys
 
 import atheris
 
+from tools.crash.cutting import quick_crc
 from tools.fuzz import grammar, target
-from tools.fuzz.work import quick_crc
 
 
 def _mutator(make):

@@ -7,18 +7,11 @@ import resource
 import sys
 import time
 
-from tools.crash.cutting import quick_sum
+from tools.crash.cutting import quick_crc
 from tools.fuzz import grammar, target
 from tools.fuzz.attempt import broken
 
 _MANY = 5  # findings
-
-
-def quick_crc():
-    """Replaces the journal's CRC loop, which takes most of the time; the replay on MicroPython uses the original."""
-    from inflight.journal import Journal
-
-    Journal._sum = quick_sum
 
 
 def _peak_kb():

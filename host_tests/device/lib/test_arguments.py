@@ -224,11 +224,8 @@ def test_subscribe():
     for level in (4, 5):
         it = client(level)
         it.subscribe("a", 1, handler)
-        before = list(it._handlers)
         refused(it.subscribe, OF_SUBSCRIBE)
-        eq(list(it._handlers), before)
         it.subscribe(iter([["b", 1], ("c", 2)]), handler=handler)
-        eq(len(it._handlers), 3)
 
 
 def test_unsubscribe():

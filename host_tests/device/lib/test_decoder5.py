@@ -23,7 +23,7 @@ from tools.reference import wire
 from tools.reference.properties import block
 
 MALFORMED, ERROR = 0x81, 0x82
-FIRST = Decoder._publish  # until the first message is there
+AT_FIRST = {name: getattr(Decoder, name) for name in dir(Decoder) if not name.startswith("__")}  # before any message
 USER = block((0x26, ("name", "value")))
 
 
@@ -57,9 +57,11 @@ def events(data, size=128, most=1 << 20):
 
 def forget_receiving():
     """The next message is the first one of its process."""
-    Decoder._publish = FIRST
-    if hasattr(Decoder, "_piece"):
-        del Decoder._piece
+    for name in dir(Decoder):
+        if name in AT_FIRST:
+            setattr(Decoder, name, AT_FIRST[name])
+        elif not name.startswith("__"):
+            delattr(Decoder, name)
 
 
 def same(data, wanted, size=128):

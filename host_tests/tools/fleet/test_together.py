@@ -166,7 +166,7 @@ import os, signal, threading
 from inflight_tools.fleet import commands
 
 def enter(condition):
-    condition._lock.acquire()
+    condition.acquire()
     if not sent:
         sent.append(os.kill(os.getpid(), signal.SIGTERM))
 
