@@ -16,6 +16,8 @@ from tools.reference.kinds import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUB
 from tools.reference.oracle import judge
 from tools.reference.wire import puback, publish
 
+BOTH_CLIENTS = True
+
 OUT = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2, 1, 2))]
 IN = [(f"cmd/{k}", b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]
 
