@@ -161,7 +161,9 @@ class AsyncClient(Base):
                 except Exception as e:  # whatever it is: without this task nothing moves any more
                     self._error = e
                     self._give_up(e)
-        except KeyboardInterrupt:  # goes to whoever runs the loop: if that goes on, so does the client
+        except (asyncio.CancelledError, GeneratorExit):  # somebody ends the task
+            raise
+        except BaseException:  # whoever runs the loop gets it, or asyncio reports it. If that goes on, so does the client
             self._restart()
             raise
 
