@@ -42,6 +42,9 @@ class Driven:
     def __setattr__(self, name, value):
         setattr(self.client, name, value)
 
+    def __delattr__(self, name):
+        delattr(self.client, name)
+
     def _call(self, method, *args, **options):
         if self.loop.is_running():
             return self.loop.create_task(method(*args, **options))

@@ -9,6 +9,8 @@ from tools.reference.kinds import AUTH
 from tools.reference.properties import block
 from tools.reference.wire import auth, connack, disconnect, publish
 
+BOTH_CLIENTS = True
+
 USER = [(0x26, ("name", "v" * 250))] * 3
 
 

@@ -10,6 +10,8 @@ from tools.reference.kinds import PUBLISH
 from tools.reference.properties import block
 from tools.reference.wire import puback, publish
 
+BOTH_CLIENTS = True
+
 LEVELS = pytest.mark.parametrize("level", [4, 5])
 
 

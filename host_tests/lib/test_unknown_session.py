@@ -11,6 +11,8 @@ from inflight.transport import Transport
 from tools.reference.kinds import DISCONNECT, PUBLISH
 from tools.reference.wire import connack, publish
 
+BOTH_CLIENTS = True
+
 NONE = b"\0"
 
 

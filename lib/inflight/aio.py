@@ -163,7 +163,7 @@ class AsyncClient(Base):
                     self._give_up(e)
         except (asyncio.CancelledError, GeneratorExit):  # somebody ends the task
             raise
-        except BaseException:  # whoever runs the loop gets it, or asyncio reports it. If that goes on, so does the client
+        except BaseException:  # goes to whoever runs the loop, or asyncio reports it: the client goes on with the loop
             self._restart()
             raise
 
