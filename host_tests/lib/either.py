@@ -31,9 +31,10 @@ class Driven:
     raised it. Within a handler publish() returns a task. All other attributes are those of the client."""
 
     def __init__(self, *args, **options):
+        client = AsyncClient(*args, **options)  # before there is a loop to be closed: it may raise
         loop = new_loop()
         loop.set_task_factory(lambda loop, work, **named: asyncio.Task(_interruptible(work), loop=loop, **named))
-        vars(self).update(loop=loop, client=AsyncClient(*args, **options), wanted=True)
+        vars(self).update(loop=loop, client=client, wanted=True)
 
     def __getattr__(self, name):
         value = getattr(self.client, name)
