@@ -3,30 +3,28 @@ time-outs take no real time, and tests do not depend on the machine's load."""
 
 import asyncio
 import contextlib
-import selectors
 import socket
 import threading
 
 import inflight.cpython
 from host_tests.broker import Automatic, Broker, Connection
 from tools.reference.wire import Violation
+from tools.soak.clock import Clock as _Clock
+from tools.soak.clock import VirtualLoop
 
 _LOOK_S = 1e-6  # that a look at the clock takes: who never waits does not stop the time
 
 
-class Clock:
-    """Replaces the client's module `time`. While the client waits, the `brokers` have their turns."""
+class Clock(_Clock):
+    """While the client waits, the `brokers` have their turns."""
 
     def __init__(self):
-        self.now = 1000.0  # seconds
+        self.now = 1000.0
         self.brokers = []
 
     def time(self):
         self.now += _LOOK_S
         return self.now
-
-    def monotonic_ns(self):
-        return round(self.time() * 1e9)
 
     def sleep(self, seconds):
         self.idle()
@@ -61,40 +59,10 @@ class Clock:
         return Poller
 
 
-class _Selector(selectors.DefaultSelector):
-    def __init__(self, clock):
-        super().__init__()
-        self._clock = clock
-
-    def select(self, timeout=None):
-        look = super().select
-        if timeout is not None and timeout <= 0:
-            return look(0)
-        found = self._clock.wait(lambda: look(0), timeout or 0)
-        if timeout is None and not found:
-            raise RuntimeError("no task is ready, no timer is set, and the broker waits")
-        return found
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    def __init__(self, clock):
-        self.time = clock.time
-        super().__init__(_Selector(clock))
-
-    def run_in_executor(self, executor, function, *args):
-        # At once: nobody waits for a thread here.
-        done = self.create_future()
-        try:
-            done.set_result(function(*args))
-        except OSError as error:
-            done.set_exception(error)
-        return done
-
-
 def new_loop():
     """An event loop for asyncio clients, on virtual time if they are."""
-    clock = inflight.cpython.time
-    return _Loop(clock) if isinstance(clock, Clock) else asyncio.new_event_loop()
+    time = inflight.cpython.time
+    return VirtualLoop(time) if isinstance(time, Clock) else asyncio.new_event_loop()
 
 
 class _Connection(Connection):

@@ -12,6 +12,7 @@ from host_tests import clients
 from host_tests.broker import PATIENCE_S
 from host_tests.virtual import VirtualAutomatic, new_loop
 from inflight import AsyncClient, Journal, RamFlash
+from tools.soak.clock import end_tasks
 
 # A test fails if it leaves a socket or a task behind.
 STRICT = [
@@ -41,19 +42,12 @@ def run(main):
     try:
         result = loop.run_until_complete(watched())
     finally:
-        loop.run_until_complete(_end_all())
+        loop.run_until_complete(end_tasks())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
     gc.collect()
     assert not problems
     return result
-
-
-async def _end_all():
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
 
 
 def make(port, device=None, client_id="dev", host="127.0.0.1", **options):

@@ -10,16 +10,31 @@ import pytest
 from host_tests.clients import Maker, cut_power
 from host_tests.virtual import new_loop
 from inflight import AsyncClient
+from tools.soak.clock import end_tasks
 
 only_blocking = pytest.mark.parametrize("client_kind", ["blocking"])  # the asyncio client does this in another way
 
 
-class Driven:
-    """An AsyncClient with the calls of a Client. Each runs the loop until it is complete, and as long the client moves.
-    Within a handler publish() returns a task. All other attributes are those of the client."""
+async def _interruptible(work):
+    # asyncio keeps what is no Exception, like a power cut, in the task, where nobody looks. A SystemExit ends the loop.
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise SystemExit(asyncio.current_task()) from error
 
-    def __init__(self, loop, *args, **options):
-        vars(self).update(loop=loop, client=AsyncClient(*args, **options), wanted=True)
+
+class Driven:
+    """An AsyncClient with the calls of a Client. It has an event loop of its own, and each call runs the loop until the
+    call is complete: the client moves only within its calls. A call raises at once what is no Exception, whatever task
+    raised it. Within a handler publish() returns a task. All other attributes are those of the client."""
+
+    def __init__(self, *args, **options):
+        client = AsyncClient(*args, **options)  # before there is a loop to be closed: it may raise
+        loop = new_loop()
+        loop.set_task_factory(lambda loop, work, **named: asyncio.Task(_interruptible(work), loop=loop, **named))
+        vars(self).update(loop=loop, client=client, wanted=True)
 
     def __getattr__(self, name):
         value = getattr(self.client, name)
@@ -28,16 +43,17 @@ class Driven:
     def __setattr__(self, name, value):
         setattr(self.client, name, value)
 
+    def __delattr__(self, name):
+        delattr(self.client, name)
+
     def _call(self, method, *args, **options):
         if self.loop.is_running():
             return self.loop.create_task(method(*args, **options))
         try:
             return self.loop.run_until_complete(method(*args, **options))
-        finally:
-            self.loop.run_until_complete(asyncio.sleep(0))  # the client's task notices how it ended
-            for task in self.client._tasks:
-                if task.done() and not task.cancelled():
-                    task.result()  # a power cut within a handler
+        except SystemExit as end:
+            end.code.exception()  # of the task: asyncio need not tell of it
+            raise end.__cause__ from None
 
     async def _keep_connected(self):
         if vars(self)["wanted"]:
@@ -67,27 +83,18 @@ class Driven:
 
     def cut_power(self):
         async def cut():
-            self.client._stop()
             cut_power(self.client)
-            await asyncio.sleep(0)
+            await end_tasks()
 
-        self.loop.run_until_complete(cut())
+        if not self.loop.is_closed():
+            self.loop.run_until_complete(cut())
+            self.loop.close()
 
 
 class AsyncMaker(Maker):
     """make(port, ...) returns a Driven client."""
 
-    loop = None  # of all its clients
-
-    def client_class(self, *args, **options):
-        if not self.loop:
-            self.loop = new_loop()
-        return Driven(self.loop, *args, **options)
+    client_class = Driven
 
     def cut_power(self, client):
         client.cut_power()
-
-    def close(self):
-        super().close()
-        if self.loop:
-            self.loop.close()

@@ -1,5 +1,7 @@
 """Answers of a broker of level 5 that are longer than the half of the buffer that receives."""
 
+import contextlib
+
 import pytest
 
 from inflight import ConnectRefused
@@ -8,6 +10,8 @@ from inflight.refused import Disconnected
 from tools.reference.kinds import AUTH
 from tools.reference.properties import block
 from tools.reference.wire import auth, connack, disconnect, publish
+
+BOTH_CLIENTS = True
 
 USER = [(0x26, ("name", "v" * 250))] * 3
 
@@ -70,18 +74,19 @@ def test_authentication(broker, make):
 
 def test_disconnect(broker, make):
     """[MQTT5-3.14.2-1] Its code counts; a server reference is told if it is short."""
-    client = make(broker.port, protocol_level=5, reconnect=False)
+    ended = []
+    client = make(broker.port, protocol_level=5, reconnect=False, on_disconnect=ended.append)
 
     def script(b):
         b.welcome()
         b.send(disconnect(0x9C, block(*USER, (0x1C, "there"), (0x1F, "x" * 1000))))
         b.expect_close()
 
-    with broker.play(script), pytest.raises(Disconnected) as caught:
+    with broker.play(script), contextlib.suppress(Disconnected):  # with asyncio, it ends the client's task
         client.connect()
-        while True:
+        while not ended:
             client.run_for(100)
-    assert (caught.value.code, caught.value.reason, caught.value.reference) == (0x9C, "", "there")
+    assert (ended[0].code, ended[0].reason, ended[0].reference) == (0x9C, "", "there")
 
 
 @pytest.mark.parametrize(("client_id", "size"), [("dev", 128), ("", 160)])

@@ -1,6 +1,7 @@
 """The clients at level 5: what the application is told, how connections end, brokers that refuse or want less."""
 
 import asyncio
+import contextlib
 import errno
 import sys
 import types
@@ -217,7 +218,6 @@ def test_broker_disconnects(virtual, make5):
 LASTING = (0x87, 0x89, 0x8E, 0x97, 0x9F, 0xA0)
 
 
-@only_blocking
 @pytest.mark.parametrize("code", [*LASTING, 0x00, 0x81, 0x8B, 0x9D])
 def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code):
     """[MQTT5-3.1.4-3] Another client has the same id, or the reason lasts: the next attempt comes after a long pause. A
@@ -712,10 +712,10 @@ def test_stalled_messages(virtual, make5):
     assert [e.args[0] for e in client.errors] == [errno.ETIMEDOUT] * 3
 
 
-@only_blocking
 def test_no_pingresp(virtual, make5):
     """[MQTT5-3.12.4-1] A broker that does not answer is left."""
-    client = make5(virtual.port, keepalive=4, reconnect=False, timeout_ms=3000)
+    ended = []
+    client = make5(virtual.port, keepalive=4, reconnect=False, timeout_ms=3000, on_disconnect=ended.append)
 
     def script(b):
         b.welcome()
@@ -724,8 +724,9 @@ def test_no_pingresp(virtual, make5):
 
     with virtual.play(script):
         client.connect()
-        with pytest.raises(OSError, match="no answer"):
+        with contextlib.suppress(OSError):  # with asyncio, it ends the client's task
             client.run_for(60_000)
+    assert [error.errno for error in ended] == [errno.ETIMEDOUT]
 
 
 # --- mosquitto ---
@@ -854,7 +855,6 @@ def test_lower_levels_leave_them_out(automatic, make, level):
         client.publish("t", b"later", 2, properties=META)
 
 
-@only_blocking
 def test_expiry_through_a_start(automatic, make5):
     """What a device knows of its sleep makes messages older."""
     for slept, found in ((0, [3600]), (3500, [100]), (3600, [])):
@@ -862,7 +862,6 @@ def test_expiry_through_a_start(automatic, make5):
         with automatic() as broker:
             make5(broker.port, device).publish("t", b"x", 1, properties=META)
             client = make5(broker.port, device, slept=slept)
-            client.connect()
             assert client.drain(PATIENCE_S * 1000) == bool(found)
             client.disconnect()
         left = [dict(m.properties)[2] for m in broker.arrived]
@@ -870,7 +869,6 @@ def test_expiry_through_a_start(automatic, make5):
         assert client.counters()["expired"] == (not found)
 
 
-@only_blocking
 def test_sleeps_of_more_than_32_bits(automatic, make5):
     """The journal's seconds end at 2**32 - 1: publish() goes on, what is older has expired, and what is accepted then
     does not age."""
@@ -879,7 +877,6 @@ def test_sleeps_of_more_than_32_bits(automatic, make5):
         for payload in (b"old", b"new", b"newest"):
             client = make5(broker.port, device, slept=0xFFFFFFFF)
             client.publish("t", payload, 1, properties=META)
-        client.connect()
         assert not client.drain(PATIENCE_S * 1000)  # one was dropped
         client.disconnect()
     assert [(m.payload, dict(m.properties)[2]) for m in broker.arrived] == [(b"new", 3600), (b"newest", 3600)]
@@ -990,7 +987,6 @@ def test_topic_aliases(automatic, make5):
     assert (named, unnamed) == (3 * 3 + 32, 87)  # on each connection three times, and all to the fourth topic
 
 
-@only_blocking
 def test_topic_aliases_through_mosquitto(mosquitto, make5, pump):
     """[MQTT5-3.3.2-12] mosquitto takes ten; connections end while messages are in flight. QoS 2 comes once."""
     got = []
@@ -1001,6 +997,7 @@ def test_topic_aliases_through_mosquitto(mosquitto, make5, pump):
     sent = [(f"aliased/{k % 12}", b"%d" % k) for k in range(120)]
     for k, (topic, payload) in enumerate(sent):
         if k % 40 == 0:
+            sender.disconnect()
             sender.connect()
         sender.publish(topic, payload, 1 + k % 2, properties=META)
     assert sender.drain(PATIENCE_S * 1000)
@@ -1080,7 +1077,7 @@ def test_fields_for_consumers(broker):
     assert aio_clients.play(broker, script, scene) == [FULL, BARE]
 
 
-@only_blocking
+@only_blocking  # with asyncio, reply() is a coroutine
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_request_and_response(mosquitto, make5, pump, qos):
     """Through mosquitto: the answer goes to the topic that the request names, with its correlation data."""

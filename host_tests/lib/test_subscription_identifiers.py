@@ -10,6 +10,8 @@ from inflight import RamFlash
 from tools.reference.properties import block
 from tools.reference.wire import publish
 
+BOTH_CLIENTS = True
+
 SUBSCRIPTION = 0x0B
 
 

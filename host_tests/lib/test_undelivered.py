@@ -10,6 +10,8 @@ from tools.reference.kinds import PUBLISH
 from tools.reference.properties import block
 from tools.reference.wire import puback, publish
 
+BOTH_CLIENTS = True
+
 LEVELS = pytest.mark.parametrize("level", [4, 5])
 
 
@@ -77,22 +79,6 @@ def test_redelivery_ends(broker, make, pump, level):
     assert handler.seen[-1] == (b"y", False, False)
     assert codes(client) == [ValueError, errno.ECONNABORTED] * 2 + [ValueError, errno.EIO]
     assert "message 7 is acknowledged: its handler raised 3 times" in str(client.errors[-1])
-
-
-def test_redelivery_through_asyncio(broker):
-    """[MQTT-4.4.0-1] Likewise with asyncio, at QoS 2."""
-    handler = Shy(ValueError("not now"), 1)
-
-    async def scene():
-        client = aio_clients.make(broker.port, on_message=handler, max_redeliveries=1)
-        async with client:
-            await client.connect()
-            await client.publish("go", b"", 1)
-            await aio_clients.until(lambda: client.counters()["received"])
-        assert codes(client) == [ValueError, errno.ECONNABORTED]
-
-    aio_clients.play(broker, lambda b: redelivering(b, 2, 2), scene)
-    assert handler.seen == [(b"x", False, False), (b"x", True, True)]
 
 
 def test_pieces_come_again_from_the_first(broker, make, pump):

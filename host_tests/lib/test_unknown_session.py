@@ -11,6 +11,8 @@ from inflight.transport import Transport
 from tools.reference.kinds import DISCONNECT, PUBLISH
 from tools.reference.wire import connack, publish
 
+BOTH_CLIENTS = True
+
 NONE = b"\0"
 
 
@@ -65,22 +67,6 @@ def test_unknown_session(broker, make, script):
     assert got == ["new"] and errors == [] and ends == [None]
     counters = client.counters()
     assert (counters["connects"], counters["outages"], counters["republished"]) == (1, 0, 0)
-
-
-@pytest.mark.parametrize("script", [ended, refused_end])
-def test_unknown_session_asyncio(broker, script):
-    """[MQTT5-3.2.2-4] Likewise with asyncio."""
-
-    async def scene():
-        client = aio_clients.make(broker.port, protocol_level=5)
-        got = []
-        await client.publish("t", b"first", 1)
-        async with client:
-            await client.subscribe("new", 1, lambda m: got.append(m.topic))
-            assert await client.drain(60_000)
-        assert got == ["new"] and client.errors == []
-
-    aio_clients.play(broker, script, scene)
 
 
 def test_a_broker_that_does_not_close(virtual, make):

@@ -162,7 +162,9 @@ class AsyncClient(Base):
                 except Exception as e:  # whatever it is: without this task nothing moves any more
                     self._error = e
                     self._give_up(e)
-        except KeyboardInterrupt:  # goes to whoever runs the loop: if that goes on, so does the client
+        except (asyncio.CancelledError, GeneratorExit):  # somebody ends the task
+            raise
+        except BaseException:  # goes to whoever runs the loop, or asyncio reports it: the client goes on with the loop
             self._restart()
             raise
 

@@ -1,39 +1,66 @@
-"""An event loop on a virtual clock: when no task is ready, the clock jumps to the next timer."""
+"""Virtual time: an event loop that never waits. When no task is ready, its clock jumps to the next timer."""
 
 import asyncio
 import contextlib
 import selectors
-import types
 
 import inflight.cpython
 
 
-class _Selector(selectors.DefaultSelector):
-    """Never waits; advances the clock by the time-out instead."""
+class Clock:
+    """Replaces the client's module `time`."""
 
-    now = 0.0
+    def __init__(self):
+        self.now = 0.0  # seconds
+
+    def time(self):
+        return self.now
+
+    def monotonic_ns(self):
+        return round(self.time() * 1e9)
+
+    def wait(self, look, seconds):
+        """Returns what look() finds. If that is nothing, so many seconds pass."""
+        found = look()
+        if not found:
+            self.now += seconds
+        return found
+
+
+class _Selector(selectors.DefaultSelector):
+    def __init__(self, clock):
+        super().__init__()
+        self._clock = clock
 
     def select(self, timeout=None):
-        found = super().select(0)
-        if not found:
-            if timeout is None:
-                raise RuntimeError("deadlock: no task is ready, and no timer is set")
-            self.now += timeout
+        look = super().select
+        if timeout is not None and timeout <= 0:
+            return look(0)
+        found = self._clock.wait(lambda: look(0), timeout or 0)
+        if timeout is None and not found:
+            raise RuntimeError("deadlock: no task is ready, and no timer is set")
         return found
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Works only with sockets that deliver at once: socket pairs within this process."""
+    """Works only with sockets that deliver at once, or while the clock waits: all peers are in this process."""
 
-    def __init__(self):
-        self._clock = _Selector()
-        super().__init__(self._clock)
+    def __init__(self, clock):
+        self.time = clock.time
+        super().__init__(_Selector(clock))
 
-    def time(self):
-        return self._clock.now
+    def run_in_executor(self, executor, function, *args):
+        # At once: nobody waits for a thread here.
+        done = self.create_future()
+        try:
+            done.set_result(function(*args))
+        except OSError as error:
+            done.set_exception(error)
+        return done
 
 
-async def _end_all():
+async def end_tasks():
+    """Cancels all other tasks of the running loop, and waits for their end."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -43,12 +70,13 @@ async def _end_all():
 @contextlib.contextmanager
 def virtual_time():
     """Yields a VirtualLoop; clients use its time."""
-    loop = VirtualLoop()
+    clock = Clock()
+    loop = VirtualLoop(clock)
     real = inflight.cpython.time
-    inflight.cpython.time = types.SimpleNamespace(monotonic_ns=lambda: int(loop.time() * 1e9))
+    inflight.cpython.time = clock
     try:
         yield loop
     finally:
-        loop.run_until_complete(_end_all())
+        loop.run_until_complete(end_tasks())
         inflight.cpython.time = real
         loop.close()
