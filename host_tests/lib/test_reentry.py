@@ -206,7 +206,8 @@ def main_program_calls():
 
 def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, make):
     """Nobody runs the client: publish() reads, since its window is full. Meanwhile the main program may run it."""
-    client = make(automatic.port, max_inflight=1, timeout_ms=PATIENCE_S * 1000)
+    space = RamFlash(64, 4096)  # a full journal would refuse the thread's message
+    client = make(automatic.port, space, max_inflight=1, timeout_ms=PATIENCE_S * 1000)
     waits = threading.Event()
     published = []
 

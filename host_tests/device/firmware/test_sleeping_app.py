@@ -111,7 +111,7 @@ def test_a_wake_that_does_not_report_subscribes_to_nothing():
     board = Board()
     flash = RamFlash(16, 1024)
     wake(board, flash, report_every=2)
-    del sys.modules["inflight.subscribing"]
+    sys.modules.pop("inflight.subscribing", None)
     wake(board, flash, report_every=2)
     eq(Memory(board.memory).since, 1)
     assert "inflight.subscribing" not in sys.modules, "it was loaded"

@@ -3,7 +3,7 @@
 
 from harness import eq, raises
 from inflight import Client, Journal, RamFlash
-from inflight.dispatching import message_of
+from inflight.dispatching import Message
 from inflight.inbox import Inbox, Received
 
 FIELDS = ("expiry", "content_type", "response_topic", "correlation", "text", "user")
@@ -23,7 +23,7 @@ def messages(level):
     eq(session.next_event(0), 3)
     inbox = Inbox(200)
     assert inbox.put(session.decoder, False)
-    return message_of(client), inbox.take(Received)
+    return Message(session), inbox.take(Received)
 
 
 def feed(session, data):

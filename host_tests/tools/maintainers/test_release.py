@@ -235,7 +235,9 @@ def firmware(tmp_path, monkeypatch):
     write_below(folder, contents)
     monkeypatch.setattr(variants, "variants", lambda: boards)
     monkeypatch.setattr(installer, "web_tools", lambda named: {"install-button.js": b"page"})
-    monkeypatch.setattr(bundle, "files", lambda folder: {"/main.py": b"import app", "/lib/app.mpy": b"app" * 1000})
+    monkeypatch.setattr(
+        bundle, "files", lambda folder, processor="": {"/main.py": b"import app", "/lib/app.mpy": b"app" * 1000}
+    )
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # the release sets it, and the tests after this one shall not see it
     monkeypatch.setenv("INFLIGHT_FIRMWARE", str(folder))
     monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port

@@ -214,7 +214,7 @@ class Board(MicroPythonDevice):
         """The end of its output."""
         return self.console[-2000:].decode(errors="replace")
 
-    async def run(self, code, seconds=120):
+    async def run(self, code, seconds=600):
         """Executes `code` at the prompt, interrupting the running program. Returns its output; RuntimeError with the
         traceback if it raises."""
         output, error = await self.aexec(code, timeout=seconds)
