@@ -1,7 +1,6 @@
 """The asyncio client with failing flash, and in interrupted programs."""
 
 import asyncio
-import contextlib
 import errno
 import gc
 import sys
@@ -130,48 +129,6 @@ def test_flash_that_fails_for_longer(automatic):
         client = make(b.port, Unplugged())
         run(scene())
     assert b.payloads() == [b"0", b"2"]
-
-
-class Neither(BaseException):
-    """No Exception, and none of those that end an event loop."""
-
-
-@pytest.mark.parametrize("when", ["on_connect", "handler"])
-@pytest.mark.parametrize("reconnect", [True, False])
-def test_what_a_callback_raises_is_no_exception(automatic, when, reconnect):
-    """asyncio tells of it. The client makes another connection; with reconnect=False it ends, and drain() raises."""
-    raised, told = [], []
-
-    def fail_once(_):
-        if not raised:
-            raised.append(Neither("raised by a callback"))
-            raise raised[0]
-
-    with automatic() as b:
-        client = make(b.port, reconnect=reconnect, **({"on_connect": fail_once} if when == "on_connect" else {}))
-
-        async def scene():
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context.get("exception")))
-            await client.subscribe("t", 1, fail_once if when == "handler" else None)
-            with contextlib.suppress(OSError):  # the connection that it interrupted
-                await client.connect()
-            b.give("t", b"x", 1)
-            await until(lambda: raised)
-            if reconnect:
-                await client.connect()
-                await client.publish("out", b"1", 1)
-                assert await client.drain(LIMIT_S * 1000)
-            else:
-                await client.publish("out", b"1", 1)
-                with pytest.raises(OSError) as ended:
-                    await client.drain(LIMIT_S * 1000)
-                assert ended.value.errno == errno.ECONNABORTED
-            await client.disconnect()
-            gc.collect()
-
-        run(scene())
-    assert told == raised
-    assert b.payloads() == ([b"1"] if reconnect else [])
 
 
 class Interrupt:

@@ -162,9 +162,7 @@ class AsyncClient(Base):
                 except Exception as e:  # whatever it is: without this task nothing moves any more
                     self._error = e
                     self._give_up(e)
-        except (asyncio.CancelledError, GeneratorExit):  # somebody ends the task
-            raise
-        except BaseException:  # goes to whoever runs the loop, or asyncio reports it: the client goes on with the loop
+        except KeyboardInterrupt:  # goes to whoever runs the loop: if that goes on, so does the client
             self._restart()
             raise
 
