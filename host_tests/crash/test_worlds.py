@@ -11,13 +11,14 @@ import inflight.in_flight
 import inflight.inbound
 import inflight.sectors
 from host_tests.crash import test_explorer as random_cuts
-from inflight.in_flight import DUPLICATE, NEW, REDELIVERED, InFlight
+from inflight.in_flight import InFlight
 from inflight.inbound import Inbound
 from inflight.journal import DONE, Journal
 from inflight.outbound import Outbound
 from inflight.packet import PUBREC
 from inflight.session import Session
 from inflight.session_record import SessionRecord
+from inflight.states import DUPLICATE, NEW, REDELIVERED
 from tools.crash import kept
 from tools.crash.simulation import Simulation
 from tools.reference.oracle import LOST, ORDER, OTHER, TWICE, Finding

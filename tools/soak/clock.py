@@ -49,11 +49,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.time = clock.time
         super().__init__(_Selector(clock))
 
-    def run_in_executor(self, executor, function, *args):
+    def run_in_executor(self, executor, func, *args):  # type: ignore[override]
         # At once: nobody waits for a thread here.
         done = self.create_future()
         try:
-            done.set_result(function(*args))
+            done.set_result(func(*args))
         except OSError as error:
             done.set_exception(error)
         return done
