@@ -46,7 +46,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Works only with sockets that deliver at once, or while the clock waits: all peers are in this process."""
 
     def __init__(self, clock):
-        self.time = clock.time
+        self.time = clock.time  # type: ignore[method-assign]
         super().__init__(_Selector(clock))
 
     def run_in_executor(self, executor, func, *args):  # type: ignore[override]

@@ -29,8 +29,6 @@ _LOADED = (
     "subscribing",
     "receiving",
     "dispatching",
-    "mqtt5_core",
-    "handshake5",
     "new_journal",
     "recovery",
     "sector_reader",
@@ -43,8 +41,18 @@ _LOADED = (
     "flash",
     "synced_file",
     "posix",
+    "mqtt5_core",
+    "handshake5",
 )
 _FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
+# Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
+# line, so they have the same words.
+_FAMILIES = (
+    ("recovery", "sector_reader", "sectors", "contents", "finishing"),  # journals, and what reads them
+    ("flash", "posix", "synced_file", "pinned", "pinning", "slots"),
+    ("aio", "consumers", "inbox", "io_waiter", "received5"),
+    ("websocket", "upgrade"),
+)
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -76,7 +84,12 @@ def rename(trees, public, used=()):
         ordered = sorted(names, key=lambda name: (rank.get(name, len(_FIRST)), name))
         return dict(zip(ordered, _unused(taken), strict=False))
 
-    table = words(attributes, public.union(used, *(module.names() for module in found.values())))
+    taken = public.union(used, *(module.names() for module in found.values()))
+    table = {}
+    shared = [_only_in(names, attributes, library) for names in _FAMILIES]
+    for names in shared:
+        table |= words(names, taken)
+    table |= words(attributes.difference(*shared), taken.union(table.values()))
     for module in found.values():
         module.rename(table)
     new = words(internal - attributes, public.union(used, *(m.globals_and_variables() for m in library.values())))
@@ -94,6 +107,14 @@ def rename(trees, public, used=()):
         _rename_arguments(module.tree, public, keywords)
         tables[place] = table | own
     return tables
+
+
+def _only_in(family, attributes, library):
+    """Those of `attributes` that no module but those of the family names."""
+    inside = {f"{PACKAGE}/{name}" for name in family}
+    others = (module.names() for place, module in library.items() if place not in inside)
+    ours = (module.names() for place, module in library.items() if place in inside)
+    return attributes.intersection(set().union(*ours)).difference(*others)
 
 
 def _unused(used):

@@ -86,10 +86,12 @@ def shrink(sources, public=None, used=()):
 def originals(sources, public, used):
     """{module that tracebacks name: {name in the output of shrink(): name in the source}} of functions."""
     trees = _shrink(sources)
-    functions = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+    functions = {
+        place: {node.name for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
+    }
     tables = rename(trees, public, used)
     return {
-        module_name(place): {new: name for name, new in table.items() if name in functions}
+        module_name(place): {new: name for name, new in table.items() if name in functions[place]}
         for place, table in tables.items()
     }
 
