@@ -43,8 +43,10 @@ LENT = (
     "texts",
     "upgrade",
 )
+# These stay, too, but what their import has left is collected as for the others: messages wait behind it.
+_COLLECTED = ("receiving", "dispatching")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PLACES = {f"{PACKAGE}/{name}" for name in LENT}
+_PLACES = {f"{PACKAGE}/{name}" for name in (*LENT, *_COLLECTED)}
 # It is collected at once: what is allocated next would lie between what is free, and leave fragments of it.
 _GIVE_BACK = f"""
 lent = []
@@ -71,11 +73,12 @@ def lend(trees):
             for node in nodes:
                 if isinstance(node, _FUNCTIONS):
                     borrows += _lend_in(node, place)
-        words = [word for word, used in (("lent", borrows or name in LENT), ("give_back", borrows)) if used]
+        noted = name if name in LENT else "" if name in _COLLECTED else None
+        words = [word for word, used in (("lent", borrows or noted is not None), ("give_back", borrows)) if used]
         if words and tree is not core:
             tree.body[:0] = ast.parse(f"from {PACKAGE}.core import {', '.join(words)}").body
-        if name in LENT:
-            tree.body[1:1] = ast.parse(f"lent.append('{name}')").body
+        if noted is not None:
+            tree.body[1:1] = ast.parse(f"lent.append('{noted}')").body
 
 
 def _lend_in(function, place):
