@@ -440,7 +440,7 @@ class Session:
             self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)
 
 
-def _load_receiving():
+def _load_receiving(decoder):
     """What takes messages becomes methods of Decoder and Session, and stays. Many clients only publish."""
     from .receiving import add_methods
 
@@ -449,9 +449,9 @@ def _load_receiving():
 
 def _first_publish(decoder, i, n):
     # Decoder._publish(), until the first PUBLISH comes.
-    _load_receiving()
+    _load_receiving(decoder)
     return packet.Decoder._publish(decoder, i, n)
 
 
-packet.Decoder.load_receiving = staticmethod(_load_receiving)
+packet.Decoder.load_receiving = _load_receiving
 packet.Decoder._publish = _first_publish
