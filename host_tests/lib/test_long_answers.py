@@ -1,9 +1,8 @@
 """Answers of a broker of level 5 that are longer than the half of the buffer that receives."""
 
-import contextlib
-
 import pytest
 
+from host_tests.lib.either import ended_by
 from inflight import ConnectRefused
 from inflight.authentication import Authentication
 from inflight.refused import Disconnected
@@ -72,7 +71,7 @@ def test_authentication(broker, make):
     assert said[-1] == b"who?"
 
 
-def test_disconnect(broker, make):
+def test_disconnect(broker, make, client_kind):
     """[MQTT5-3.14.2-1] Its code counts; a server reference is told if it is short."""
     ended = []
     client = make(broker.port, protocol_level=5, reconnect=False, on_disconnect=ended.append)
@@ -82,7 +81,7 @@ def test_disconnect(broker, make):
         b.send(disconnect(0x9C, block(*USER, (0x1C, "there"), (0x1F, "x" * 1000))))
         b.expect_close()
 
-    with broker.play(script), contextlib.suppress(Disconnected):  # with asyncio, it ends the client's task
+    with broker.play(script), ended_by(client_kind, Disconnected):
         client.connect()
         while not ended:
             client.run_for(100)

@@ -14,7 +14,6 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .compat import const, ticks_add, ticks_diff
-from .counters import EXPIRED
 from .records import OUT
 from .stored5 import has_expiry
 
@@ -111,4 +110,4 @@ def expired(session, address):
 
     give_up(session.outbound, address)
     session.count[counters.DROPPED] += 1
-    session.count[EXPIRED] += 1
+    session.count[counters.EXPIRED] += 1

@@ -19,7 +19,6 @@ from errno import EOPNOTSUPP
 import inflight.counters as counters
 
 from .compat import const
-from .counters import ORPHANED, REPUBLISHED
 from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
@@ -225,17 +224,17 @@ def _republish(session):
     window = session.outbound
     window.sent_below = 0
     ended = _orphans_behind(window)
-    session.count[ORPHANED] += len(ended)
+    session.count[counters.ORPHANED] += len(ended)
     for i in range(window.rows - 1, -1, -1):
         state = window.states[i]
         if state & STATE >= REL or state & GIVEN_UP:
             if not state & GIVEN_UP:
                 ended.append(window.mids[i])
-                session.count[ORPHANED] += 1
+                session.count[counters.ORPHANED] += 1
             window.finish(i)
         elif state & (STATE | DUP) != SEND:
             window.states[i] = state & TRIAL
-            session.count[REPUBLISHED] += 1
+            session.count[counters.REPUBLISHED] += 1
     if window.aside:
         window.aside.session_lost()
     return ended

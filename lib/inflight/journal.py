@@ -399,7 +399,7 @@ class Journal(Records):
         size = self.found_len + OVERHEAD
         state = self._state(at)
         if self._off + size > self._size:
-            if not self._erased and self.owner and self.owner.can_spare(at):
+            if not self._erased and self.owner and self.owner.can_spare(at):  # it goes, and nothing takes its place
                 self._count(at, self._kind, -size)
                 return
             self._open_next()

@@ -4,7 +4,6 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .counters import HELD, LOWERED, REJECTED
 from .errors5 import ERROR, ProtocolError5
 from .given_up import give_up
 from .packet import PUBACK
@@ -41,7 +40,7 @@ def rejected(session, kind, code):
     else:
         reason = _reason(session.decoder)
         session.count[counters.DROPPED] += 1
-        session.count[REJECTED] += 1
+        session.count[counters.REJECTED] += 1
         seq = give_up(window, window.addresses[i])
         session.notices += (PublishRefused(code, mid, seq, reason),)
 
@@ -58,7 +57,7 @@ def _reason(d):
 
 def _hold(session):
     # All messages of QoS 1 and 2 wait, so that their order is kept; ever longer.
-    session.count[HELD] += 1
+    session.count[counters.HELD] += 1
     if not session.pause:
         session.last_pause = min(2 * session.last_pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
     session.pause = session.last_pause
@@ -70,7 +69,7 @@ def lowered(session):
     """A message is sent at a lower QoS, or not retained: perhaps twice is better than never. Told once for a
     connection."""
     session.out.lowered = False
-    session.count[LOWERED] += 1
+    session.count[counters.LOWERED] += 1
     if not session.told_lowered:
         session.told_lowered = True
         session.notices += (OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained"),)

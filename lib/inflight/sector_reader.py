@@ -11,6 +11,7 @@ from .records import CLEARED, HEAD, HEADER, IN, LOSSES, NEVER, NOTE, OUT, OVERHE
 CRC = const(4)  # bytes of a record's CRC
 _READS = const(6)  # of the same bytes,
 _MORE_READS = const(16)  # and if they differed
+_LEFT = const(1 << 24)  # numbers that damage does not use up
 _KINDS = (OUT, IN, SESSION, NOTE)
 _BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
@@ -222,9 +223,6 @@ def clear_page(j):
 def is_worn(j):
     """True if the last program failed since its page did not take all of it."""
     return j._bad == j._base
-
-
-_LEFT = const(1 << 24)  # numbers that damage does not use up
 
 
 def size_in_header(reader, at):

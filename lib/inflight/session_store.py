@@ -10,6 +10,8 @@ from .packet import PUBLISH, length
 from .records import DONE, OUT, SESSION
 from .states import DUP, UNSURE
 
+_FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, next_unproven, unproven
+_FORM_SIZE = const(11)
 _MOST_TRAILER = const(131)  # bytes of an OUT record behind its PUBLISH
 
 
@@ -63,10 +65,6 @@ def _find_sent(window, below, most):
             break
         window.sent_below = journal.found_seq + 1
         window.sent_before += 1
-
-
-_FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, next_unproven, unproven
-_FORM_SIZE = const(11)
 
 
 def find(record):

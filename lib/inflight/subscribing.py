@@ -10,6 +10,15 @@ from .compat import const, copy
 from .packet import SUBACK, UNSUBACK, ProtocolError, begin, check_size, put_string
 from .topic import encode
 
+_CODES = b"\x00\x01\x02\x80"
+_CODES_5 = {
+    SUBACK: b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2",
+    UNSUBACK: b"\x00\x11\x80\x83\x87\x8f\x91",
+}
+_SUBSCRIPTION = const(0x0B)  # the property
+_FIRST = const(16384)  # Subscription Identifiers take three bytes, so that requests have one length
+_NUMBERS = const(2080768)
+
 
 def make_handlers(filters, qos, handler, stream, protocol_level):
     """Returns the handlers, as client_start describes them, of the filters that subscribe() gets. Raises ValueError."""
@@ -77,16 +86,6 @@ def _check_qos(protocol_level, pattern, q):
         refuse("qos", "0, 1 or 2, at level 5 with options of a subscription", q)
     if q & 4 and pattern.startswith(b"$share/"):
         raise ValueError("NO_LOCAL is not for shared subscriptions")
-
-
-_CODES = b"\x00\x01\x02\x80"
-_CODES_5 = {
-    SUBACK: b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2",
-    UNSUBACK: b"\x00\x11\x80\x83\x87\x8f\x91",
-}
-_SUBSCRIPTION = const(0x0B)  # the property
-_FIRST = const(16384)  # Subscription Identifiers take three bytes, so that requests have one length
-_NUMBERS = const(2080768)
 
 
 def add_handlers(client, filters, qos, handler, stream):

@@ -42,10 +42,12 @@ print(loaded())
 
 
 @pytest.mark.parametrize(
-    ("first", "loaded"), [("", "[]"), ("import inflight.arguments", "['arguments']")], ids=["borrowed", "left alone"]
+    ("first", "loaded"),
+    [("", "[]"), ("import inflight.arguments", "['arguments']")],
+    ids=["borrowed", "imported before"],
 )
 def test_what_was_borrowed_is_given_back(first, loaded):
-    """Also where a call fails, and what a generator needs stays with it. Somebody else's import is left alone."""
+    """Also where a call fails. A generator keeps what it needs. A module that the program has imported stays."""
     found = runtime("micropython-x64")
     if found.reason:
         pytest.skip(found.reason)
