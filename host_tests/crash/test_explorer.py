@@ -9,8 +9,6 @@ import inflight.discarding
 import inflight.recovery
 import inflight.sector_reader
 from inflight import Journal
-from inflight.inbound import Inbound
-from inflight.outbound import Outbound
 from inflight.sector_reader import size_in_header
 from inflight.session import Session
 from tools.crash import kept, machine
@@ -80,11 +78,11 @@ def _without_dup(monkeypatch):
             self.states[i] = 3 if self.states[i] & 7 in (3, 4) else 0
         self.waiting = True
 
-    monkeypatch.setattr(Outbound, "retransmit", again)
+    monkeypatch.setattr(Session, "retransmit", again)
 
 
 def _same_id(monkeypatch):
-    monkeypatch.setattr(Outbound, "free_mid", lambda self, other: 7)
+    monkeypatch.setattr(Session, "free_mid", lambda self, other: 7)
 
 
 def _last_first(monkeypatch):
@@ -92,7 +90,7 @@ def _last_first(monkeypatch):
         rows = [i for i in range(self.rows) if self.states[i] & 7 in (0, 3)]
         return rows[-1] if rows else -1
 
-    monkeypatch.setattr(Outbound, "next", last)
+    monkeypatch.setattr(Session, "next_row", last)
 
 
 def _nothing_copied(monkeypatch):
@@ -117,18 +115,18 @@ def _release_unrecorded(monkeypatch):
 
 
 def _delivery_unrecorded(monkeypatch):
-    delivered = Inbound.delivered
+    acknowledge = inflight.receiving.acknowledge
 
-    def unrecorded(self, mid):
+    def unrecorded(*args):
         with pytest.MonkeyPatch.context() as now:
             now.setattr(Journal, "mark", lambda self, at, state: None)
-            delivered(self, mid)
+            acknowledge(*args)
 
-    monkeypatch.setattr(Inbound, "delivered", unrecorded)
+    monkeypatch.setattr(inflight.receiving, "acknowledge", unrecorded)
 
 
 def _release_sent_before_recorded(monkeypatch):
-    acked = Outbound.acknowledged
+    acked = Session.acknowledged
 
     def hasty(self, kind, mid):
         i = self.row(mid)
@@ -137,7 +135,7 @@ def _release_sent_before_recorded(monkeypatch):
             return 2
         return acked(self, kind, mid)
 
-    monkeypatch.setattr(Outbound, "acknowledged", hasty)
+    monkeypatch.setattr(Session, "acknowledged", hasty)
 
 
 def _originals_stay(monkeypatch):
@@ -159,7 +157,7 @@ def _all_discarded(monkeypatch):
 
 
 def _nothing_discarded(monkeypatch):
-    monkeypatch.setattr(inflight.discarding, "discard", lambda window: 0)
+    monkeypatch.setattr(inflight.discarding, "discard", lambda session: 0)
 
 
 def _discarded_too_early(monkeypatch):
@@ -168,7 +166,7 @@ def _discarded_too_early(monkeypatch):
     def hasty(self, now, clean, *rest, **more):
         connect(self, now, clean, *rest, **more)
         if clean:
-            inflight.discarding.discard(self.outbound)
+            inflight.discarding.discard(self)
 
     monkeypatch.setattr(Session, "connect", hasty)
 

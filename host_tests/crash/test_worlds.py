@@ -7,17 +7,12 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-import inflight.in_flight
-import inflight.inbound
+import inflight.receiving
 import inflight.sectors
 from host_tests.crash import test_explorer as random_cuts
-from inflight.in_flight import InFlight
-from inflight.inbound import Inbound
 from inflight.journal import DONE, Journal
-from inflight.outbound import Outbound
 from inflight.packet import PUBREC
 from inflight.session import Session
-from inflight.session_record import SessionRecord
 from inflight.states import DUPLICATE, NEW, REDELIVERED
 from tools.crash import kept
 from tools.crash.simulation import Simulation
@@ -47,31 +42,34 @@ STATES = {  # states, transitions, cuts
 
 
 def _acknowledges_the_oldest(monkeypatch):
-    acknowledged = Outbound.acknowledged
+    acknowledged = Session.acknowledged
     monkeypatch.setattr(
-        Outbound, "acknowledged", lambda self, kind, mid: acknowledged(self, kind, self.mids[0] if self.rows else mid)
+        Session, "acknowledged", lambda self, kind, mid: acknowledged(self, kind, self.mids[0] if self.rows else mid)
     )
 
 
 def _releases_the_oldest(monkeypatch):
-    acknowledged = Outbound.acknowledged
+    acknowledged = Session.acknowledged
 
     def oldest(self, kind, mid):
         waiting = [self.mids[i] for i in range(self.rows) if self.states[i] & 7 == 2]
         return acknowledged(self, kind, waiting[0] if kind == PUBREC and waiting else mid)
 
-    monkeypatch.setattr(Outbound, "acknowledged", oldest)
+    monkeypatch.setattr(Session, "acknowledged", oldest)
 
 
 def _closes_up(*names):
-    # InFlight.remove() moves up these columns alone.
-    def remove(self, i):
-        self.rows -= 1
-        for k in range(i, self.rows):
-            for name in names:
-                getattr(self, name)[k] = getattr(self, name)[k + 1]
+    # Session.remove() moves up these columns alone.
+    whole = Session.remove
 
-    return lambda monkeypatch: monkeypatch.setattr(InFlight, "remove", remove)
+    def remove(self, i):
+        before = {name: list(getattr(self, name)) for name in ("mids", "addresses", "states")}
+        whole(self, i)
+        for name in set(before) - set(names):
+            for k, value in enumerate(before[name]):
+                getattr(self, name)[k] = value
+
+    return lambda monkeypatch: monkeypatch.setattr(Session, "remove", remove)
 
 
 def _window_stays_empty(monkeypatch):
@@ -79,22 +77,22 @@ def _window_stays_empty(monkeypatch):
         self.journal.mark(self.addresses[i], DONE)
         self.remove(i)
 
-    monkeypatch.setattr(Outbound, "finish", finish)
+    monkeypatch.setattr(Session, "finish", finish)
 
 
 def _resends_the_oldest(monkeypatch):
-    retransmit = Outbound.retransmit
+    retransmit = Session.retransmit
 
     def oldest(self):
         rows, self.rows = self.rows, min(self.rows, 1)
         retransmit(self)
         self.rows = rows
 
-    monkeypatch.setattr(Outbound, "retransmit", oldest)
+    monkeypatch.setattr(Session, "retransmit", oldest)
 
 
 def _release_stays(monkeypatch):
-    retransmit = Outbound.retransmit
+    retransmit = Session.retransmit
 
     def but_releases(self):
         complete = [i for i in range(self.rows) if self.states[i] & 7 == 4]
@@ -102,7 +100,7 @@ def _release_stays(monkeypatch):
         for i in complete:
             self.states[i] = self.states[i] & ~7 | 4
 
-    monkeypatch.setattr(Outbound, "retransmit", but_releases)
+    monkeypatch.setattr(Session, "retransmit", but_releases)
 
 
 def _release_forgotten_at_start(monkeypatch):
@@ -117,21 +115,26 @@ def _release_forgotten_at_start(monkeypatch):
 
 
 def _repetition_is_delivered(monkeypatch):
-    received = Inbound.received
-    monkeypatch.setattr(Inbound, "received", lambda self, mid: {DUPLICATE: NEW}.get(kind := received(self, mid), kind))
+    received = inflight.receiving.received
+    monkeypatch.setattr(
+        inflight.receiving, "received", lambda s, mid: {DUPLICATE: NEW}.get(kind := received(s, mid), kind)
+    )
 
 
 def _redelivery_is_not_told(monkeypatch):
-    received = Inbound.received
+    received = inflight.receiving.received
     monkeypatch.setattr(
-        Inbound, "received", lambda self, mid: {REDELIVERED: NEW}.get(kind := received(self, mid), kind)
+        inflight.receiving, "received", lambda s, mid: {REDELIVERED: NEW}.get(kind := received(s, mid), kind)
     )
 
 
 def _id_stays_taken(monkeypatch):
-    monkeypatch.setattr(
-        Inbound, "released", lambda self, mid: self.remove(self.row(mid)) if self.row(mid) >= 0 else None
-    )
+    def released(session):
+        i = session.row(session.mid, session.limit)
+        if i >= 0:
+            session.remove(i)
+
+    monkeypatch.setattr(inflight.receiving, "released", released)
 
 
 def _moves_unheard(monkeypatch):
@@ -139,13 +142,13 @@ def _moves_unheard(monkeypatch):
 
 
 def _sent_offline_forgotten(monkeypatch):
-    write = SessionRecord.write
+    write = Session.write_record
 
     def forgetful(self, most):
         self.below = 0
         write(self, most)
 
-    monkeypatch.setattr(SessionRecord, "write", forgetful)
+    monkeypatch.setattr(Session, "write_record", forgetful)
 
 
 def _erase_stays_unfinished(monkeypatch):

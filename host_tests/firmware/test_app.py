@@ -228,7 +228,7 @@ def test_readings_that_expired_are_not_sent(make, broker, nobody, until, publish
     old = app.journal.next_seq
     readings = [topic for _, _, topic in app.board.log].count("telemetry")
     app = make(broker.port, flash, protocol_level=5, expiry_s=60)
-    app.client.session.out.clock.value += 60
+    app.client.session.clock.value += 60
     until(app, lambda: published("telemetry"))
     assert all(body["seq"] >= old for body in published("telemetry"))
     assert app.client.counters()["expired"] == readings > 0

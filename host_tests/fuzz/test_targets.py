@@ -19,10 +19,10 @@ import setup_http
 import setup_serial
 import setup_server
 from inflight.cursor import Cursor
-from inflight.decoder5 import Decoder5
-from inflight.inbound import Inbound
 from inflight.journal import Journal
-from inflight.outbound import Outbound
+from inflight.mqtt5 import Session5
+from inflight.packet_buffer import PacketBuffer
+from inflight.session import Session
 from tools.fuzz import CORPUS, SHARES, corpus, grammar, target
 from tools.fuzz.attempt import broken, minimized
 
@@ -86,18 +86,18 @@ def wrongly(function, change):
 
 DEFECTS = {
     "any text is valid": ("decoder", inflight.receiving, "valid", lambda result, *_: True),
-    "any Message ID is valid": ("decoder", inflight.packet.Decoder, "_id", None),
-    "chunks lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
+    "any Message ID is valid": ("decoder", PacketBuffer, "_id", None),
+    "chunks lose a byte": ("decoder", PacketBuffer, "got", None),
     "a property may come twice": ("decoder5", Cursor, "_once", lambda result, *_: None),
     "properties are not checked": ("decoder5", Cursor, "check", lambda result, *_: result),
-    "any reason code is one": ("decoder5", Decoder5, "_is_allowed", lambda result, *_: True),
+    "any reason code is one": ("decoder5", Session5, "_is_allowed", lambda result, *_: True),
     "topics of long messages are not skipped": ("decoder5", inflight.long5, "_head_end", lambda result, *_: -1),
     "a refused message is forgotten": ("session5", inflight.refusing5, "give_up", None),
     "everything matches": ("topic", inflight.dispatching, "matches", lambda result, *_: True),
     "nothing matches": ("topic", inflight.dispatching, "matches", lambda result, *_: False),
     "filters are not checked": ("topic", inflight.subscribing, "encode_filter", None),
-    "a PUBREC completes": ("session", Outbound, "acknowledged", None),
-    "a QoS 2 message is always new": ("session", Inbound, "received", lambda result, *_: 0),
+    "a PUBREC completes": ("session", Session, "acknowledged", None),
+    "a QoS 2 message is always new": ("session", inflight.receiving, "received", lambda result, *_: 0),
     "marks are not durable": ("session", Journal, "mark", None),
     "every other record is damaged": ("mount", inflight.sector_reader.SectorReader, "has_record", None),
     "no header is found": ("mount", inflight.sectors, "_read_headers", None),

@@ -481,7 +481,7 @@ def test_a_discarded_message_is_not_pending(drive):
 def test_is_pending_across_the_wrap_of_ids(drive):
     """Queued messages have the ids 65535, then 1."""
     d = drive(1, max_inflight=1)
-    d.client.session.outbound.last_mid = 65532
+    d.client.session.last_mid = 65532
     mids = [d.do("publish", "t", b"", 1) for _ in range(6)]
     assert mids == [65533, 65534, 65535, 1, 2, 3]
     assert all(d.client.is_pending(mid) for mid in mids)

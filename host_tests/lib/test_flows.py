@@ -1295,7 +1295,7 @@ def test_dropped_messages_stay_dropped(broker, make):
 def test_ids_wrap(broker, make, pump):
     """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 follows 65535; an id in use is skipped."""
     client = make(broker.port, max_inflight=4)
-    client.session.outbound.last_mid = 65533
+    client.session.last_mid = 65533
 
     def script(b):
         b.welcome()
@@ -1307,7 +1307,7 @@ def test_ids_wrap(broker, make, pump):
             mids.append(p.mid)
             b.send(puback(p.mid))
         assert mids == [65535, 1, 2]
-        client.session.outbound.last_mid = 65533
+        client.session.last_mid = 65533
         b.send(puback(60000))
         p = b.expect(PUBLISH)
         assert p.mid == 65535
@@ -1327,7 +1327,7 @@ def test_ids_of_queued_messages_are_in_use(broker, make):
     """[MQTT-2.3.1-2] Messages that wait in the journal keep their ids, across the wrap as well."""
     device = RamFlash()
     client = make(broker.port, device, max_inflight=2)
-    client.session.outbound.last_mid = 65530
+    client.session.last_mid = 65530
     mids = [client.publish("t", b"x", qos=1) for _ in range(20)]
     assert len(set(mids)) == 20 and 0 not in mids
     client = make(broker.port, device, max_inflight=2)
@@ -1338,11 +1338,11 @@ def test_ids_of_queued_messages_are_in_use(broker, make):
 def test_ids_after_many_messages(broker, make):
     """[MQTT-2.3.1-2] Of 66,000 ids none is 0, and none is the one that stays in use."""
     client = make(broker.port, RamFlash(8, 4096), max_inflight=2)
-    outbound = client.session.outbound
+    session = client.session
     held = client.publish("t", b"held", qos=1)
     seen = set()
     for _ in range(66_000):
-        mid = outbound.last_mid = outbound.free_mid(0)
+        mid = session.last_mid = session.free_mid(0)
         assert 0 < mid < 65536 and mid != held
         seen.add(mid)
     assert len(seen) == 65534
@@ -1358,7 +1358,7 @@ def test_refused_publishes_use_no_ids(make):
     for _ in range(100):
         with pytest.raises(OutboxFull):
             client.publish("t", bytes(60), qos=1)
-    assert client.session.outbound.free_mid(0) == last + 1
+    assert client.session.free_mid(0) == last + 1
 
 
 @pytest.mark.parametrize("drop", ["oldest", "newest"])

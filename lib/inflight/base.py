@@ -131,7 +131,7 @@ class Base:
             refuse("mid", mid)
         self._begin(RUNNING)
         try:
-            return self.session.outbound.is_pending(mid)
+            return self.session.is_pending(mid)
         finally:
             self._state &= ~RUNNING
 
@@ -170,8 +170,8 @@ class Base:
             refuse("qos", qos, retain)
         if topic is not self._topic or self._topic is None:
             self._topic = None
-            self.session.out.forget()
-            self.session.out.name = encode_name(topic, self.session.decoder.protocol_level)
+            self.session.forget()
+            self.session.name = encode_name(topic, self.session.protocol_level)
             self._topic = topic
         if self._attach:
             self._attach(properties, ticks_ms())
@@ -190,7 +190,7 @@ class Base:
         from .dispatching import Message, dispatch
 
         self._dispatch = dispatch
-        if self.session.decoder.protocol_level < 5:
+        if self.session.protocol_level < 5:
             self._message = Message(self.session)
         else:
             from .message5 import Message5
@@ -263,7 +263,7 @@ class Base:
     # --- connecting again ---
 
     def _check_will(self, will):
-        if will and (will is not True or self.session.decoder.protocol_level < 5):
+        if will and (will is not True or self.session.protocol_level < 5):
             refuse("will", will)
 
     def _send_disconnect(self, will=False):

@@ -80,7 +80,7 @@ class Client(Base):
     def _connection_failed(self, error):
         if self._state & OUTSIDE:
             self._pending_error = error  # the handler's message has to be settled first
-            self.session.out.forget()
+            self.session.forget()
             return
         super()._connection_failed(error)
 
@@ -125,7 +125,7 @@ class Client(Base):
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
         connecting = self._transport and self._connected_at is None
-        if self._state & INTERRUPTED or session.busy or session.out.ready or session.out.left or connecting:
+        if self._state & INTERRUPTED or session.busy or session.ready or session.out_left or connecting:
             self._recover(error)
 
     def _flush(self):
@@ -135,7 +135,7 @@ class Client(Base):
         self._state |= WRITING
         n = session.data_to_send(ticks_ms())
         while n:
-            self._transport.write(session.out.view, session.out.at, n)
+            self._transport.write(session.view, session.out_at, n)
             n = session.data_to_send(ticks_ms())
         self._state &= ~WRITING
 
@@ -157,16 +157,15 @@ class Client(Base):
         if self._pending_error:
             raise self._pending_error
         self._flush()
-        decoder = session.decoder
         self._state = RUNNING | READING
-        n = self._transport.receive(decoder.view, decoder.space)
+        n = self._transport.receive(session.into, session.space)
         if not n and ms > 0:
             self._state = RUNNING
             self._wait(min(ms, session.tick))
             if self._pending_error:
                 raise self._pending_error
             self._state = RUNNING | READING
-            n = self._transport.receive(decoder.view, decoder.space)
+            n = self._transport.receive(session.into, session.space)
         if n:
             session.bytes_received(n, ticks_ms())
             kind = session.next_event(ticks_ms())
@@ -182,7 +181,7 @@ class Client(Base):
                     break
                 kind = session.next_event(ticks_ms())
         self._state = RUNNING
-        if session.keep_alive.overdue(ticks_ms()):
+        if session.overdue(ticks_ms()):
             raise OSError(ETIMEDOUT, "no answer")
         return n > 0
 
@@ -199,13 +198,13 @@ class Client(Base):
                 self._return(state)
             now = ticks_ms()  # that was not the broker's time
             self._waiting_since = ticks_add(self._waiting_since, ticks_diff(now, start))
-            self.session.keep_alive.paused(start, now)
+            self.session.paused(start, now)
         self.session.delivered()
         if self._pending_error:
             raise self._pending_error
 
     def _poll_for_answer(self):
-        left = self.session.keep_alive.left(ticks_ms(), self._waiting_since)
+        left = self.session.time_left(ticks_ms(), self._waiting_since)
         if left <= 0:
             raise OSError(ETIMEDOUT, "no answer")
         self._poll(left)
@@ -253,9 +252,9 @@ class Client(Base):
         try:
             dropped = self.session.count[counters.DROPPED]
             session = self.session
-            while session.outbound.is_pending(mid) if mid else session.pending:
+            while session.is_pending(mid) if mid else session.pending:
                 left = ticks_diff(end, ticks_ms())
-                if left <= 0 or not (session.outbound.rows or session.outbound.queued):
+                if left <= 0 or not (session.rows or session.queued):
                     return False
                 self._run_step(left)
             session.commit()
@@ -284,7 +283,7 @@ class Client(Base):
             if not qos:
                 return self._publish_now(payload, retain)
             try:
-                mid = session.publish(session.out.name, payload, qos, retain)
+                mid = session.publish(session.name, payload, qos, retain)
             except OutboxFull:
                 mid = self._publish_when_free(topic, payload, qos, retain, properties)
             except OSError as e:
@@ -292,11 +291,11 @@ class Client(Base):
                 # first.
                 self._check_interrupted(e)
                 self._check(topic, qos, retain, properties)  # on_disconnect may have published
-                mid = session.publish(session.out.name, payload, qos, retain)
+                mid = session.publish(session.name, payload, qos, retain)
             if session.connected and not self._pending_error:
                 try:
                     self._flush()
-                    if session.outbound.queued and not self._state & OUTSIDE:
+                    if session.queued and not self._state & OUTSIDE:
                         self._poll(0)  # a full window opens when its acknowledgements are read
                 except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
                     self._connection_failed(e)
@@ -307,17 +306,17 @@ class Client(Base):
     def _publish_repeated(self, topic, payload, properties):
         # A message of QoS 0 to the same topic as the last one, of the same length: nothing else waits to be written.
         # Returns False if it is another one.
-        out = self.session.out
+        session = self.session
         self._state = RUNNING | WRITING
         try:
             # The topic once more: a scheduled function may have published before the line above.
-            n = out.repeat(payload, properties) if topic is self._topic else 0
+            n = session.repeat(payload, properties) if topic is self._topic else 0
             if n:
-                buf = out.buf
+                buf = session.out
                 done = self._transport.stream.write(buf, 0, n) or 0
                 if done != n:
                     self._transport.write(buf, done, n - done)
-                self.session.count[counters.SENT] += 1
+                session.count[counters.SENT] += 1
         except BaseException as e:
             self._state = WRITING
             if isinstance(e, OSError):
@@ -331,7 +330,7 @@ class Client(Base):
             raise OSError(ENOTCONN, "not connected")
         try:
             self._flush()
-            self.session.publish(self.session.out.name, payload, 0, retain)
+            self.session.publish(self.session.name, payload, 0, retain)
             self._flush()
         except OSError as e:
             self._connection_failed(e)
@@ -344,7 +343,7 @@ class Client(Base):
         while True:
             self._check(topic, qos, retain, properties)  # handlers may have published
             try:
-                return self.session.publish(self.session.out.name, payload, qos, retain)
+                return self.session.publish(self.session.name, payload, qos, retain)
             except OutboxFull:
                 if self._state & OUTSIDE or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
                     raise
@@ -411,7 +410,7 @@ class Client(Base):
         try:
             self._check_connected()
             start = ticks_ms()
-            self.session.keep_alive.requested = True
+            self.session.ping_requested = True
             self._wait_for_answer(True)
             return ticks_diff(ticks_ms(), start)
         finally:
@@ -427,7 +426,7 @@ class Client(Base):
         session = self.session
         self._waiting_since = ticks_ms()
         try:
-            while session.keep_alive.pinging if ping else session.request is not None:
+            while session.pinging if ping else session.request is not None:
                 self._poll_for_answer()
         except (OSError, ProtocolError) as e:
             self._connection_failed(e)

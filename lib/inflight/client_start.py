@@ -45,7 +45,7 @@ def _start_level_5(client, level_5, arguments):
     clean_session = client._clean_session
     check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms)
     client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
-    client._attach = client.session.out.attach
+    client._attach = client.session.attach
     if connect_properties is not None:
         from .connect_properties import attach
 
@@ -66,7 +66,7 @@ def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer,
     if journal and journal.live:
         from .stored5 import check_space
 
-        check_space(journal, len(made.out.buf))
-    if made.out.clock:
-        made.out.clock.add(slept)
+        check_space(journal, len(made.out))
+    if made.clock:
+        made.clock.add(slept)
     return made

@@ -50,11 +50,10 @@ def connect_properties(max_packet=None, reasons=False, response_information=Fals
 
 def attach(session, given):
     """What connect_properties() made is in each CONNECT of this session. Raises ValueError."""
-    decoder = session.decoder
-    half = len(decoder.buf)
-    maximum = half if given.reasons else given.max_packet or decoder.maximum
+    half = len(session.buf)
+    maximum = half if given.reasons else given.max_packet or session.maximum_in
     if maximum < half:
         raise ValueError("max_packet: %d bytes at least, half the buffer" % half)
-    decoder.maximum = maximum
+    session.maximum_in = maximum
     limit = struct.pack(">BI", 0x27, half) if given.reasons else session.connect_properties
     session.connect_properties = limit + given.data

@@ -42,9 +42,9 @@ class Consumers:
 
     def __init__(self, client):
         self._client = client
-        self._inbox = Inbox(len(client.session.decoder.buf))
+        self._inbox = Inbox(len(client.session.buf))
         self._make = Received
-        if client.session.decoder.protocol_level > 4:
+        if client.session.protocol_level > 4:
             from .received5 import Received5
 
             self._make = lambda record: Received5(record, client)
@@ -62,16 +62,15 @@ class Consumers:
         """Takes the message that was received, if it is for consumers. Returns False if it is for handlers, whose
         turn it is now."""
         session = self._client.session
-        d = session.decoder
-        if not session.deliver or d.offset:
+        if not session.deliver or session.offset:
             return False
-        if session.redelivered and self._holds(d.mid):
+        if session.redelivered and self._holds(session.mid):
             return True  # it is acknowledged when its consumer is through with it
         if has_handler(self._client):
-            if d.flags & 6:
+            if session.flags & 6:
                 await self._wait(self._all_acknowledged)
             return False
-        if d.n < d.size:
+        if session.n < session.size:
             return False
         await self._queue()
         return True
@@ -91,15 +90,14 @@ class Consumers:
         client = self._client
         session = client.session
         inbox = self._inbox
-        d = session.decoder
         if inbox.empty:
             self._active_at = ticks_ms()
-        if not (self._skipped and d.flags & 6):  # those behind one that was left stay as well: order
-            if await self._wait(lambda: inbox.put(d, session.redelivered)):
+        if not (self._skipped and session.flags & 6):  # those behind one that was left stay as well: order
+            if await self._wait(lambda: inbox.put(session, session.redelivered)):
                 session.count[counters.RECEIVED] += 1
                 self.message_ready.set()
                 return
-        if not d.flags & 6:
+        if not session.flags & 6:
             session.count[counters.UNHANDLED] += 1
         elif not self._skipped:
             self._skipped = True
@@ -119,7 +117,7 @@ class Consumers:
             client._waiting_since = ticks_ms()  # the time of the application is not the broker's
             self.asked.clear()
             await self.asked.wait()
-            client.session.keep_alive.paused(client._waiting_since, ticks_ms())
+            client.session.paused(client._waiting_since, ticks_ms())
         self.paused = False
         return True
 

@@ -14,99 +14,99 @@ def make_space(session, size):
     True if the new one fits."""
     journal = session.journal
     excess = journal.used + journal.cost(size) - journal.limit
-    helps = session.when_full == "oldest" and can_drop(session.outbound, excess)
+    helps = session.when_full == "oldest" and can_drop(session, excess)
     while not journal.fits(OUT, size):
         session.count[counters.DROPPED] += 1
-        if not (helps and drop_oldest(session.outbound)):
+        if not (helps and drop_oldest(session)):
             return False
     return True
 
 
-def can_drop(window, excess):
+def can_drop(session, excess):
     """True if the messages that drop_oldest() would give up make `excess` bytes free."""
-    journal = window.journal
+    journal = session.journal
     told = 0
-    address = _droppable(window) if excess > 0 else -1
+    address = _droppable(session) if excess > 0 else -1
     while address >= 0 and excess > 0:
         excess -= journal.cost(journal.found_len)
         behind = journal.found_seq + 1
-        if behind <= window.seq:
+        if behind <= session.seq:
             told += 1
-        address = _droppable(window, behind, told)
+        address = _droppable(session, behind, told)
     return excess <= 0
 
 
-def drop_oldest(window):
+def drop_oldest(session):
     """Gives up the oldest message that was set aside, or is behind the window. Returns False if there is none that the
     broker has certainly never seen, or can have twice: half a handshake cannot be taken back."""
-    address = _droppable(window)
+    address = _droppable(session)
     if address < 0:
         return False
-    behind = window.journal.found_seq + 1
-    if behind <= window.seq:
-        window.aside.drop(window, address)
+    behind = session.journal.found_seq + 1
+    if behind <= session.seq:
+        session.aside.drop(session, address)
         return True
-    _drop(window, address)
+    _drop(session, address)
     # Nothing is left in front of the next one, so nobody need look there again.
-    if window.seq >= window.sent_below:
-        window.seq = behind
+    if session.seq >= session.sent_below:
+        session.seq = behind
     else:
-        window.sent_below = behind
+        session.sent_below = behind
     return True
 
 
-def _droppable(window, seq=0, told=0):
+def _droppable(session, seq=0, told=0):
     # Returns the address of the first one from this number on. With rising numbers only: a journal is asked for lower
     # ones at the price of reading it from its beginning.
-    journal = window.journal
-    if window.aside:
-        address = window.aside.droppable(window, seq, told)
+    journal = session.journal
+    if session.aside:
+        address = session.aside.droppable(session, seq, told)
         if address >= 0:
             return address
-    address = journal.find(OUT, max(seq, window.seq, window.sent_below)) if window.queued else -1
-    if address < 0 and window.queued:
-        window.oldest()
+    address = journal.find(OUT, max(seq, session.seq, session.sent_below)) if session.queued else -1
+    if address < 0 and session.queued:
+        session.oldest()
     return address
 
 
-def _drop(window, address):
-    window.journal.mark(address, DONE)
-    window.queued -= 1
+def _drop(session, address):
+    session.journal.mark(address, DONE)
+    session.queued -= 1
 
 
-def discard(window):
+def discard(session):
     """Gives up the messages that were sent, or may have been: they belong to a session that
     ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
     n = 0
-    for i in range(window.rows - 1, -1, -1):
-        if window.states[i] & (STATE | DUP) != SEND:
-            window.journal.mark(window.addresses[i], DONE)
-            window.remove(i)
+    for i in range(session.rows - 1, -1, -1):
+        if session.states[i] & (STATE | DUP) != SEND:
+            session.journal.mark(session.addresses[i], DONE)
+            session.remove(i)
             n += 1
-    while window.queued:
-        address = window.oldest()
-        if address < 0 or window.journal.found_seq >= window.sent_below:
+    while session.queued:
+        address = session.oldest()
+        if address < 0 or session.journal.found_seq >= session.sent_below:
             break
-        _drop(window, address)
+        _drop(session, address)
         n += 1
-    if window.aside:
-        n += window.aside.discard(window)
-    window.refill()
+    if session.aside:
+        n += session.aside.discard(session)
+    session.refill()
     return n
 
 
-def session_lost(window):
+def session_lost(session):
     """The broker has lost the session. A PUBREL goes out once more; one that was already sent
     to a broker without the session, and not answered, has nobody left to answer it. Returns the Message IDs
     that end so: the broker has these messages since its PUBREC."""
     ended = []
-    for i in range(window.rows - 1, -1, -1):
-        if window.states[i] & _GIVEN_UP:
-            window.finish(i)
-        elif window.states[i] & STATE >= REL:
-            if window.states[i] & ALONE:
-                ended.append(window.mids[i])
-                window.finish(i)
+    for i in range(session.rows - 1, -1, -1):
+        if session.states[i] & _GIVEN_UP:
+            session.finish(i)
+        elif session.states[i] & STATE >= REL:
+            if session.states[i] & ALONE:
+                ended.append(session.mids[i])
+                session.finish(i)
             else:
-                window.states[i] |= ALONE
+                session.states[i] |= ALONE
     return ended

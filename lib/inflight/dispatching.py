@@ -32,9 +32,9 @@ class Message:
     @property
     def topic(self):
         """The topic name, a str: a new one, unless the filter says it all."""
-        d = self._session.decoder
+        session = self._session
         try:
-            return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+            return self.name or str(session.buf[session.topic : session.topic + session.topic_len], "utf-8")
         except MemoryError:
             self.no_memory = True
             raise
@@ -51,25 +51,25 @@ class Message:
     @property
     def view(self):
         """The payload where it stands in the receive buffer, a memoryview: no copy."""
-        d = self._session.decoder
-        return d.buf[d.at : d.at + d.n]
+        session = self._session
+        return session.buf[session.at : session.at + session.n]
 
     @property
     def qos(self):
-        return self._session.decoder.flags >> 1 & 3
+        return self._session.flags >> 1 & 3
 
     @property
     def mid(self):
-        d = self._session.decoder
-        return d.mid if d.flags & 6 else 0
+        session = self._session
+        return session.mid if session.flags & 6 else 0
 
     @property
     def retain(self):
-        return self._session.decoder.flags & 1 == 1
+        return self._session.flags & 1 == 1
 
     @property
     def dup(self):
-        return self._session.decoder.flags & 8 == 8
+        return self._session.flags & 8 == 8
 
     @property
     def redelivered(self):
@@ -77,17 +77,17 @@ class Message:
 
     @property
     def offset(self):
-        return self._session.decoder.offset
+        return self._session.offset
 
     @property
     def size(self):
-        return self._session.decoder.size
+        return self._session.size
 
 
 def has_handler(client):
     """True if the message that was received is for handlers of its own, which are marked then: those of the
     subscriptions that it names, if the client knows one of them, else all whose filter matches."""
-    if not client.session.decoder.topic_len:
+    if not client.session.topic_len:
         return False
     if not client._message:
         client._load_dispatching()
@@ -98,12 +98,12 @@ def has_handler(client):
 def _mark(client, named):
     # Marks one handler for each subscribe() that has a filter that matches. Returns 2 if there is one, 1 if all of
     # these subscriptions have none, 0 if there is no subscription.
-    d = client.session.decoder
-    end = d.topic + d.topic_len
+    session = client.session
+    end = session.topic + session.topic_len
     found = last = 0
     for h in client._handlers:
         h[8] = False
-        if h[7] != last and (not named or h[7] in named) and matches(h[6], d.buf, d.topic, end):
+        if h[7] != last and (not named or h[7] in named) and matches(h[6], session.buf, session.topic, end):
             last = h[7]
             h[8] = h[2] is not None
             found = 2 if h[8] else found or 1
@@ -112,8 +112,8 @@ def _mark(client, named):
 
 def dispatch(client):
     """Hands the message that was received to its handlers."""
-    d = client.session.decoder
-    if not d.topic_len:
+    session = client.session
+    if not session.topic_len:
         from .undelivered import topic_too_long
 
         topic_too_long(client)
@@ -123,7 +123,7 @@ def dispatch(client):
                 _call(client, h[2], h[3], h[5])
     elif client._on_message:
         _call(client, client._on_message, False, None)
-    elif not d.offset:
+    elif not session.offset:
         client.session.count[counters.UNHANDLED] += 1
     message = client._message
     if message.failed or message.again:
@@ -133,9 +133,9 @@ def dispatch(client):
 
 
 def _call(client, handler, stream, name):
-    d = client.session.decoder
-    if not stream and d.n != d.size:
-        if not d.offset:
+    session = client.session
+    if not stream and session.n != session.size:
+        if not session.offset:
             client.session.count[counters.TOO_LONG] += 1
         return
     message = client._message
@@ -149,7 +149,7 @@ def _call(client, handler, stream, name):
     except client._failures as e:
         client.session.count[counters.HANDLER_ERRORS] += 1
         client._report(client.on_error, e)
-        if d.flags & 6:
+        if session.flags & 6:
             message.failed = max(message.failed, client._max_redeliveries, _NO_MEMORY if message.no_memory else 0)
 
 

@@ -92,12 +92,12 @@ def drop_expired(session, clock):
     from .given_up import is_unsent
 
     journal = session.journal
-    session.out.clear()  # one of them may stand there
+    session.clear()  # one of them may stand there
     clock.due = 0xFFFFFFFF
     at = journal.scan(OUT, -1)
     while at >= 0:
         expires = _times(journal, at)[1]
-        if 0 <= expires <= clock.value and is_unsent(session.outbound, at):
+        if 0 <= expires <= clock.value and is_unsent(session, at):
             expired(session, at)
         elif expires >= 0:
             clock.due = min(clock.due, max(expires, clock.value + 1))
@@ -108,6 +108,6 @@ def expired(session, address):
     """Drops the message of the record at `address`."""
     from .given_up import give_up
 
-    give_up(session.outbound, address)
+    give_up(session, address)
     session.count[counters.DROPPED] += 1
     session.count[counters.EXPIRED] += 1

@@ -11,14 +11,14 @@ _PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for t
 
 
 class ForeignIds:
-    """The ids that are not proven free: n of them, from `mid` on, in the order in which they are given. `record` keeps
-    both numbers."""
+    """The ids that are not proven free: n of them, from `mid` on, in the order in which they are given. The SESSION
+    record has both numbers."""
 
-    def __init__(self, record, mid, n):
-        self._record = record
-        record.stale = record.stale or record.unproven != n or record.next_unproven != mid
-        record.next_unproven = mid
-        record.unproven = n
+    def __init__(self, session, mid, n):
+        self._session = session
+        session.record_stale = session.record_stale or session.unproven != n or session.next_unproven != mid
+        session.next_unproven = mid
+        session.unproven = n
         self.reset()
 
     def reset(self):
@@ -28,13 +28,13 @@ class ForeignIds:
 
     def is_unproven(self, mid):
         """True if the broker may hold this id."""
-        return (mid - self._record.next_unproven) % 65535 < self._record.unproven
+        return (mid - self._session.next_unproven) % 65535 < self._session.unproven
 
     def write_probes(self, buf):
         """Puts PUBRELs for the next ids into buf. Returns their size in bytes."""
         n = 0
-        mid = self._record.next_unproven
-        for _ in range(min(_PROBES, self._record.unproven)):
+        mid = self._session.next_unproven
+        for _ in range(min(_PROBES, self._session.unproven)):
             n = ack(buf, PUBREL, mid, 0, n)
             mid = mid % 65535 + 1
         self.asked = (1 << n // 4) - 1
@@ -43,7 +43,7 @@ class ForeignIds:
 
     def is_answer(self, mid):
         """A PUBCOMP arrived. Returns True if it answers one of the PUBRELs."""
-        k = (mid - self._record.next_unproven) % 65535
+        k = (mid - self._session.next_unproven) % 65535
         if k >= _PROBES or not self.asked >> k & 1:
             return False
         self.asked &= ~(1 << k)
@@ -60,35 +60,34 @@ class ForeignIds:
         return unanswered
 
     def _prove(self):
-        record = self._record
-        n = min(_PROBES, record.unproven)
+        session = self._session
+        n = min(_PROBES, session.unproven)
         self.asked = 0
-        record.next_unproven = (record.next_unproven + n - 1) % 65535 + 1
-        record.unproven -= n
-        record.write(record.most)  # before a message leaves under one of these ids
+        session.next_unproven = (session.next_unproven + n - 1) % 65535 + 1
+        session.unproven -= n
+        session.write_record(session.recorded_most)  # before a message leaves under one of these ids
 
 
 def suspect(session, mid, n=65535):
     """The broker may hold n Message IDs, the next one is `mid`, for messages that the journal does not know."""
-    session.foreign = ForeignIds(session.record, mid, n)
+    session.foreign = ForeignIds(session, mid, n)
 
 
-def oldest_mid(window):
+def oldest_mid(session):
     """Returns the id of the oldest message, or that of the next one."""
-    address = window.journal.find(OUT, 0)
-    return window.last_mid % 65535 + 1 if address < 0 else window.journal.found_mid
+    address = session.journal.find(OUT, 0)
+    return session.last_mid % 65535 + 1 if address < 0 else session.journal.found_mid
 
 
 def after_damage(session):
     """Nobody knows which ids are free, but those of messages that are still there, from the oldest to the last one: a
     PUBREL of ours would end their handshakes. Those of them that were not proven free before are not now."""
-    record = session.record
-    oldest = oldest_mid(session.outbound)
-    last = session.outbound.last_mid
-    first = record.next_unproven
+    oldest = oldest_mid(session)
+    last = session.last_mid
+    first = session.next_unproven
     n = 65535
-    if (oldest - first) % 65535 >= record.unproven:
-        if not record.unproven or (first - oldest) % 65535 > (last - oldest) % 65535:
+    if (oldest - first) % 65535 >= session.unproven:
+        if not session.unproven or (first - oldest) % 65535 > (last - oldest) % 65535:
             first = last % 65535 + 1
         n = (oldest - first) % 65535 or 65535
     suspect(session, first, n)

@@ -6,6 +6,7 @@ import inflight.counters as counters
 
 from .compat import copy, ticks_ms
 from .packet import ProtocolError, begin, check_size, put_string
+from .records import DONE
 from .states import CLEAN, DUP, ENDING, OPEN, OTHER_SESSION, PERSISTENT, POLL, REQUEST
 
 
@@ -86,51 +87,44 @@ def resume(session):
     """Session.resume(). The record is written here, for all that this connection sends: where a message leaves, perhaps
     for a publish() within a callback, a board has too little stack left for that."""
     journal = session.journal
-    outbound = session.outbound
-    messages_go = getattr(outbound, "quota", 1)  # 0: the broker takes QoS 0 only
     if journal:
-        record = session.record
-        if messages_go:
-            if outbound.below_stale:
-                outbound.below_stale = False
-                record.below = journal.next_seq
-                record.stale = True
+        if session.quota:
+            if session.below_stale:
+                session.below_stale = False
+                session.below = journal.next_seq
+                session.record_stale = True
             # Those that were set aside, or will be on this connection, can be in front of those in flight.
-            aside = journal.live - outbound.rows - outbound.queued + getattr(outbound, "too_long", 0)
-            session._most = max(session._most, session._max_inflight + aside)
-        if record.stale or record.most < session._most:
-            session.write_record()
+            aside = journal.live - session.rows - session.queued + session.too_long
+            session.most = max(session.most, session.limit + aside)
+        if session.record_stale or session.recorded_most < session.most:
+            session.write_record(session.most)
         journal.commit()
-    outbound.retransmit()
-    session._resumed = DUP if messages_go else 1
+    session.retransmit()
+    session.resumed = DUP if session.quota else 1  # 0: the broker takes QoS 0 only
 
 
 def connect(session, now, clean_session, keepalive, user, password, will):
     """Session.connect()."""
-    session.out.send(write(session, clean_session, keepalive, user, password, will))
+    session.send(write(session, clean_session, keepalive, user, password, will))
     session.clean = clean_session
     session.code = 0
-    session.keep_alive.begin(now)
-    window = session.outbound
-    if window.aside or session.ended_by:
+    session.restart_timers(now)
+    if session.aside or session.ended_by:
         from .suspects import judge
 
         judge(session, now)
         session.ended_by = None
-    record = session.record
-    if clean_session and record.has_session and record.mode == PERSISTENT:
-        record.mode = ENDING
-        session.write_record()
+    if clean_session and session.has_session and session.mode == PERSISTENT:
+        session.mode = ENDING
+        session.write_record(session.most)
 
 
 def write(session, clean_session, keepalive, user, password, will):
     """Puts the CONNECT of `session` into its send buffer; connect_packet() tells the arguments. Returns its length.
     Raises ValueError if it does not fit."""
-    level = session.decoder.protocol_level
+    level = session.protocol_level
     clean_start, blocks = session.connect_fields(clean_session, will)
-    return connect_packet(
-        session.out.buf, level, session.client_id, clean_start, keepalive, user, password, will, blocks
-    )
+    return connect_packet(session.out, level, session.client_id, clean_start, keepalive, user, password, will, blocks)
 
 
 def connect_packet(
@@ -168,25 +162,24 @@ def connect_packet(
 
 def connack(session):
     """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
-    d = session.decoder
     # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
-    present = d.buf[d.at] if d.protocol_level > 3 else 0
-    session.code = d.buf[d.at + 1]
+    present = session.buf[session.at] if session.protocol_level > 3 else 0
+    session.code = session.buf[session.at + 1]
     if session.code:  # a refusal, whatever else the packet says: a broker of level 5 alone has another one
         session.present = False
         session.count[counters.REFUSED] += 1
         return
-    if present > 1 or d.n > 2 or (present and session.clean):
-        raise ProtocolError("CONNACK %d %d of length %d" % (present, session.code, d.n))
+    if present > 1 or session.n > 2 or (present and session.clean):
+        raise ProtocolError("CONNACK %d %d of length %d" % (present, session.code, session.n))
     session.present = present == 1
-    accepted(session, not present and d.protocol_level > 3, _lose)
+    accepted(session, not present and session.protocol_level > 3, _lose)
 
 
 def _lose(session):
     """The broker has lost the session."""
     from .discarding import session_lost
 
-    return session_lost(session.outbound)
+    return session_lost(session)
 
 
 def accepted(session, none, lose):
@@ -194,30 +187,31 @@ def accepted(session, none, lose):
     called if we have one, and returns the Message IDs of the messages that are completed by that."""
     session.connected = True
     session.count[counters.CONNECTS] += 1
-    record = session.record
-    mode = record.mode
+    mode = session.mode
     new = session.clean or none or mode == CLEAN
-    if new and session.inbound:
-        session.inbound.session_lost()
+    if new and session.rows_in:  # the broker's ids begin anew
+        for i in range(session.limit, session.limit + session.rows_in):
+            session.load_receiving().mark(session, i, DONE)
+        session.rows_in = 0
     if mode == CLEAN or (mode == ENDING and new):
         from .discarding import discard
 
-        session.count[counters.DROPPED] += discard(session.outbound)
+        session.count[counters.DROPPED] += discard(session)
     elif none and not session.clean:
         session.ended = lose(session)
         session.count[counters.COMPLETED] += len(session.ended)
     if new:
         session.foreign = None
-        record.stale = record.stale or record.unproven > 0
-        record.unproven = 0
-    elif session.journal and not record.has_session:
+        session.record_stale = session.record_stale or session.unproven > 0
+        session.unproven = 0
+    elif session.journal and not session.has_session:
         from .foreign import oldest_mid, suspect
 
-        suspect(session, oldest_mid(session.outbound))
-    record.mode = PERSISTENT
+        suspect(session, oldest_mid(session))
+    session.mode = PERSISTENT
     if session.clean:
-        record.mode = CLEAN
+        session.mode = CLEAN
         # What left earlier belongs to sessions that have ended: from now on no more than the window can leave.
-        session._most = session._max_inflight
-    if record.mode != mode or not record.has_session:
-        record.stale = True
+        session.most = session.limit
+    if session.mode != mode or not session.has_session:
+        session.record_stale = True

@@ -73,17 +73,17 @@ def load(session, adopt, load_journal):
     """Builds what the journal knows. load_journal: of Session."""
     journal = session.journal
     # There is space for as many again: those of an earlier connection do not count for the broker.
-    session.receive_maximum = session.receive_maximum or min(session._receive_maximum, 65535)
-    session._receive_maximum = 2 * session.receive_maximum
+    session.receive_maximum = session.receive_maximum or min(session.most_in, 65535)
+    session.most_in = 2 * session.receive_maximum
     if adopt and journal:
         session.client_id = stored_client_id(journal)
     load_journal()
-    if journal and not session.out.clock:
+    if journal and not session.clock:
         from .expiry5 import Seconds, newest
 
         seconds = newest(journal)
         if seconds >= 0:
-            session.out.clock = Seconds(seconds)
+            session.clock = Seconds(seconds)
 
 
 def stored_client_id(journal):
@@ -109,7 +109,7 @@ def stored_client_id(journal):
 
 def connect_fields(session, clean_session, will):
     """Returns the flag Clean Start of the next CONNECT, and the properties of it and of its will."""
-    session.keep_alive.interval = session.interval  # the broker may have changed it for the last connection
+    session.keep_alive = session.wanted_keep_alive  # the broker may have changed it for the last connection
     known = session.journal or session.known
     session.clean_start = clean_session or session.ending == BY_CONNECT or not known
     return session.clean_start, _connect_blocks(session, clean_session, will)
@@ -128,25 +128,24 @@ def _connect_blocks(session, clean_session, will):
 
 def connack(session):
     """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
-    d = session.decoder
-    present = d.buf[d.at]
-    code = d.code
-    if not d.block and 0 < code < 6:  # the answer of a broker that does not know level 5 has no properties
+    present = session.buf[session.at]
+    code = session.reason_code
+    if not session.block and 0 < code < 6:  # the answer of a broker that does not know level 5 has no properties
         code = _OF_LEVEL_4[code]
     if code >= _FAILURE:
         present = 0  # a refusal, whatever else the packet says
     elif present > 1:
         raise ProtocolError5("CONNACK flags %02x" % present, MALFORMED)
-    elif code or not d.block or (present and session.clean_start):
+    elif code or not session.block or (present and session.clean_start):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
-    if present and session.journal and (not session.record.has_session or session.record.mode == CLEAN):
+    if present and session.journal and (not session.has_session or session.mode == CLEAN):
         from .other_session5 import end
 
         end(session)
         return
     session.present = present == 1
-    found = _properties(d, code or session.auth)
+    found = _properties(session, code or session.auth)
     session.reason = found.get(REASON, "")
     session.response_information = found.get(RESPONSE_INFORMATION, "")
     if code:
@@ -162,7 +161,7 @@ def connack(session):
     _apply(session, found)
     if session.journal:
         _set_long_ones_aside(session)
-    d.cursor = None  # most messages have no properties
+    session.cursor = None  # most messages have no properties
 
 
 def _check_client_id(session, client_id):
@@ -172,16 +171,16 @@ def _check_client_id(session, client_id):
     journal = session.journal
     n = len(client_id)
     # The longest fixed header has 3 bytes more than the shortest. Nothing longer than CONNECT has been sent.
-    if n > len(session.out.buf) - 3 - session.longest or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
+    if n > len(session.out) - 3 - session.longest or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
         raise ProtocolError5("a client id of %d bytes was assigned, too long for the buffer or the journal" % n, ERROR)
 
 
-def _properties(d, asked):
+def _properties(session, asked):
     # {id: value} of those that count. asked: for a method of authentication.
     found = {}
-    if not d.block:
+    if not session.block:
         return found
-    cursor = d.properties(IN_CONNACK)
+    cursor = session.properties(IN_CONNACK)
     kind = cursor.next()
     while kind:
         if kind == AUTH_METHOD and not asked:
@@ -197,61 +196,60 @@ def _properties(d, asked):
 
 
 def _apply(session, found):
-    out = session.out
     session.ending = 0
     session.known = not session.clean
     session.expiry = 0 if session.clean else found.get(SESSION_EXPIRY, session.session_expiry)
-    quota = min(session._max_inflight, found.get(RECEIVE_MAXIMUM, 65535))
-    out.limit(found.get(MAXIMUM_SIZE, out.maximum), found.get(MAXIMUM_QOS, 2), found.get(RETAIN_AVAILABLE, 1) == 1)
-    if not out.maximum_qos:
+    quota = min(session.limit, found.get(RECEIVE_MAXIMUM, 65535))
+    maximum = found.get(MAXIMUM_SIZE, session.maximum_out)
+    session.broker_takes(maximum, found.get(MAXIMUM_QOS, 2), found.get(RETAIN_AVAILABLE, 1) == 1)
+    if not session.maximum_qos:
         quota = 0  # what has to arrive waits for another broker
         session.notices += (OSError(EOPNOTSUPP, "the broker takes QoS 0 only"),)
     session.identifiers = found.get(IDENTIFIERS_AVAILABLE, 1) == 1
-    session.quota = session.outbound.quota = quota
-    session.old_received = session.inbound.rows if session.inbound else 0
+    session.quota = session.granted_quota = quota
+    session.old_received = session.rows_in
     if session.aliases:
         session.aliases.allow(found.get(ALIAS_MAXIMUM, 0))
     if SERVER_KEEP_ALIVE in found:
         interval = found[SERVER_KEEP_ALIVE] * 750
-        session.keep_alive.interval = interval
+        session.keep_alive = interval
         session.tick = min(session.tick, interval * 2 // 15 or 1000)
     if not (session.client_id or session.clean):
-        session.client_id = session.record.client_id = found[CLIENT_ID]
-        session.record.stale = True  # it is durable before the first message leaves
+        session.client_id = found[CLIENT_ID]
+        session.record_stale = True  # it is durable before the first message leaves
 
 
 def _republish(session):
-    window = session.outbound
-    window.sent_below = 0
-    ended = _orphans_behind(window)
+    session.sent_below = 0
+    ended = _orphans_behind(session)
     session.count[counters.ORPHANED] += len(ended)
-    for i in range(window.rows - 1, -1, -1):
-        state = window.states[i]
+    for i in range(session.rows - 1, -1, -1):
+        state = session.states[i]
         if state & STATE >= REL or state & GIVEN_UP:
             if not state & GIVEN_UP:
-                ended.append(window.mids[i])
+                ended.append(session.mids[i])
                 session.count[counters.ORPHANED] += 1
-            window.finish(i)
+            session.finish(i)
         elif state & (STATE | DUP) != SEND:
-            window.states[i] = state & TRIAL
+            session.states[i] = state & TRIAL
             session.count[counters.REPUBLISHED] += 1
-    if window.aside:
-        window.aside.session_lost()
+    if session.aside:
+        session.aside.session_lost()
     return ended
 
 
-def _orphans_behind(window):
+def _orphans_behind(session):
     # Those past PUBREC that are set aside, or of a life with a larger window: behind this one, they would enter it as
     # if the broker knew them.
-    journal = window.journal
+    journal = session.journal
     ended = []
-    at = journal.scan(OUT, -1) if window.queued or window.aside else -1
+    at = journal.scan(OUT, -1) if session.queued or session.aside else -1
     while at >= 0:
-        if journal.found_state == RELEASED and window.row_at(at) < 0:
+        if journal.found_state == RELEASED and session.row_at(at) < 0:
             ended.append(journal.found_mid)
             journal.mark(at, DONE)
-            if journal.found_seq >= window.seq:
-                window.queued -= 1
+            if journal.found_seq >= session.seq:
+                session.queued -= 1
         at = journal.scan(OUT, at)
     return ended
 
@@ -260,22 +258,21 @@ def _set_long_ones_aside(session):
     # Messages that are too long for this broker [MQTT5-3.2.2-15]: now those in flight, and each of the others when its
     # turn comes.
     journal = session.journal
-    most = session.out.maximum
+    most = session.maximum_out
     if most >= journal.largest + 2:
         return
     from .stored5 import packet_size
 
-    window = session.outbound
     at = journal.scan(OUT, -1)
     while at >= 0:
         if journal.found_state != RELEASED and packet_size(journal, at) > most:
             from .set_aside import of, set_aside
 
-            i = window.row_at(at)
+            i = session.row_at(at)
             if i >= 0:
                 set_aside(session, i, TOO_LONG)
-            elif journal.found_seq >= window.seq:
-                of(window)
-                window.too_long += 1
+            elif journal.found_seq >= session.seq:
+                of(session)
+                session.too_long += 1
         at = journal.scan(OUT, at)
-    window.refill()
+    session.refill()

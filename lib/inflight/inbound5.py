@@ -6,6 +6,7 @@
 
 from .counters import ABANDONED
 from .errors5 import ProtocolError5
+from .receiving import mark
 from .records import DONE
 
 _TOO_MANY = 0x93
@@ -13,25 +14,25 @@ _TOO_MANY = 0x93
 
 def arrived(session, mid):
     """A PUBLISH of QoS 2 with this Message ID arrived. Raises ProtocolError if there are too many. [MQTT5-3.3.4-9]"""
-    inbound = session.inbound
-    old = session.old_received
-    i = inbound.row(mid)
-    if i >= old:
+    first = session.limit
+    i = session.row(mid, first)
+    if i >= first + session.old_received:
         return
     if i >= 0:
-        _come_again(session, inbound, i)
-    elif inbound.rows - old >= session.receive_maximum:
+        _come_again(session, i)
+    elif session.rows_in - session.old_received >= session.receive_maximum:
         raise ProtocolError5("more messages in flight than receive_maximum", _TOO_MANY)
-    elif inbound.rows == len(inbound.mids):
-        inbound._mark(0, DONE)
-        inbound.remove(0)
+    elif first + session.rows_in == len(session.mids):
+        mark(session, first, DONE)
+        session.remove(first)
         session.old_received -= 1
         session.count[ABANDONED] += 1
 
 
-def _come_again(session, inbound, i):
+def _come_again(session, i):
     # It is one of this connection.
-    mid, address, state = inbound.mids[i], inbound.addresses[i], inbound.states[i]
-    inbound.remove(i)
-    inbound._add(mid, address, state)
+    row = session.mids[i], session.addresses[i], session.states[i]
+    session.remove(i)
+    session.set_row(session.limit + session.rows_in, *row)
+    session.rows_in += 1
     session.old_received -= 1

@@ -58,9 +58,9 @@ class Inbox:
     def empty(self):
         return self._start == self._end
 
-    def put(self, decoder, redelivered):
-        """Copies the message that decoder has. Returns False if there is no space now."""
-        n = decoder.at + decoder.n - decoder.topic
+    def put(self, session, redelivered):
+        """Copies the message that was received. Returns False if there is no space now."""
+        n = session.at + session.n - session.topic
         if self._end + _HEAD + n > len(self._buf):
             self._end = compact(self._buf, self._start, self._end)
             self._start = 0
@@ -68,10 +68,10 @@ class Inbox:
                 return False
         buf = self._buf
         at = self._end
-        copy(buf, at + _HEAD, decoder.buf[decoder.topic : decoder.topic + n])
-        pack_into(">IBBH", buf, at, _HEAD + n, decoder.flags, redelivered, decoder.topic_len)
+        copy(buf, at + _HEAD, session.buf[session.topic : session.topic + n])
+        pack_into(">IBBH", buf, at, _HEAD + n, session.flags, redelivered, session.topic_len)
         self._end = at + _HEAD + n
-        if decoder.flags & 6:
+        if session.flags & 6:
             self.unanswered += 1
         return True
 

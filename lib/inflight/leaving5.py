@@ -19,8 +19,7 @@ _LONGEST_STALL_MS = const(3_600_000)
 def handle(session, kind):
     """DISCONNECT or AUTH arrived, or PINGRESP after a message has waited for long. Raises Disconnected, ProtocolError,
     OSError. [MQTT5-3.14.2-1]"""
-    d = session.decoder
-    code = d.code
+    code = session.reason_code
     if kind == PINGRESP:
         _look_for_progress(session)
         return
@@ -32,8 +31,8 @@ def handle(session, kind):
     if code and code not in _CODES:
         raise ProtocolError5("reason code %02x of DISCONNECT" % code, ERROR)
     reason = reference = ""
-    if d.block:
-        cursor = d.properties(IN_DISCONNECT)
+    if session.block:
+        cursor = session.properties(IN_DISCONNECT)
         found = cursor.next()
         while found:
             if found == REASON:
@@ -52,25 +51,23 @@ def handle(session, kind):
 def _set_longest_aside(session):
     # A packet was too long for the broker, which may not have said how much it takes. The longest one of this
     # connection was, for certain.
-    outbound = session.outbound
-    i = outbound.row(session.longest_mid)
-    if i < 0 or not SEND < outbound.states[i] & STATE < REL:
+    i = session.row(session.longest_mid)
+    if i < 0 or not SEND < session.states[i] & STATE < REL:
         return  # it has no Message ID, or the broker has taken it
     from .set_aside import set_aside
 
     set_aside(session, i, TOO_LONG)
-    outbound.aside.failed(session.now)
+    session.aside.failed(session.now)
 
 
 def _look_for_progress(session):
     # The broker answers, so the link is in order; the oldest message was acknowledged meanwhile, or it is stuck. Each
     # time without progress the client is more patient.
-    outbound = session.outbound
     probed = session.probed
     session.probed = 0
-    if outbound.rows and probed == outbound.mids[0] << 3 | outbound.states[0] & STATE:
+    if session.rows and probed == session.mids[0] << 3 | session.states[0] & STATE:
         session.count[STALLS] += 1
-        session.stuck = outbound.mids[0]
+        session.stuck = session.mids[0]
         session.stall = max(session.stall_ms, min(2 * session.stall, _LONGEST_STALL_MS))
         session.busy = False  # nothing is half done
         raise OSError(ETIMEDOUT, "message %d is not acknowledged" % session.stuck)

@@ -23,7 +23,8 @@ from .cursor import (
     VAR,
 )
 from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
-from .packet import CONNACK, PUBLISH, PUBREL, SUBACK, UNSUBACK, Decoder, begin, valid
+from .packet import CONNACK, PUBLISH, PUBREL, SUBACK, UNSUBACK, begin, valid
+from .receiving import decode
 
 _TEXTS = bytes((REASON, RESPONSE_INFORMATION, SERVER_REFERENCE))
 _FAILURE = 0x80
@@ -48,10 +49,10 @@ def _malformed():
 
 
 def publish_long(d, i, n):
-    """A PUBLISH of n bytes begins at d.buf[i], and there will be more. Returns what Decoder.next() does. If there is no
+    """A PUBLISH of n bytes begins at d.buf[i], and there will be more. Returns what next_packet() does. If there is no
     space for its topic, that is skipped."""
-    if i - d.start + n > d.maximum:
-        raise ProtocolError5("PUBLISH of %d bytes, %d are allowed" % (i - d.start + n, d.maximum), TOO_LONG)
+    if i - d.start + n > d.maximum_in:
+        raise ProtocolError5("PUBLISH of %d bytes, %d are allowed" % (i - d.start + n, d.maximum_in), TOO_LONG)
     if d.flags & 6 == 6 or d.flags & 14 == 8:
         raise ProtocolError5("PUBLISH flags", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
     if i + 2 > d.end:
@@ -74,7 +75,7 @@ def publish_long(d, i, n):
     if behind < 0 or behind >= d.end:
         return 0
     d._block_due = True
-    return Decoder._publish(d, i, n)
+    return decode(d, i, n)
 
 
 def _head_end(d, i):
@@ -100,15 +101,14 @@ def _undeliverable(d, start, length, size):
     d.size = size
     if d._skip < 0:
         d.left = size
-    d.load_receiving()  # Decoder._publish() is not called for this message, which may be the first
     return d._piece()
 
 
 def properties_arrived(d):
-    """What the decoder takes for the beginning of the payload are the properties."""
+    """What decode() takes for the beginning of the payload are the properties."""
     d._block_due = False
     at = d.start
-    d.start = d._check(at, d.end, IN_PUBLISH)
+    d.start = d._check_block(at, d.end, IN_PUBLISH)
     d.size -= d.start - at
     d.left = d.size
     d._tail = d.buf[d.start :]
@@ -116,7 +116,7 @@ def properties_arrived(d):
 
 def too_long(d, kind, n):
     """A packet of this type has n bytes behind its fixed header. If it is longer than the buffer, returns what
-    Decoder.next() does. Raises ProtocolError for all else."""
+    next_packet() does. Raises ProtocolError for all else."""
     i = d.start + 1
     while d.buf[i] & 0x80:
         i += 1
@@ -126,8 +126,8 @@ def too_long(d, kind, n):
         raise ProtocolError5("type %d of length %d" % (kind, n), MALFORMED)
     if d.flags != (2 if kind == PUBREL else 0):
         raise ProtocolError5("flags %d of type %d" % (d.flags, kind), MALFORMED)
-    if size > d.maximum:
-        raise ProtocolError5("type %d of %d bytes, %d are allowed" % (kind, size, d.maximum), TOO_LONG)
+    if size > d.maximum_in:
+        raise ProtocolError5("type %d of %d bytes, %d are allowed" % (kind, size, d.maximum_in), TOO_LONG)
     if d.start:
         i -= d.start
         d._compact()
@@ -136,7 +136,7 @@ def too_long(d, kind, n):
 
 
 def _shorten(d, i, n, p):
-    # The packet of n bytes from buf[i] on, the length of its properties is at buf[p]. Returns what Decoder.next() does.
+    # The packet of n bytes from buf[i] on, the length of its properties is at buf[p]. Returns what next_packet() does.
     buf = d.buf
     at = p + 1
     while buf[at - 1] & 0x80 and at - p < 5:

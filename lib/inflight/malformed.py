@@ -22,30 +22,28 @@ _OTHERS = (
 
 def skip(session, error, kind):
     """The session met `error`, the decoder if kind is 0. Raises it, unless that is a PUBLISH to be skipped: then it
-    returns what Decoder.next() does."""
+    returns what next_packet() does."""
     if isinstance(error, OutboxFull):
         return _without_space(session)
-    d = session.decoder
     again = getattr(session, "malformed", False)  # a PUBLISH was malformed before
-    left = _bytes_left(d) if session.connected and not kind else 0
+    left = _bytes_left(session) if session.connected and not kind else 0
     if left:
         session.malformed = True
-    if not (session.connected or d.start):
-        raise _explained(error, d)
+    if not (session.connected or session.start):
+        raise _explained(error, session)
     if not (left and again and session.pending):
         raise error
     _end_later(session, error)
     # It is the rest of a message of QoS 0 that nobody gets.
     session.deliver = False
-    d.flags = d.mid = d.topic_len = d.n = 0
-    d._skip = -1
-    d._tail = None
-    d.left = left
-    d.size = left + 1
-    if d.protocol_level > 4:
-        d._block_due = False
-    d.load_receiving()  # it may be the first message
-    return d.next()
+    session.flags = session.mid = session.topic_len = session.n = 0
+    session._skip = -1
+    session._tail = None
+    session.left = left
+    session.size = left + 1
+    if session.protocol_level > 4:
+        session._block_due = False
+    return session.next_packet()
 
 
 def _without_space(session):
@@ -55,7 +53,7 @@ def _without_space(session):
     _end_later(session, error)
     session.left_with_broker = True
     session.deliver = False
-    session.decoder.flags = 0
+    session.flags = 0
     return PUBLISH
 
 
@@ -68,7 +66,7 @@ def _end_later(session, error):
 
 def _close_in_time(session):
     # All has been acknowledged, or an answer does not come: raises what ends the connection.
-    if not (session.pending and session.keep_alive.left(session.now, session.closing_since)):
+    if not (session.pending and session.time_left(session.now, session.closing_since)):
         raise session.error
 
 
@@ -95,9 +93,9 @@ def _bytes_left(d):
     return n
 
 
-def _explained(error, decoder):
-    # Returns a ProtocolError that tells more than `error`: which protocol the first bytes in the decoder belong to.
-    first = bytes(decoder.buf[: min(decoder.end, 16)])
+def _explained(error, d):
+    # Returns a ProtocolError that tells more than `error`: which protocol the first bytes belong to.
+    first = bytes(d.buf[: min(d.end, 16)])
     for beginning, text in _OTHERS:
         if first.startswith(beginning[: max(2, len(first))]):  # not all of it may be there
             return ProtocolError(text)

@@ -76,16 +76,16 @@ class Message5(Fields, Message):
         self._subscriptions = [0] * (_MOST_SUBSCRIPTIONS + 1)
 
     def _cursor(self):
-        return self._session.decoder.properties(IN_PUBLISH)
+        return self._session.properties(IN_PUBLISH)
 
     @property
     def subscriptions(self):  # type: ignore[override]
         # [MQTT5-3.3.4-3] [MQTT5-3.3.4-4]
-        d = self._session.decoder
+        session = self._session
         found = self._subscriptions
         n = 0
-        if d.buf[d.block]:
-            found[0] = d.identifier(d.block, len(d.buf))
+        if session.buf[session.block]:
+            found[0] = session.subscription_identifier(session.block, len(session.buf))
             n = 1
         if n and not found[0]:
             cursor = self._cursor()

@@ -13,8 +13,8 @@ def end(session):
     session.ending = BY_CONNECT if session.ending else BY_DISCONNECT
     session.code = OTHER_SESSION
     session.disconnect()
-    session.out.buf[1 : 1 + len(_END)] = _END
-    session.out.send(1 + len(_END))
+    session.out[1 : 1 + len(_END)] = _END
+    session.send(1 + len(_END))
 
 
 def leave(client):

@@ -1,6 +1,5 @@
-# The wire format of MQTT 3.1.1 (level 4) and 3.1 (level 3): encode into, and decode from,
-# a buffer of the caller. No sockets, no time, no session state; nothing here allocates on
-# the way of a PUBLISH or an acknowledgement.
+# The wire format of MQTT 3.1.1 (level 4) and 3.1 (level 3), and its words: packets are written into a buffer of the
+# caller. packet_buffer reads them. Nothing here allocates on the way of a PUBLISH or an acknowledgement.
 
 from .compat import const, copy
 
@@ -21,9 +20,6 @@ DISCONNECT = const(14)
 
 _MAX_REMAINING = const(268435455)
 LONGEST = const(268435460)  # bytes of a packet, with its fixed header
-_SPARE = const(32)
-
-_NEVER = const(-0x10000000)
 
 
 class ProtocolError(Exception):
@@ -136,129 +132,3 @@ def compact(buf, start, end):
         buf[k] = buf[i]
         k += 1
     return k
-
-
-class Decoder:
-    """Finds the packets in a byte stream, incrementally, without copying them.
-
-    Read at most `space` bytes into `view`, say so with fed(n), then call next() until it
-    returns 0. A PUBLISH longer than the buffer comes in pieces: `offset` counts what came
-    before this piece, `left` what is still to come. What the fields point at stays valid until
-    the next call of bytes_received().
-    """
-
-    # Remaining length of what a server may send, by type; below 0: it is variable, at least -1 - n; _NEVER: no server
-    # may.
-    _sizes = (_NEVER, _NEVER, -3, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
-    # Of receiving, which Session.load_receiving() loads with the first PUBLISH.
-    _piece: "Any"  # type: ignore[name-defined] # noqa: F821
-    _publish: "Any"  # type: ignore[name-defined] # noqa: F821
-    load_receiving: "Any"  # type: ignore[name-defined] # noqa: F821
-
-    def __init__(self, buf, protocol_level=4):
-        self.buf = memoryview(buf)
-        self.protocol_level = protocol_level
-        # A packet cut in two by the end of a read is completed through this: a view at an
-        # offset would be a new object each time.
-        self.spare = bytearray(_SPARE)  # free between bytes_received() and the next read: for acknowledgements
-        self.reset()
-
-    def reset(self):
-        """Forgets everything read: a new connection begins."""
-        self.start = self.end = 0
-        self._tail = None  # where pieces of a long payload go: behind its topic
-        self.view = self.buf
-        self.space = len(self.buf)
-        self.flags = self.mid = 0
-        self.topic = self.topic_len = 0  # index and length; length 0: the topic was too long to keep, `topic` bytes
-        self.at = self.n = 0  # index and length of the body, or of this piece of the payload
-        self.size = self.left = 0
-        self._skip = -1  # bytes of an unkeepable topic still to come, -1: none
-
-    @property
-    def offset(self):
-        """How much of the payload came before this piece."""
-        return self.size - self.left - self.n
-
-    def bytes_received(self, n):
-        """n bytes were read into `view`."""
-        if self.view is self.spare:
-            if self.space == _SPARE:
-                copy(self.buf, self.end, self.spare)  # all of it: what is behind n bytes is read later
-            else:
-                for i in range(n):
-                    self.buf[self.end + i] = self.spare[i]
-        self.end += n
-
-    def _aim(self):
-        # Says where the next bytes go.
-        if self.start == self.end:
-            self.view = self._tail or self.buf
-            self.space = len(self.view)
-            self.start = self.end = len(self.buf) - self.space
-            return
-        if self.start and self.end + _SPARE > len(self.buf):
-            self._compact()
-        self.view = self.spare
-        self.space = min(_SPARE, len(self.buf) - self.end)
-
-    def _compact(self):
-        self.end = compact(self.buf, self.start, self.end)
-        self.start = 0
-
-    def next(self):
-        """Returns the type of the next packet or piece of one, 0 if more bytes are needed.
-        Raises ProtocolError; the connection is of no use then. [MQTT-4.8.0-1]"""
-        kind = self._piece() if self.left or self._skip >= 0 else self._packet()
-        if not kind:
-            self._aim()
-        return kind
-
-    def _packet(self):
-        buf = self.buf
-        i = self.start
-        if i == self.end:
-            return 0
-        first = buf[i]
-        n = shift = 0
-        c = 0x80
-        while c & 0x80:
-            if shift > 21:
-                raise ProtocolError("remaining length")
-            i += 1
-            if i == self.end:
-                return 0
-            c = buf[i]
-            n |= (c & 0x7F) << shift
-            shift += 7
-        if not c and shift > 7 and self.protocol_level > 4:
-            raise ProtocolError("remaining length")  # it is not the shortest [MQTT5-1.5.5-1]
-        i += 1
-        kind = first >> 4
-        self.flags = first & 15
-        if kind == PUBLISH:
-            return self._publish(i, n)
-        size = self._sizes[kind]
-        if n != size and (size >= 0 or n < -1 - size or i - self.start + n > len(buf)):
-            return self._refuse_length(kind, n)
-        # At level 3 the bits are "not used", and a re-sent PUBREL has DUP.
-        if self.protocol_level > 3 and self.flags != (2 if kind == PUBREL else 0):
-            raise ProtocolError("flags %d of type %d" % (self.flags, kind))
-        if i + n > self.end:
-            return 0
-        self.start = i + n
-        if CONNACK < kind < PINGREQ:
-            self.mid = self._id(i)
-            i += 2
-        self.at = i
-        self.n = self.start - i
-        return kind
-
-    def _refuse_length(self, kind, n):
-        raise ProtocolError("type %d of length %d" % (kind, n))
-
-    def _id(self, i):
-        mid = self.buf[i] << 8 | self.buf[i + 1]
-        if not mid:
-            raise ProtocolError("Message ID 0")
-        return mid

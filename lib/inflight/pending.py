@@ -26,7 +26,7 @@ def message_at(session, address):
     topic += 1
     name = bytearray(start[topic] << 8 | start[topic + 1])
     journal.read(address, topic + 2 - at, name)
-    if session.decoder.protocol_level == 5:
+    if session.protocol_level == 5:
         from .stored5 import packet_size
 
         size = packet_size(journal, address)
@@ -51,11 +51,10 @@ def messages(client):
 def next_message(session, seq):
     """Returns the pending message of this sequence number, or the next one behind it; None: there is none."""
     journal = session.journal
-    outbound = session.outbound
     address = journal.find(OUT, seq) if journal else -1
     if address < 0:
         return None
     found = message_at(session, address)
-    if outbound.row_at(address) >= 0:
+    if session.row_at(address) >= 0:
         return found + ("in flight",)
-    return found + ("waiting" if found[1] >= outbound.seq else "set aside",)
+    return found + ("waiting" if found[1] >= session.seq else "set aside",)

@@ -72,27 +72,27 @@ def user_properties(user):
     return data
 
 
-def attach(out, properties, now):
-    """SendBuffer5.attach(), if they are others than before, or expire."""
-    if properties is not out._properties:
+def attach(session, properties, now):
+    """Session5.attach(), if they are others than before, or expire."""
+    if properties is not session._properties:
         if properties is not None and getattr(properties, "will", True):
             refuse("properties", properties)
-        out.forget()
-        out._properties = out  # no properties are: until all of this is done, should memory be short
-        out.block = properties.block if properties else out.no_properties
-        out._trailer = out.block[1:]
+        session.forget()
+        session._properties = session  # no properties are: until all of this is done, should memory be short
+        session.out_block = properties.block if properties else session.no_properties
+        session._trailer = session.out_block[1:]
         if properties and properties.expiry:
-            out._trailer = bytearray(out._trailer + bytes(_STAMP))
-        out._properties = properties
-    out._accepted = -1  # what was there has other properties, or another time
+            session._trailer = bytearray(session._trailer + bytes(_STAMP))
+        session._properties = properties
+    session._accepted = -1  # what was there has other properties, or another time
     if properties and properties.expiry:
-        out.forget()  # what is left of the expiry was written into it
-        if not out.clock:
+        session.forget()  # what is left of the expiry was written into it
+        if not session.clock:
             from .expiry5 import Seconds
 
-            out.clock = Seconds(0)
-        clock = out.clock
-        struct.pack_into(">I", out._trailer, len(out._trailer) - _STAMP, clock.tick(now))
+            session.clock = Seconds(0)
+        clock = session.clock
+        struct.pack_into(">I", session._trailer, len(session._trailer) - _STAMP, clock.tick(now))
         clock.due = min(clock.due, clock.value + properties.expiry)
 
 

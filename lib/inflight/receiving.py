@@ -1,29 +1,19 @@
 # PUBLISH from the broker: how it is decoded, and what the session makes of it. Loaded with the first one, and then it
-# stays: its functions are methods of Decoder and Session from then on. Many clients only publish.
+# stays: many clients only publish. The theory stands in session.
 
 import inflight.counters as counters
 import inflight.packet as packet
 
 from .errors import OutboxFull
 from .packet import ProtocolError, valid
-from .states import DUPLICATE, REDELIVERED
+from .records import DONE, IN, RELEASED
+from .states import DELIVERED, DUPLICATE, NEW, RECEIVED, REDELIVERED
 
-
-def add_methods(Decoder, Session):
-    """Makes what stands here methods of these classes. Decoder._publish comes last: it is what calls this, and does so
-    again after an interrupt."""
-    Session._handle_publish = arrived
-    Session.delivered = delivered
-    Session.acknowledge = acknowledge
-    Decoder._piece = decode_piece
-    Decoder._publish = decode
-
-
-# --- methods of Decoder ---
+# --- bytes ---
 
 
 def decode(d, i, n):
-    """Decoder._publish(): a PUBLISH of the remaining length n, which begins at d.buf[i]."""
+    """A PUBLISH of the remaining length n, which begins at d.buf[i]. Returns what next_packet() does."""
     buf = d.buf
     flags = d.flags
     qos = flags >> 1 & 3
@@ -67,7 +57,7 @@ def decode(d, i, n):
 
 
 def decode_piece(d):
-    """Decoder._piece(): the next piece of a payload."""
+    """The next piece of a payload."""
     if d._skip >= 0:
         from .long_message import skip_topic
 
@@ -82,46 +72,79 @@ def decode_piece(d):
     return packet.PUBLISH if d.n or not d.size else 0
 
 
-# --- methods of Session ---
+# --- messages ---
 
 
 def arrived(session):
-    """Session._handle_publish(): the decoder has a message, or a piece of one."""
-    d = session.decoder
-    if not d.offset:
-        session.redelivered = False
-        session.deliver = True
-        if d.flags & 4:
-            if session.left_with_broker:
-                raise OutboxFull
-            received = session.expect_qos_2().received(d.mid)
-            if received == DUPLICATE:
-                session.deliver = False
-                session.count[counters.DUPLICATES] += 1
-            elif received == REDELIVERED:
-                session.redelivered = True
-                session.count[counters.REDELIVERED] += 1
-            if session.journal:
-                session.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
+    """There is a message, or a piece of one."""
+    if session.offset:
+        return
+    session.redelivered = False
+    session.deliver = True
+    if session.flags & 4:
+        if session.left_with_broker:
+            raise OutboxFull
+        found = received(session, session.mid)
+        if found == DUPLICATE:
+            session.deliver = False
+            session.count[counters.DUPLICATES] += 1
+        elif found == REDELIVERED:
+            session.redelivered = True
+            session.count[counters.REDELIVERED] += 1
+        if session.journal:
+            session.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
+
+
+def received(session, mid):
+    """A PUBLISH of QoS 2 with this id arrived. Returns NEW, REDELIVERED (power was cut while it was being delivered) or
+    DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
+    session.expect_qos_2()
+    i = session.row(mid, session.limit)
+    if i >= 0:
+        return DUPLICATE if session.states[i] == DELIVERED else REDELIVERED
+    i = session.limit + session.rows_in
+    if i == len(session.mids):
+        raise OutboxFull
+    journal = session.journal
+    session.set_row(i, mid, journal.append(IN, mid, b"", 0) if journal else 0, RECEIVED)
+    session.rows_in += 1
+    return NEW
 
 
 def delivered(session):
-    """Session.delivered(): the application has had what next_event() returned. A message is acknowledged when it was
-    the last piece, with or without a handler [MQTT-3.3.4-1, 4.5.0-2]."""
-    d = session.decoder
-    if d.left:
+    """Session.delivered()."""
+    if session.left:
         return
     if session.deliver:
         session.count[counters.RECEIVED] += 1
-    session.acknowledge(d.flags, d.mid)
+    acknowledge(session, session.flags, session.mid, True)
 
 
-def acknowledge(session, flags, mid, answer=True):
-    """Session.acknowledge(): the application is done with the message that came with these flags and Message ID.
-    answer False: not on this connection."""
-    session._begin()
-    if flags & 4 and session.inbound:
-        session.inbound.delivered(mid)
+def acknowledge(session, flags, mid, answer):
+    """Session.acknowledge()."""
+    session.begin()
+    if flags & 4:
+        i = session.row(mid, session.limit)
+        if i >= 0 and session.states[i] == RECEIVED:  # the application must not have it again
+            mark(session, i, RELEASED)
+            session.states[i] = DELIVERED
     if answer and flags & 6:
-        session._ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
+        session.ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
     session.busy = False
+
+
+def released(session):
+    """A PUBREL arrived: its id is free. Raises ProtocolError if PUBREC was never sent."""
+    i = session.row(session.mid, session.limit)
+    if i < 0:
+        return
+    if session.states[i] == RECEIVED:
+        raise ProtocolError("PUBREL before PUBREC, Message ID %d" % session.mid)
+    mark(session, i, DONE)
+    session.remove(i)
+
+
+def mark(session, i, state):
+    """Notes the state of row i, a message from the broker."""
+    if session.journal:
+        session.journal.mark(session.addresses[i], state)

@@ -18,10 +18,9 @@ _LONGEST_PAUSE_MS = 60_000
 
 def rejected(session, kind, code):
     """PUBACK or PUBREC arrived with this code, a failure: the message is done, or goes out once more as a new one."""
-    mid = session.decoder.mid
-    window = session.outbound
-    i = window.row(mid)
-    state = window.states[i] & STATE if i >= 0 else SEND
+    mid = session.mid
+    i = session.row(mid)
+    state = session.states[i] & STATE if i >= 0 else SEND
     if session.aliases:
         session.aliases.refused(mid)
     if code == _MID_IN_USE:
@@ -31,27 +30,27 @@ def rejected(session, kind, code):
         session.count[counters.UNKNOWN_ACKS] += 1
     elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
         raise ProtocolError5("type %d for Message ID %d" % (kind, mid), ERROR)
-    elif window.states[i] & GIVEN_UP:
-        give_up(window, window.addresses[i])
+    elif session.states[i] & GIVEN_UP:
+        give_up(session, session.addresses[i])
     elif code in _QUOTAS:
-        window.states[i] = SEND
-        window.waiting = True
+        session.states[i] = SEND
+        session.waiting = True
         _hold(session)
     else:
-        reason = _reason(session.decoder)
+        reason = _reason(session)
         session.count[counters.DROPPED] += 1
         session.count[counters.REJECTED] += 1
-        seq = give_up(window, window.addresses[i])
+        seq = give_up(session, session.addresses[i])
         session.notices += (PublishRefused(code, mid, seq, reason),)
 
 
-def _reason(d):
-    # The text of the acknowledgement in the decoder, "": it has none.
-    if not d.block:
+def _reason(session):
+    # The text of the acknowledgement that was received, "": it has none.
+    if not session.block:
         return ""
     from .cursor import IN_ACK, REASON
 
-    cursor = d.properties(IN_ACK)
+    cursor = session.properties(IN_ACK)
     return cursor.text() if cursor.find(REASON) else ""
 
 
@@ -62,13 +61,13 @@ def _hold(session):
         session.last_pause = min(2 * session.last_pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
     session.pause = session.last_pause
     session.paused_at = session.now
-    session.outbound.quota = 0
+    session.quota = 0
 
 
 def lowered(session):
     """A message is sent at a lower QoS, or not retained: perhaps twice is better than never. Told once for a
     connection."""
-    session.out.lowered = False
+    session.lowered = False
     session.count[counters.LOWERED] += 1
     if not session.told_lowered:
         session.told_lowered = True

@@ -1,4 +1,4 @@
-# Messages that are sent from the journal at level 5: send_buffer5 tells how it keeps them. Loaded with the first one
+# Messages that are sent from the journal at level 5: mqtt5 tells how it keeps them. Loaded with the first one
 # that is not in the send buffer any more.
 
 from errno import ENOBUFS
@@ -6,32 +6,31 @@ from errno import ENOBUFS
 import inflight.packet as packet
 
 from .compat import const
-from .decoder5 import digits_for, digits_in
+from .lengths5 import digits_for, digits_in
 
 _EXPIRY = const(2)  # the property
 _STAMP = const(4)  # bytes
 _MOST = const(131)  # bytes of a trailer
 
 
-def load(out, address, dup):
-    """Puts the PUBLISH of the record at `address` into the SendBuffer5 `out`: reads it behind a margin; then its head
-    moves up, and leaves space for the properties. Returns how many bytes are there, 0: it has expired. Raises
-    OSError."""
-    out.forget()
-    out._accepted = -1
-    buf = out.buf
-    journal = out.journal
+def load(session, address, dup):
+    """Puts the PUBLISH of the record at `address` into the buffer: reads it behind a margin; then its head moves up and
+    leaves space for the properties. Returns how many bytes are there, 0: it has expired. Raises OSError."""
+    session.forget()
+    session._accepted = -1
+    buf = session.out
+    journal = session.journal
     journal.check(address)
     trailer = journal.found_len
-    old = out._behind_margin
+    old = session._behind_margin
     at = journal.read(address, 0, old)
     size = packet.length(old, at)
     trailer -= size
-    out.check_message(old[at], size)
+    session.check_message(old[at], size)
     data = b""
     k = n = 0
     if trailer:
-        data = out._read_trailer = out._read_trailer or bytearray(_MOST)
+        data = session._read_trailer = session._read_trailer or bytearray(_MOST)
         k = journal.read(address, size, data)
         n = trailer - _STAMP if data[k] == _EXPIRY else trailer
     digits = digits_in(size)
@@ -43,7 +42,7 @@ def load(out, address, dup):
         # A wide margin leaves less space for the topics of other messages, so it is the one that this one needs.
         if growth + head > len(buf):
             raise OSError(ENOBUFS, "topic and properties of a message do not fit the buffer")
-        old = out._behind_margin = buf[growth:]
+        old = session._behind_margin = buf[growth:]
         at = journal.read(address, 0, old)
         topic = at + 1 + digits
     # Byte i of `old` is byte i + margin of `buf`.
@@ -58,13 +57,13 @@ def load(out, address, dup):
     buf[block] = n
     for i in range(n):
         buf[block + 1 + i] = data[k + i]
-    if not out.is_fresh(block, data, k + n, dup):
+    if not session.is_fresh(block, data, k + n, dup):
         return 0  # as if nobody had asked
     end = min(at + size, len(old))
-    out.view = buf
-    out.at = start
-    out._address = address
-    out._offset = end - at
-    out.left = at + size - end
-    out.rest = None
+    session.view = buf
+    session.out_at = start
+    session.out_address = address
+    session._out_offset = end - at
+    session.out_left = at + size - end
+    session.rest = None
     return end + margin - start

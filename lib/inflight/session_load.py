@@ -7,13 +7,9 @@ import inflight.counters as counters
 
 from .compat import const
 from .errors import OutboxFull
-from .keep_alive import KeepAlive
-from .outbound import Outbound
-from .packet import Decoder
+from .packet_buffer import PacketBuffer
 from .records import DONE, IN, NOTES, OUT
-from .send_buffer import SendBuffer
-from .session_record import SessionRecord
-from .session_store import is_publish
+from .session_store import find_record, is_publish, load_window
 
 if sys.implementation.name == "micropython":
     from array import array as Counters  # its items wrap, so that counting never fails
@@ -42,13 +38,12 @@ def start(
     interval between repetitions (0: never); timeout_ms: how long an answer may take.
 
     Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is smaller than half the buffer."""
-    decoder, send_buffer = getattr(session, "PARTS", (Decoder, SendBuffer))[:2]  # level 5 has others
-    half = len(buffer) // 2
-    if journal and len(buffer) - half > journal.size:
+    half = len(buffer) - len(buffer) // 2
+    if journal and half > journal.size:
         raise ValueError("buffer: twice the %d bytes of the journal at most" % journal.size)
-    session.out = send_buffer(memoryview(buffer)[half:], journal)
-    session.decoder = decoder(memoryview(buffer)[:half], protocol_level)
-    session.keep_alive = KeepAlive(keepalive, timeout_ms)
+    PacketBuffer.__init__(session, buffer, journal, protocol_level)
+    session.keep_alive = keepalive
+    session.timeout_ms = timeout_ms
     session.count = Counters("I", bytes(4 * session.counters))
     session.present = False  # session present of the last CONNACK
     session.code = 0  # its return code
@@ -58,12 +53,12 @@ def start(
     session.completed = 0  # Message ID that next_event() completed last; its reader sets it back
     session.ended = ()  # those that the last CONNACK completed
     session.client_id = client_id
-    session.outbound = None
-    session._retry = retry_ms
+    session.retry = retry_ms
     session.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
     session.when_full = when_full
-    session._max_inflight = max_inflight
-    session._receive_maximum = receive_maximum
+    session.limit = max_inflight  # rows of messages to the broker
+    session.most_in = receive_maximum
+    session.loaded = False  # what the journal knows
     session.busy = False  # an operation is under way, or one that did not come to its end left things half done
     try:
         session._load()
@@ -79,30 +74,29 @@ def load(session):
     journal = session.journal
     if journal:
         _own(session, journal)
-        if session.outbound:
+        if session.loaded:
             _check_messages(session, journal)  # sending one may have failed
         if journal.lost:
             _tell_lost(session, journal.lost)
             journal.lost = []
-    outbound = getattr(session, "PARTS", (Outbound,))[-1]  # level 5 has another
-    record = session.record = SessionRecord(journal, session.client_id)
+    find_record(session)
     session.foreign = None  # ForeignIds, as long as there are some
-    session.outbound = outbound(journal, session._max_inflight, record.below, record.most)
-    session.inbound = None  # Inbound, once QoS 2 is to be expected
-    session._most = session.outbound.sent_before  # how many messages can have left
+    load_window(session)
+    session.loaded = True
+    session.most = session.sent_before  # how many messages can have left
     if journal:
         if journal.scan(IN, -1) >= 0:
             session.expect_qos_2()
-        if record.lost or (journal.found_damaged and journal.found_skipped and record.has_session):
+        if session.record_lost or (journal.found_damaged and journal.found_skipped and session.has_session):
             from .foreign import after_damage
 
             after_damage(session)
-        elif record.unproven:
+        elif session.unproven:
             from .foreign import suspect
 
-            suspect(session, record.next_unproven, record.unproven)
-        if record.stale:
-            session.write_record()
+            suspect(session, session.next_unproven, session.unproven)
+        if session.record_stale:
+            session.write_record(session.most)
 
 
 def _own(session, journal):

@@ -2,13 +2,14 @@
 # here. Loaded when a client is made, when its journal was mounted again, and when that record is written.
 
 import struct
+from array import array
 from errno import ENOBUFS
 
 from .compat import const
 from .errors import OutboxFull
 from .packet import PUBLISH, length
-from .records import DONE, OUT, SESSION
-from .states import DUP, UNSURE
+from .records import DONE, IN, OUT, SESSION
+from .states import ANY, DELIVERED, DUP, PERSISTENT, RECEIVED, UNSURE
 
 _FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, next_unproven, unproven
 _FORM_SIZE = const(11)
@@ -33,58 +34,103 @@ def is_publish(journal, at):
     return buf[i] << 8 | buf[i + 1] == journal.found_mid
 
 
-def start_outbound(window, journal, limit, below=0, most=0):
-    """The fields of an Outbound, whose class tells the arguments."""
-    window.queued = 0  # messages in the journal behind the window
-    window.waiting = False  # a row may be in SEND or REL
-    window._allocate(limit)  # the states with the bits DUP and ALONE
-    window.seq = 0  # where the messages behind the window begin
-    window.sent_below = 0  # those behind the window can have left if their number is below this
-    window.sent_before = 0  # so many had left, at most, when this life began
-    window.below_stale = False  # some were accepted without a connection, and `below` does not tell
-    window.last_mid = 0  # the id that was given last
-    window._used = 0  # the first id behind last_mid that was in use when it was looked for; 0: none, -1: look
+def load_window(session):
+    """The rows of messages to the broker, and which of the others can have left: the SESSION record has been found."""
+    journal = session.journal
+    session.rows = session.rows_in = 0
+    _allocate(session, session.limit)
+    session.aside = None  # SetAside, once something was
+    session.reach = ANY  # so many rows, from the oldest on, may be sent
+    session.strikes = session.suspected = 0  # see suspects
+    session.queued = 0  # messages in the journal behind the window
+    session.waiting = False  # a row may be in SEND or REL
+    session.seq = 0  # where the messages behind the window begin
+    session.sent_below = 0  # those behind the window can have left if their number is below this
+    session.sent_before = 0  # so many had left, at most, when this life began
+    session.below_stale = False  # some were accepted without a connection, and `below` does not tell
+    session.last_mid = 0  # the id that was given last
+    session.used_mid = 0  # the first id behind last_mid that was in use when it was looked for; 0: none, -1: look
     if journal:
-        window.last_mid = journal.last_mid
-        _find_sent(window, below, most)
-        window.below_stale = journal.live > window.sent_before
-        window._used = -1
-        window.queued = journal.live
-        window.refill()
+        session.last_mid = journal.last_mid
+        _find_sent(session)
+        session.below_stale = journal.live > session.sent_before
+        session.used_mid = -1
+        session.queued = journal.live
+        session.refill()
 
 
-def _find_sent(window, below, most):
-    journal = window.journal
+def _allocate(session, n):
+    # The columns get n rows.
+    rows = session.rows
+    old = (session.mids, session.addresses, session.states) if rows else ()
+    session.mids = array("H", bytes(2 * n))
+    session.addresses = array("I", bytes(4 * n))
+    session.states = bytearray(n)  # see states
+    for i in range(rows):
+        session.set_row(i, *(column[i] for column in old))
+
+
+def _find_sent(session):
+    journal = session.journal
     first = bytearray(1)
-    while window.sent_before < most:
-        address = journal.find(OUT, window.sent_below)
+    while session.sent_before < session.recorded_most:
+        address = journal.find(OUT, session.sent_below)
         if address < 0:
             break
         journal.read(address, 0, first)
-        if journal.found_seq >= below and not first[0] & DUP:
+        if journal.found_seq >= session.below and not first[0] & DUP:
             break
-        window.sent_below = journal.found_seq + 1
-        window.sent_before += 1
+        session.sent_below = journal.found_seq + 1
+        session.sent_before += 1
 
 
-def find(record):
-    """Finds the copies of `record` in its journal. Raises ValueError if that serves another client id
+def load_received(session):
+    """The rows of messages of QoS 2 from the broker: those in the journal, and most_in others; twice most_in at most,
+    since a restart must not give more space to a broker that never releases any."""
+    journal = session.journal
+    limit = session.limit
+    most = session.most_in
+    kept = 0
+    at = journal.scan(IN, -1) if journal else -1
+    while at >= 0:
+        kept += 1
+        at = journal.scan(IN, at)
+    _allocate(session, limit + (kept + most if kept <= most else kept))
+    at = journal.scan(IN, -1) if kept else -1  # scanning a long journal takes an RP2040 a second
+    while at >= 0:
+        state = DELIVERED if journal.found_state else RECEIVED
+        session.set_row(limit + session.rows_in, journal.found_mid, at, state)
+        session.rows_in += 1
+        at = journal.scan(IN, at)
+
+
+def find_record(session):
+    """Finds the copies of the SESSION record. Raises ValueError if the journal serves another client id
     [MQTT-3.1.3-2], or is too small for this one."""
-    journal = record.journal
-    n = _FORM_SIZE + len(record.client_id)
+    session.record_at = session.record_copy = -1
+    session.record_serial = 0
+    session.mode = PERSISTENT
+    session.recorded_most = session.below = 0  # which messages can have left: see session
+    session.next_unproven = session.unproven = 0  # which Message IDs are not proven free: see foreign
+    session.record_stale = False  # something of this has changed since write()
+    session.record_lost = False  # this start found that the record is gone
+    journal = session.journal
+    if not journal:
+        return
+    n = _FORM_SIZE + len(session.client_id)
     if 2 * journal.cost(n) > journal.reserve:
         raise ValueError("client_id: %d bytes are too many for a journal of this size" % (n - _FORM_SIZE))
     at = journal.scan(SESSION, -1)
     while at >= 0:
-        _read(record, at, journal.found_len)
+        _read(session, at, journal.found_len)
         at = journal.scan(SESSION, at)
-    if not record.has_session and (journal.found_damaged > 1 or _had_connection(record.journal)):
+    if session.record_at < 0 and (journal.found_damaged > 1 or _had_connection(journal)):
         # Both copies were damaged, perhaps: every message can have left, and none is given up.
-        record.lost = True
-        record.mode = UNSURE
-        record.most = 65535
-        record.below = journal.next_seq
-    record.stale = record.lost or record.has_session != (record.copy >= 0)
+        session.record_lost = True
+        session.mode = UNSURE
+        session.recorded_most = 65535
+        session.below = journal.next_seq
+    session.record_stale = session.record_lost or (session.record_at >= 0) != (session.record_copy >= 0)
 
 
 def _had_connection(journal):
@@ -99,55 +145,57 @@ def _had_connection(journal):
     return False
 
 
-def _read(record, at, n):
+def _read(session, at, n):
+    journal = session.journal
     body = bytearray(n)
-    record.journal.read(at, 0, body)
-    if n < _FORM_SIZE or body[_FORM_SIZE:] != record.client_id:
+    journal.read(at, 0, body)
+    if n < _FORM_SIZE or body[_FORM_SIZE:] != session.client_id:
         raise ValueError("the journal serves another client id: use that one, or format the journal")
     serial = body[0] >> 4
-    if record.has_session and serial == record.serial and record.copy < 0:
-        record.copy = at
+    found = session.record_at >= 0
+    if found and serial == session.record_serial and session.record_copy < 0:
+        session.record_copy = at
         return
-    if record.has_session and (serial - record.serial & 15) > 8:
-        record.journal.mark(at, DONE)  # an older one: power was cut before it was marked
+    if found and (serial - session.record_serial & 15) > 8:
+        journal.mark(at, DONE)  # an older one: power was cut before it was marked
         return
-    _end(record.journal, record.address)
-    _end(record.journal, record.copy)
-    record.copy = -1
-    record.address = at
-    record.serial = serial
-    record.mode = body[0] & 3
-    _, record.most, record.below, record.next_unproven, record.unproven = struct.unpack_from(_FORM, body, 0)
+    _end(journal, session.record_at)
+    _end(journal, session.record_copy)
+    session.record_copy = -1
+    session.record_at = at
+    session.record_serial = serial
+    session.mode = body[0] & 3
+    found = struct.unpack_from(_FORM, body, 0)
+    _, session.recorded_most, session.below, session.next_unproven, session.unproven = found
 
 
-def write(record, most):
-    """Makes it durable. The old second copy stays until there is a new one: damage to one copy costs nothing, wherever
-    power is cut. most: how many messages can have left. Raises OSError if flash fails."""
-    journal = record.journal
-    record.stale = False
-    record.serial = record.serial + 1 & 15
-    record.most = min(most, 65535)
-    body = struct.pack(
-        _FORM, record.mode | record.serial << 4, record.most, record.below, record.next_unproven, record.unproven
-    )
-    body += record.client_id
+def write(session, most):
+    """Makes the SESSION record durable. The old second copy stays until there is a new one: damage to one copy costs
+    nothing, wherever power is cut. most: how many messages can have left. Raises OSError if flash fails."""
+    journal = session.journal
+    session.record_stale = False
+    session.record_serial = session.record_serial + 1 & 15
+    session.recorded_most = min(most, 65535)
+    first = session.mode | session.record_serial << 4
+    body = struct.pack(_FORM, first, session.recorded_most, session.below, session.next_unproven, session.unproven)
+    body += session.client_id
     try:
         address = journal.append(SESSION, 0, body, len(body))
     except OutboxFull as e:
-        record.stale = True
+        session.record_stale = True
         raise OSError(ENOBUFS, str(e))
-    old = record.address  # where it is now: append() may have moved it
-    record.address = address
+    old = session.record_at  # where it is now: append() may have moved it
+    session.record_at = address
     journal.commit()
     _end(journal, old)
     try:
         copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
     except OutboxFull:
-        record.stale = True  # one will do until there is space
+        session.record_stale = True  # one will do until there is space
         copy = -1
     journal.commit()
-    old = record.copy
-    record.copy = copy
+    old = session.record_copy
+    session.record_copy = copy
     _end(journal, old)
 
 

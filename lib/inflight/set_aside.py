@@ -31,7 +31,7 @@ _SENT = const(32)  # Message IDs, at most
 
 
 class SetAside:
-    """What an Outbound knows of the messages that were set aside, beside their records."""
+    """What a session knows of the messages that were set aside, beside their records."""
 
     def __init__(self):
         self.sent = []  # Message IDs of those that may have left in this life
@@ -43,9 +43,9 @@ class SetAside:
         self.pause = 0  # ms from `since` on until all are looked at; 0: none has ended a connection
         self.since = 0
 
-    def may_have_left(self, window, seq, mid):
+    def may_have_left(self, session, seq, mid):
         """True if the message that was set aside with this number and Message ID may have left."""
-        return seq < window.sent_below or self.all_sent or mid in self.sent
+        return seq < session.sent_below or self.all_sent or mid in self.sent
 
     def forget(self, mid):
         """The message with this Message ID is not set aside any more."""
@@ -57,9 +57,9 @@ class SetAside:
         self.sent = []
         self.all_sent = False
 
-    def begin(self, window):
+    def begin(self, session):
         """A connection begins."""
-        self.left = window.journal.live
+        self.left = session.journal.live
         self.again = not self.pause
 
     def failed(self, now):
@@ -67,126 +67,123 @@ class SetAside:
         self.pause = min(2 * self.pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
         self.since = now
 
-    def droppable(self, window, seq, told):
+    def droppable(self, session, seq, told):
         """Returns the address of the first message of this number, or a higher one, that a full journal may drop, -1:
         there is none, or the application is to be told of others first, of which `told` are not noted yet."""
-        journal = window.journal
-        if len(journal.owner.notices) + told >= _NOTICES:
+        journal = session.journal
+        if len(session.notices) + told >= _NOTICES:
             return -1
         from .given_up import may_be_received
 
         seq = first = max(seq, self.kept_below)
-        while seq < window.seq:
+        while seq < session.seq:
             address = journal.find(OUT, seq)
-            if address < 0 or journal.found_seq >= window.seq:
+            if address < 0 or journal.found_seq >= session.seq:
                 break
-            if window.row_at(address) < 0 and not (journal.found_state or may_be_received(window, address)):
+            if session.row_at(address) < 0 and not (journal.found_state or may_be_received(session, address)):
                 return address
             seq = journal.found_seq + 1
             if first == self.kept_below:
                 self.kept_below = first = seq
         return -1
 
-    def drop(self, window, address):
+    def drop(self, session, address):
         """The full journal drops this message, which was just found."""
         from .given_up import give_up
 
-        tell(window.journal.owner, address, 0, False)
-        give_up(window, address)
+        tell(session, address, 0, False)
+        give_up(session, address)
 
-    def discard(self, window):
+    def discard(self, session):
         """A session ends: gives up those that may have left. Returns how many."""
-        journal = window.journal
+        journal = session.journal
         n = 0
         at = journal.scan(OUT, -1)
         while at >= 0:
             seq = journal.found_seq
-            if seq < window.seq and window.row_at(at) < 0:
-                if journal.found_state or self.may_have_left(window, seq, journal.found_mid):
+            if seq < session.seq and session.row_at(at) < 0:
+                if journal.found_state or self.may_have_left(session, seq, journal.found_mid):
                     journal.mark(at, DONE)
                     n += 1
             at = journal.scan(OUT, at)
         self.session_lost()
         return n
 
-    def remove(self, window, i):
+    def remove(self, session, i):
         """Row i is over, and its message is set aside."""
-        mid = window.mids[i]
-        if window.states[i] & (STATE | DUP) != SEND and mid not in self.sent:
+        mid = session.mids[i]
+        if session.states[i] & (STATE | DUP) != SEND and mid not in self.sent:
             if len(self.sent) < _SENT:
                 self.sent.append(mid)
             else:
                 self.all_sent = True
-        window.remove(i)
+        session.remove(i)
         self.kept_below = 0
 
-    def oldest(self, window, oldest):
-        """Outbound5.oldest(), while messages behind the window are too long for this connection: they are set aside.
-        oldest: of Outbound."""
-        session = window.journal.owner
+    def oldest(self, session, oldest):
+        """Session5.oldest(), while messages behind the window are too long for this connection: they are set aside.
+        oldest: of Session."""
         while True:
             address = oldest()
-            if address < 0 or not window.too_long or not is_too_long(session, address):
+            if address < 0 or not session.too_long or not is_too_long(session, address):
                 return address
             if len(session.notices) >= _NOTICES:
                 return -1  # until the application was told of these
-            window.too_long -= 1
-            window.queued -= 1
-            window.seq = window.journal.found_seq + 1
+            session.too_long -= 1
+            session.queued -= 1
+            session.seq = session.journal.found_seq + 1
             tell(session, address, TOO_LONG)
 
     def look(self, session):
         """Before messages are sent: which may go."""
-        window = session.outbound
-        if window.reach != ANY:
-            self._send_alone(session, window)
-        if not window.rows:
-            if window.queued:
-                window.refill()  # the application has been told, see oldest()
-            elif window.journal.live:
-                self._try_next(session, window)
+        if session.reach != ANY:
+            self._send_alone(session)
+        if not session.rows:
+            if session.queued:
+                session.refill()  # the application has been told, see oldest()
+            elif session.journal.live:
+                self._try_next(session)
 
-    def _send_alone(self, session, window):
+    def _send_alone(self, session):
         # Each message that left on connections which ended too early is sent alone, behind a PINGREQ that was answered.
-        if not (window.rows and (window.states[0] & DUP or window.mids[0] == window.stuck >> 3)):
-            self._end_isolation(window)
+        if not (session.rows and (session.states[0] & DUP or session.mids[0] == session.suspected >> 3)):
+            self._end_isolation(session)
             return
-        if window.reach == ASK:
-            window.reach = 0
-            session.keep_alive.requested = True
+        if session.reach == ASK:
+            session.reach = 0
+            session.ping_requested = True
             return
-        if window.reach:
-            if not window.states[0] & SUSPECT:  # the one before was acknowledged
-                window.strikes = 0
+        if session.reach:
+            if not session.states[0] & SUSPECT:  # the one before was acknowledged
+                session.strikes = 0
                 session.progress_at = session.now
             elif passed(session.now, session.progress_at, _ALONE_MS):
-                self._end_isolation(window)
+                self._end_isolation(session)
                 return
-        elif session.keep_alive.pinging or session.request is not None:
+        elif session.pinging or session.request is not None:
             return
         else:
             session.progress_at = session.now
-        window.reach = 1
-        window.states[0] |= SUSPECT
-        window.waiting = True
+        session.reach = 1
+        session.states[0] |= SUSPECT
+        session.waiting = True
 
-    def _end_isolation(self, window):
-        window.reach = ANY
-        window.strikes = 0
-        window.waiting = True
+    def _end_isolation(self, session):
+        session.reach = ANY
+        session.strikes = 0
+        session.waiting = True
 
-    def _try_next(self, session, window):
+    def _try_next(self, session):
         # All else is completed: each live record is one that was set aside.
-        journal = window.journal
+        journal = session.journal
         if not self.left and self.pause and passed(session.now, self.since, self.pause):
             self.since = session.now
             self.left = journal.live
             self.again = True
-            clock = getattr(session.out, "clock", None)
-            if clock:
+            if session.clock:
                 from .expiry5 import drop_expired
 
-                drop_expired(session, clock)
+                drop_expired(session, session.clock)
         self.left = min(self.left, journal.live)
         while self.left:
             address = journal.find(OUT, self._seq)
@@ -197,25 +194,26 @@ class SetAside:
             self._seq = journal.found_seq + 1
             mid = journal.found_mid
             released = journal.found_state
-            left = released or self.may_have_left(window, journal.found_seq, mid)
+            left = released or self.may_have_left(session, journal.found_seq, mid)
             if left and not self.again or not released and is_too_long(session, address):
                 continue
             self.forget(mid)
-            window._add(mid, address, (REL if released else SEND) | TRIAL | (DUP if left else 0))
-            window.waiting = True
+            session.set_row(session.rows, mid, address, (REL if released else SEND) | TRIAL | (DUP if left else 0))
+            session.rows += 1
+            session.waiting = True
             return
 
 
-def of(window):
-    """Returns the SetAside of an Outbound."""
-    window.aside = window.aside or SetAside()
-    return window.aside
+def of(session):
+    """Returns the SetAside of the session."""
+    session.aside = session.aside or SetAside()
+    return session.aside
 
 
 def is_too_long(session, address):
     """True if this connection does not take the message of the record at `address`, which was just found."""
-    most = getattr(session.out, "maximum", 0)
-    if not most or most >= session.journal.largest + 2:
+    most = session.maximum_out
+    if most >= session.journal.largest + 2:
         return False
     from .stored5 import packet_size
 
@@ -224,10 +222,9 @@ def is_too_long(session, address):
 
 def set_aside(session, i, code):
     """The message of row i is set aside, for a reason with this code of MQTT 5; 0: the connection ended."""
-    window = session.outbound
-    address = window.addresses[i]
-    first = not window.states[i] & (TRIAL | GIVEN_UP)  # else it was told
-    of(window).remove(window, i)
+    address = session.addresses[i]
+    first = not session.states[i] & (TRIAL | GIVEN_UP)  # else it was told
+    of(session).remove(session, i)
     if first:
         tell(session, address, code)
 

@@ -2,7 +2,7 @@
 
 from .compat import const
 
-# A row of a message to the broker: see outbound. `states` has one of these,
+# A row of a message to the broker: see session. `states` has one of these,
 SEND = const(0)
 ACK = const(1)
 REC = const(2)
@@ -15,21 +15,24 @@ GIVEN_UP = const(32)  # only its PUBREL goes, and is not told as completed
 SUSPECT = const(64)  # it was sent alone, to find out whether it ends the connection
 TRIAL = const(128)  # it was set aside, and is tried again
 
-ANY = const(0xFFFF)  # Outbound.reach, which of the rows may be sent: all
+ANY = const(0xFFFF)  # Session.reach, which of the rows may be sent: all
 ASK = const(-1)  # none, before a PINGREQ is answered
 
-ERROR = const(0)  # what Outbound.acknowledged() returns
+ERROR = const(0)  # what Session.acknowledged() returns
 IGNORED = const(1)
 RELEASE = const(2)
 REPEAT = const(3)
 FINISH = const(4)
 UNKNOWN = const(5)
 
-NEW = const(0)  # what Inbound.received() returns
+RECEIVED = const(0)  # a row of a message of QoS 2 from the broker
+DELIVERED = const(1)
+
+NEW = const(0)  # what receiving.received() returns
 REDELIVERED = const(1)
 DUPLICATE = const(2)
 
-PERSISTENT = const(0)  # SessionRecord.mode
+PERSISTENT = const(0)  # Session.mode
 ENDING = const(1)
 CLEAN = const(2)
 UNSURE = const(3)

@@ -1,9 +1,9 @@
-# What a message in the journal is at level 5: send_buffer5 tells how the journal keeps it. Loaded when that has to be
+# What a message in the journal is at level 5: mqtt5 tells how the journal keeps it. Loaded when that has to be
 # known of all of them.
 
 import inflight.packet as packet
 
-from .decoder5 import digits_for, digits_in
+from .lengths5 import digits_for, digits_in
 from .records import OUT, RELEASED
 
 _EXPIRY = 2  # the property

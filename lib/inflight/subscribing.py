@@ -91,7 +91,7 @@ def _check_qos(protocol_level, pattern, q):
 def add_handlers(client, filters, qos, handler, stream):
     """Adds the handlers of what subscribe() gets, in place of those that the same filters have. Returns the encoded
     filters and their QoS. Raises ValueError, also if the buffer is too small for the request."""
-    handlers = make_handlers(filters, qos, handler, stream, client.session.decoder.protocol_level)
+    handlers = make_handlers(filters, qos, handler, stream, client.session.protocol_level)
     patterns = [h[0] for h in handlers]
     check(client.session, patterns, _FIRST)
     for h in handlers:
@@ -110,7 +110,7 @@ def add_handlers(client, filters, qos, handler, stream):
 
 def encode_filters(client, filters):
     """Returns filters as bytes, for UNSUBSCRIBE. Raises ValueError, also if the buffer is too small for the request."""
-    patterns = encode_all(filters, client.session.decoder.protocol_level)
+    patterns = encode_all(filters, client.session.protocol_level)
     check(client.session, patterns)
     return patterns
 
@@ -123,11 +123,10 @@ def remove_handler(client, pattern):
 def check(session, filters, identifier=0):
     """Raises ValueError if the buffer, or the broker, is too small for a request of these filters.
     [MQTT5-3.2.2-15]"""
-    out = session.out
-    n = request_size(out.buf, filters, (), _properties(session, identifier))
+    n = request_size(session.out, filters, (), _properties(session, identifier))
     n += 2 if n < 128 else 3 if n < 16384 else 4
-    if n > getattr(out, "maximum", n):
-        raise ValueError("request of %d bytes, the broker takes %d" % (n, out.maximum))
+    if n > session.maximum_out:
+        raise ValueError("request of %d bytes, the broker takes %d" % (n, session.maximum_out))
 
 
 def granted(client, patterns, handlers):
@@ -148,13 +147,13 @@ def granted(client, patterns, handlers):
 def _properties(session, identifier):
     # Those of a SUBSCRIBE, or UNSUBSCRIBE: identifier 0.
     if not (identifier and getattr(session, "identifiers", False)):
-        return session.out.no_properties
+        return session.no_properties
     return bytes((4, _SUBSCRIPTION, identifier & 0x7F | 0x80, identifier >> 7 & 0x7F | 0x80, identifier >> 14))
 
 
 def request(session, filters, qos):
     """Session.subscribe()."""
-    session.request_mid = session.outbound.last_mid = session.outbound.free_mid(0)
+    session.request_mid = session.last_mid = session.free_mid(0)
     if qos and any(q & 2 for q in qos):
         session.expect_qos_2()
     session.request = filters
@@ -166,11 +165,11 @@ def request(session, filters, qos):
 
 def write(session):
     """Puts the request into the send buffer. Returns its size."""
-    session.out.clear()
+    session.clear()
     session.request_due = False
     session.progress_at = session.now
     return request_packet(
-        session.out.buf,
+        session.out,
         session.request_mid,
         session.request,
         session.request_qos,
@@ -181,19 +180,18 @@ def write(session):
 
 def suback(session, kind):
     """SUBACK or UNSUBACK arrived. Raises ProtocolError."""
-    d = session.decoder
-    if d.mid != session.request_mid:
+    if session.mid != session.request_mid:
         session.count[counters.UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
         return
     ok = (kind == SUBACK) == (session.request_qos is not None)
-    if ok and (kind == SUBACK or d.protocol_level == 5):
-        codes = _CODES if d.protocol_level < 5 else _CODES_5[kind]
-        session.granted = bytes(d.buf[d.at : d.at + d.n])
-        ok = d.n == len(session.request)
+    if ok and (kind == SUBACK or session.protocol_level == 5):
+        codes = _CODES if session.protocol_level < 5 else _CODES_5[kind]
+        session.granted = bytes(session.buf[session.at : session.at + session.n])
+        ok = session.n == len(session.request)
         for code in session.granted:
             ok = ok and code in codes
     if not ok:
-        raise ProtocolError("type %d for Message ID %d" % (kind, d.mid))
+        raise ProtocolError("type %d for Message ID %d" % (kind, session.mid))
     session.request = None
     session.request_mid = 0
     session.request_due = False

@@ -20,34 +20,33 @@ _OTHERS = b"\x89\x8b\x8d\x8e\x98\x9c\x9d\x9f\xa0"
 
 def judge(session, now):
     """A connection begins; the rows are as the one before has left them."""
-    window = session.outbound
-    window.reach = ANY
-    state = window.states[0] if window.rows else SEND
+    session.reach = ANY
+    state = session.states[0] if session.rows else SEND
     unanswered = state & STATE != SEND and state & STATE != REL
     suspicious = unanswered and _is_about_messages(session.ended_by)
     if suspicious:
-        oldest = window.mids[0] << 3 | state & STATE
-        if 0 < window.strikes < _ALONE and window.stuck != oldest:
-            window.strikes = 0
-        window.stuck = oldest
-        if window.strikes < _ALONE or state & SUSPECT:
-            window.strikes += 1
-    if state & TRIAL or (state & SUSPECT and suspicious and window.strikes >= _SURE):
+        oldest = session.mids[0] << 3 | state & STATE
+        if 0 < session.strikes < _ALONE and session.suspected != oldest:
+            session.strikes = 0
+        session.suspected = oldest
+        if session.strikes < _ALONE or state & SUSPECT:
+            session.strikes += 1
+    if state & TRIAL or (state & SUSPECT and suspicious and session.strikes >= _SURE):
         from .set_aside import set_aside
 
         set_aside(session, 0, getattr(session.ended_by, "code", 0))
         if suspicious and state & TRIAL:
-            window.aside.failed(now)
-        window.refill()
+            session.aside.failed(now)
+        session.refill()
     elif state & SUSPECT:
-        window.states[0] &= ~SUSPECT
-    if window.aside:
-        window.aside.begin(window)
-    if window.strikes >= _ALONE and window.rows:
+        session.states[0] &= ~SUSPECT
+    if session.aside:
+        session.aside.begin(session)
+    if session.strikes >= _ALONE and session.rows:
         from .set_aside import of
 
-        of(window)
-        window.reach = ASK
+        of(session)
+        session.reach = ASK
 
 
 def _is_about_messages(error):

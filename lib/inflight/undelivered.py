@@ -8,15 +8,14 @@ import inflight.counters as counters
 def topic_too_long(client):
     """The topic of the message, at level 5 with its properties, does not fit the receive buffer. Nobody gets it."""
     session = client.session
-    d = session.decoder
     session.deliver = False
     session.count[counters.TOO_LONG] += 1
-    error = OSError(
-        ENOBUFS,
+    text = (
         "message %d of QoS %d is acknowledged and lost: its topic and properties take %d bytes, and the half of the "
-        "buffer that receives has %d; choose a larger buffer" % (d.mid, d.flags >> 1 & 3, d.topic, len(d.buf)),
+        "buffer that receives has %d; choose a larger buffer"
     )
-    client._report(client.on_error, error)
+    values = session.mid, session.flags >> 1 & 3, session.topic, len(session.buf)
+    client._report(client.on_error, OSError(ENOBUFS, text % values))
 
 
 def handled(client):
@@ -24,15 +23,15 @@ def handled(client):
     (message.again). Raises OSError if this one shall come again: it is not acknowledged then, and the connection ends.
     When it has come often enough it is acknowledged, and on_error is told."""
     message = client._message
-    d = client.session.decoder
+    session = client.session
     most = failed = message.failed
     message.failed = 0
     if failed and message.again < most:
         message.again += 1
-        message.again_mid = d.mid
-        raise OSError(ECONNABORTED, "message %d comes again: its handler raised" % d.mid)
+        message.again_mid = session.mid
+        raise OSError(ECONNABORTED, "message %d comes again: its handler raised" % session.mid)
     if failed:
-        error = OSError(EIO, "message %d is acknowledged: its handler raised %d times" % (d.mid, message.again + 1))
-        client._report(client.on_error, error)
-    if not d.left and d.flags & 6 and (failed or d.mid == message.again_mid):
+        text = "message %d is acknowledged: its handler raised %d times" % (session.mid, message.again + 1)
+        client._report(client.on_error, OSError(EIO, text))
+    if not session.left and session.flags & 6 and (failed or session.mid == message.again_mid):
         message.again = 0

@@ -43,9 +43,9 @@ def steps(client):
     stream = transport.stream
     key = b2a_base64(urandom(16))[:-1]
     answer = _Answer(key, client._tls)
-    session.keep_alive.begin(ticks_ms())
-    session.out.rest = client._http_request + key + b"\r\n\r\n"
-    session.out.send(0)
+    session.restart_timers(ticks_ms())
+    session.rest = client._http_request + key + b"\r\n\r\n"
+    session.send(0)
     waiting = _Waiting(stream)
     byte = bytearray(1)
     while not answer.complete:

@@ -358,7 +358,7 @@ class Simulation:
         # What Client._check_interrupted() finds while there is a link.
         device = self.device
         session = device.session
-        flags = (device._state & INTERRUPTED, session.busy, session.out.ready, session.out.left)
+        flags = (device._state & INTERRUPTED, session.busy, session.ready, session.out_left)
         return any(flags) or device._connected_at is None
 
     def _linked(self):
@@ -439,7 +439,7 @@ class Simulation:
 
     def _try_what_was_set_aside(self):
         # The pause passes. Returns True if something is tried again.
-        aside = self.device.session.outbound.aside
+        aside = self.device.session.aside
         pending = self.device.pending
         if aside and pending:
             aside.left = pending

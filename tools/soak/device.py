@@ -87,13 +87,13 @@ class Device:
 
     def _watch(self, session):
         # Every packet passes data_to_send(). The journal may record before that that a message will be sent.
-        offer, out = session.data_to_send, session.out
+        offer = session.data_to_send
 
         def data_to_send(now):
             if session.connected:
                 self._excused.may_leave(self._newest)
             n = offer(now)
-            for number in _NUMBER.findall(out.view[out.at : out.at + n]):
+            for number in _NUMBER.findall(session.view[session.out_at : session.out_at + n]):
                 self._excused.offered(int(number))
             return n
 

@@ -8,10 +8,6 @@ from zlib import compress, decompress
 
 import inflight.cpython
 from inflight import Journal
-from inflight.inbound import Inbound
-from inflight.outbound import Outbound
-from inflight.packet import Decoder
-from inflight.send_buffer import SendBuffer
 from inflight.session import Session
 from nor import NorFlash
 from tools.crash import kept
@@ -67,20 +63,23 @@ def _without(names):
     return lambda fields: {name: fields[name] for name in fields if name not in names}
 
 
-def _rows(fields):
-    # Behind `rows` is what was there before.
-    rows = fields.get("rows", 0)
-    return fields | {name: tuple(fields[name][:rows]) for name in ("mids", "addresses", "states") if name in fields}
+# Of its buffer a session has, beside what is written next, the message that was accepted last, or the head of the
+# PUBLISH that was sent last, or nothing. What came is counted, not compared.
+_BYTES = """buf into space spare start end at n size flags mid topic topic_len receiving
+    out view out_at out_size rest out_address _out_offset _payload_at _mid_at _form count"""
 
 
-def _send_buffer(fields):
-    # It has the message that was accepted last, or the head of the PUBLISH that was sent last, or nothing.
-    names = ["ready", "left", "_accepted", "_first"]
+def _session(fields):
+    kept = _without(_BYTES)(fields) | {"unread": fields["end"] - fields["start"]}
     if fields["_first"] or fields["_accepted"] >= 0:
-        names += ["size", "_start"]
-    return {name: fields[name] for name in names} | {
-        "buf": bytes(fields["buf"][: fields["size"]]) if fields["_accepted"] >= 0 else b""
-    }
+        kept |= {name: fields[name] for name in ("out_size", "_payload_at")}
+    if fields["_accepted"] >= 0:
+        kept["message"] = bytes(fields["out"][: fields["out_size"]])
+    # Behind the rows is what was there before.
+    limit, rows, rows_in = (fields.get(name, 0) for name in ("limit", "rows", "rows_in"))
+    for name in ("mids", "addresses", "states"):
+        kept[name] = (*fields[name][:rows], *fields[name][limit : limit + rows_in])
+    return kept | {"most_rows": len(fields["mids"])}
 
 
 def _messages(fields):
@@ -90,18 +89,14 @@ def _messages(fields):
 
 # The others are counters, times, and what an operation leaves in its buffers. All fields of classes of level 5 count.
 FORMS = {
-    Decoder: lambda fields: {"unread": fields["end"] - fields["start"], "left": fields["left"]},
     Device: _without("_next_attempt _attempts _runner _last_error"),
     NorFlash: _without("_random programmed programs erases syncs watch _left _outcome _lost _until"),
-    Inbound: _rows,
     Incoming: _messages,
     Journal: _without(
         "_h _part _chunk _four _mark _page _low _high _k _from _base _kind found_seq found_mid found_len found_state"
     ),
-    Outbound: _rows,
     Outgoing: _messages,
-    SendBuffer: _send_buffer,
-    Session: _without("count"),
+    Session: _session,
     Simulation: _without("setup"),
     State: _without("step phase settings"),
 }

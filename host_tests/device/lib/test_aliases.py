@@ -155,7 +155,7 @@ def test_expiry_and_lowered_qos():
     found = peer()
     found.publish(b"x", 2, TOPICS[0], True, properties(expiry=100))
     found.publish(b"y", 2, TOPICS[0], True, properties(expiry=100))
-    found.session.out.clock.value += 40
+    found.session.clock.value += 40
     sent = found.up(0, False, LIMIT, (0x24, 1), (0x25, 0))
     eq(named(sent), [("sensors/attic", 1), ("", 1)])
     eq([(p.qos, p.retain, dict(p.properties)[2]) for p in sent], [(1, False, 60)] * 2)
@@ -194,8 +194,8 @@ def test_heap():
 
     def some(n):
         for k in range(n):
-            s.out.name = TOPICS[k % 3]
-            s.publish(s.out.name, b"payload", 0, False)
+            s.name = TOPICS[k % 3]
+            s.publish(s.name, b"payload", 0, False)
             while s.data_to_send(0):
                 pass
 

@@ -175,7 +175,7 @@ def test_an_auth_waits_for_the_rest_of_a_packet():
     found.publish(bytes(200))
     session = found.session
     n = session.data_to_send(0)  # its beginning
-    data = bytes(session.out.view[session.out.at : session.out.at + n])
+    data = bytes(session.view[session.out_at : session.out_at + n])
     found.auth.renew()
     kinds = [raw[0] >> 4 for raw in split(data + found.written())]
     eq((n < 64, kinds), (True, [PUBLISH, AUTH]))

@@ -5,9 +5,9 @@ from errno import ENOBUFS
 from harness import eq
 from inflight.discarding import discard, drop_oldest
 from inflight.journal import DONE, OUT, Journal
-from inflight.outbound import Outbound
 from inflight.packet import PUBACK
 from inflight.session import Session
+from inflight.session_store import load_window
 from journal_reader import HEADER
 from ring import numbers
 from worn_flash import EPOCH, SECRET, blank
@@ -83,23 +83,25 @@ def test_unfinished_copy_beside_a_damaged_sector():
 def test_copies_of_messages_on_partly_restored_flash():
     """Each is sent once, now and after a restart."""
     flash = forged((4, 5, 6, 7), [(0, 5), (0, 6), (1, 5), (1, 6), (2, 7)])
-    outbound = Outbound(Journal(flash), 2)
+    s = Session(Journal(flash), bytearray(256), b"dev", max_inflight=2)
     sent = []
-    while outbound.next() >= 0:
-        i = outbound.next()
-        sent.append(outbound.mids[i])
-        outbound.sent(i, 1)
-        outbound.acknowledged(PUBACK, outbound.mids[i])
+    while s.next_row() >= 0:
+        i = s.next_row()
+        sent.append(s.mids[i])
+        s.states[i] += 1  # it waits for PUBACK
+        s.acknowledged(PUBACK, s.mids[i])
     eq(sent, [6, 7, 8])
-    eq(outbound.queued, 0)
+    eq(s.queued, 0)
     eq(Journal(flash).live, 0)
 
 
 def test_copies_are_not_dropped_as_messages():
     flash = forged((4, 5, 6, 7), [(0, 5), (1, 5)])
-    outbound = Outbound(Journal(flash), 1, 9, 9)
-    assert not drop_oldest(outbound)
-    eq((outbound.rows, outbound.queued, discard(outbound)), (1, 0, 1))
+    s = Session(Journal(flash), bytearray(256), b"dev", max_inflight=1)
+    s.below = s.recorded_most = 9
+    load_window(s)
+    assert not drop_oldest(s)
+    eq((s.rows, s.queued, discard(s)), (1, 0, 1))
 
 
 # --- a broker that never releases a QoS 2 message ---
@@ -116,8 +118,8 @@ def session(flash, inbound):
 def hear(s, data):
     while s.data_to_send(0):
         pass
-    s.decoder.view[: len(data)] = data
-    s.decoder.bytes_received(len(data))
+    s.into[: len(data)] = data
+    s.bytes_received(len(data), 0)
     kind = s.next_event(0)
     if kind == 3:
         s.delivered()
@@ -148,7 +150,7 @@ def test_qos_2_without_pubrel_over_restarts():
     accepted = [flood(session(flash, 8), 1 + 100 * life) for life in range(12)]
     eq(accepted, [8, 8] + [0] * 10)
     s = session(flash, 8)
-    eq(len(s.inbound.mids), 16)
+    eq(len(s.mids) - s.limit, 16)
     assert sum(flash.erases) < 4
     for life in range(2):
         for k in range(8):

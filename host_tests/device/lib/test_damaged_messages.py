@@ -64,7 +64,7 @@ def test_a_record_that_is_no_publish():
             peer.session.recover()
             eq(told(peer), [(2, 1)])
             eq((peer.count("damaged"), peer.count("dropped"), peer.session.pending), (1, 1, 2))
-            assert not peer.session.outbound.is_pending(2)
+            assert not peer.session.is_pending(2)
             eq(payloads(peer.up(1)), [b"first", b"third"])
             again = make(kind, level, device)
             eq((told(again), again.session.journal.damaged, again.session.pending), ([], 1, 2))
@@ -110,22 +110,22 @@ def test_a_buffer_that_was_changed_is_not_appended():
     for kind, level in peers():
         device = NorFlash(4, 1024, 16)
         peer = make(kind, level, device)
-        out = peer.session.out
-        real = out.publish
+        s = peer.session
+        real = s.put_publish
         for i, change in ((0, 0x40), (1, 0x3F)):
 
-            def publish(*args):
+            def put_publish(*args):
                 n = real(*args)
-                out.buf[i] = change
+                s.out[i] = change
                 return n
 
-            out.publish = publish
+            s.put_publish = put_publish
             image = device.snapshot()
             raises(OSError, peer.publish, b"mixed")
             eq(device.snapshot(), image)
-            out.publish = real
-            out.forget()
-            peer.session.recover()
+            s.put_publish = real
+            s.forget()
+            s.recover()
             peer.publish(b"whole")
         eq(payloads(peer.up()), [b"whole", b"whole"])
 
@@ -143,14 +143,14 @@ def test_damage_while_the_client_runs():
             peer = make(kind, level, device)
             texts = [b"one  ", b"two  ", b"three"]
             mids = [peer.publish(text) for text in texts]
-            peer.session.out.clear()
+            peer.session.clear()
             damage(device, texts[victim])
             raises(OSError, peer.up)
             peer.session.connection_lost()
             peer.session.recover()
             eq(told(peer), [(mids[victim], victim)])
             eq((peer.count("damaged"), peer.count("dropped")), (1, 1))
-            eq([peer.session.outbound.is_pending(mid) for mid in mids], [k != victim for k in range(3)])
+            eq([peer.session.is_pending(mid) for mid in mids], [k != victim for k in range(3)])
             eq(payloads(peer.up()), texts[:victim] + texts[victim + 1 :])
             journal = peer.session.journal
             eq((journal.damaged, journal.skipped), (1, 0))

@@ -3,7 +3,7 @@
 import sys
 
 from harness import EMULATED, SkipTest, eq, raises
-from inflight.decoder5 import Decoder5
+from inflight.mqtt5 import Session5
 from inflight.packet import (
     CONNACK,
     DISCONNECT,
@@ -15,29 +15,31 @@ from inflight.packet import (
     PUBREL,
     SUBACK,
     UNSUBACK,
-    Decoder,
     ProtocolError,
 )
-from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
 from tools.reference import wire
 from tools.reference.properties import block
 
 MALFORMED, ERROR = 0x81, 0x82
-AT_FIRST = {name: getattr(Decoder, name) for name in dir(Decoder) if not name.startswith("__")}  # before any message
 USER = block((0x26, ("name", "value")))
 
 
+def decoder(size):
+    """A session that decodes in `size` bytes."""
+    return Session5(None, bytearray(2 * size), b"client", 5)
+
+
 def events(data, size=128, most=1 << 20):
-    """What a decoder with a buffer of `size` bytes finds in data, read in parts of at most `most` bytes."""
-    d = Decoder5(bytearray(size))
+    """What is found in data by a session that decodes in `size` bytes, read in parts of at most `most` bytes."""
+    d = decoder(size)
     found = []
     i = 0
     while i < len(data):
         n = min(d.space, len(data) - i, most)
-        d.view[:n] = data[i : i + n]
-        d.bytes_received(n)
+        d.into[:n] = data[i : i + n]
+        d.got(n)
         i += n
-        kind = d.next()
+        kind = d.next_packet()
         while kind:
             body = bytes(d.buf[d.at : d.at + d.n])
             if kind == PUBLISH:
@@ -50,18 +52,9 @@ def events(data, size=128, most=1 << 20):
             elif kind == SUBACK or kind == UNSUBACK:
                 found.append([kind, d.mid, body])
             else:
-                found.append([kind, d.mid if PUBLISH < kind < SUBACK else 0, d.code])
-            kind = d.next()
+                found.append([kind, d.mid if PUBLISH < kind < SUBACK else 0, d.reason_code])
+            kind = d.next_packet()
     return found
-
-
-def forget_receiving():
-    """The next message is the first one of its process."""
-    for name in dir(Decoder):
-        if name in AT_FIRST:
-            setattr(Decoder, name, AT_FIRST[name])
-        elif not name.startswith("__"):
-            delattr(Decoder, name)
 
 
 def same(data, wanted, size=128):
@@ -207,17 +200,17 @@ def test_packets_longer_than_the_buffer():
             for most in (1, 7, 1 << 20):
                 found = events(lead + data + wire.puback(9), 64, most)
                 eq(found[-2:], [wanted, [PUBACK, 9, 0]])
-        d = Decoder5(bytearray(64))
+        d = decoder(64)
         i = kind = 0
         while not kind:
             k = min(d.space, len(data) - i)
-            d.view[:k] = data[i : i + k]
-            d.bytes_received(k)
+            d.into[:k] = data[i : i + k]
+            d.got(k)
             i += k
-            kind = d.next()
+            kind = d.next_packet()
         kinds = []
         if d.block:
-            cursor = d.properties(Decoder5.places[kind])
+            cursor = d.properties(Session5.places[kind])
             found = cursor.next()
             while found:
                 kinds.append(found)
@@ -279,7 +272,6 @@ def test_the_first_message_is_longer_than_the_buffer():
     for topic, properties in ((b"t" * 100, b"\0"), (b"t", many), (b"t", b"\0")):
         data = wire.publish(topic.decode(), b"z" * 200, 1, 5, properties=properties)
         for most in (1, 1 << 20):
-            forget_receiving()
             found = events(data, 64, most)
             eq([(f[0], f[3]) for f in found], [(PUBLISH, 5)])
 
@@ -314,13 +306,13 @@ def test_heap():
     import gc
 
     data = wire.publish("a/b", b"payload", 1, 7, properties=USER) + wire.puback(3, 0x10)
-    d = Decoder5(bytearray(128))
+    d = decoder(128)
     n = len(data)
 
     def once():
-        d.view[:n] = data
-        d.bytes_received(n)
-        while d.next():
+        d.into[:n] = data
+        d.got(n)
+        while d.next_packet():
             pass
 
     for _ in range(3):
@@ -328,7 +320,7 @@ def test_heap():
     gc.collect()
     gc.disable()
     before = gc.mem_alloc()
-    d.view[:n] = data
+    d.into[:n] = data
     copying = gc.mem_alloc() - before
     before = gc.mem_alloc()
     for _ in range(20):

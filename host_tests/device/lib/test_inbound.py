@@ -5,13 +5,36 @@ from errno import ENOBUFS
 import inflight.packet as packet
 from harness import eq, raises
 from inflight.flash import RamFlash
-from inflight.inbound import DUPLICATE, NEW, REDELIVERED, Inbound
+from inflight.handshake import accepted
 from inflight.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
+from inflight.receiving import acknowledge, received, released
+from inflight.session import Session
+from inflight.states import DUPLICATE, NEW, REDELIVERED
 from nor import NorFlash
 from session_peer import Peer, ack, message
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf"
+
+
+class Inbound:
+    """What a session knows of messages of QoS 2 from the broker."""
+
+    def __init__(self, journal, most):
+        self._session = Session(journal, bytearray(256), b"dev", receive_maximum=most)
+
+    def received(self, mid):
+        return received(self._session, mid)
+
+    def delivered(self, mid):
+        acknowledge(self._session, 4, mid, False)
+
+    def released(self, mid):
+        self._session.mid = mid
+        released(self._session)
+
+    def session_lost(self):
+        accepted(self._session, True, lambda session: ())
 
 
 def test_table_of_the_receiver():
@@ -99,8 +122,8 @@ def test_interrupted_handler():
     device = RamFlash()
     peer = Peer(device)
     peer.up()
-    peer.session.decoder.view[:8] = message(b"t", b"x", 2, 5)
-    peer.session.decoder.bytes_received(8)
+    peer.session.into[:8] = message(b"t", b"x", 2, 5)
+    peer.session.bytes_received(8, 0)
     eq(peer.session.next_event(0), packet.PUBLISH)
     assert peer.session.deliver and not peer.session.redelivered
     for k in range(2):

@@ -22,12 +22,12 @@ def test_keep_alive():
         eq(peer.sent(), [])
         peer.now = ticks_add(t, 1400)
         eq(peer.sent(), [])
-        assert peer.session.keep_alive.pinging
-        assert not peer.session.keep_alive.overdue(ticks_add(t, 1999))
-        assert peer.session.keep_alive.overdue(ticks_add(t, 2000))
+        assert peer.session.pinging
+        assert not peer.session.overdue(ticks_add(t, 1999))
+        assert peer.session.overdue(ticks_add(t, 2000))
         peer.feed(b"\xd0\x00")
-        assert not peer.session.keep_alive.pinging
-        assert not peer.session.keep_alive.overdue(ticks_add(t, 9999))
+        assert not peer.session.pinging
+        assert not peer.session.overdue(ticks_add(t, 9999))
         peer.now = ticks_add(t, 2000)
         eq(peer.sent(), [PING])
 
@@ -81,8 +81,8 @@ def test_silence_of_the_broker_is_noticed():
     eq([p[0] for p in peer.sent()], [0x30])
     peer.now = 1000
     eq(peer.sent(), [PING])
-    assert not peer.session.keep_alive.overdue(1200)
-    assert peer.session.keep_alive.overdue(1250)
+    assert not peer.session.overdue(1200)
+    assert peer.session.overdue(1250)
 
 
 def test_any_received_byte_counts():
@@ -98,15 +98,15 @@ def test_any_received_byte_counts():
         for k in range(len(data) - 1):
             peer.now = ticks_add(t, 1000 + 400 * k)
             eq(peer.feed(data[k : k + 1]), [])
-            assert not s.keep_alive.overdue(ticks_add(peer.now, 499))
-            eq(s.keep_alive.left(ticks_add(peer.now, 499), ticks_add(t, 1000)), 1)
-        assert s.keep_alive.overdue(ticks_add(peer.now, 500))
+            assert not s.overdue(ticks_add(peer.now, 499))
+            eq(s.time_left(ticks_add(peer.now, 499), ticks_add(t, 1000)), 1)
+        assert s.overdue(ticks_add(peer.now, 500))
         peer.feed(data[-1:])
         eq(len(peer.got), 1)
         for k in range(20):
             peer.now = ticks_add(t, 1000 + 400 * (k + 10))
             peer.feed(b"\x40\x02\x00\x09")
-            eq((k, s.keep_alive.overdue(peer.now)), (k, k >= 3))
+            eq((k, s.overdue(peer.now)), (k, k >= 3))
 
 
 def test_a_slow_long_packet_counts():
@@ -120,9 +120,9 @@ def test_a_slow_long_packet_counts():
         for k in range(60):
             peer.now += 400
             peer.feed(bytes(piece))
-            if not alive and peer.session.keep_alive.overdue(peer.now):
+            if not alive and peer.session.overdue(peer.now):
                 break
-            assert not peer.session.keep_alive.overdue(peer.now)
+            assert not peer.session.overdue(peer.now)
         eq(k == 59, alive)
 
 
@@ -139,7 +139,7 @@ def test_a_week_without_polling():
         peer.feed(ack(0x40, 1) + b"\xd0\x00")
         peer.now = t = (t + later) % (1 << 30)
         eq(peer.sent(), [PING])
-        assert peer.session.keep_alive.overdue((t + later) % (1 << 30))
+        assert peer.session.overdue((t + later) % (1 << 30))
 
 
 def test_keep_alive_counts_what_is_sent():
@@ -172,9 +172,9 @@ def test_ping_ends_with_its_connection():
     peer.now = 1000
     eq(peer.sent(), [PING])
     peer.session.connection_lost()
-    assert not peer.session.keep_alive.pinging
+    assert not peer.session.pinging
     peer.up(1)
-    assert not peer.session.keep_alive.overdue(9000)
+    assert not peer.session.overdue(9000)
 
 
 def test_retry_of_level_3():

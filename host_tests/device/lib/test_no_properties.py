@@ -22,12 +22,12 @@ def messages(level):
     feed(session, b"\x32\x06\x00\x01t\x00\x05x")
     eq(session.next_event(0), 3)
     inbox = Inbox(200)
-    assert inbox.put(session.decoder, False)
+    assert inbox.put(session, False)
     return Message(session), inbox.take(Received)
 
 
 def feed(session, data):
-    session.decoder.view[: len(data)] = data
+    session.into[: len(data)] = data
     session.bytes_received(len(data), 0)
 
 

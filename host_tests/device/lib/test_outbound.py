@@ -4,14 +4,13 @@
 from harness import eq, raises
 from inflight.flash import RamFlash
 from inflight.journal import OUT, Journal, OutboxFull
-from inflight.outbound import Outbound
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
-from inflight.send_buffer import SendBuffer
+from inflight.session import Session
 from inflight.states import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 
-# Rows as in outbound.py: SEND, ACK, REC, REL, COMP; columns PUBACK, PUBREC, PUBCOMP.
+# Rows as in session.py: SEND, ACK, REC, REL, COMP; columns PUBACK, PUBREC, PUBCOMP.
 OUTBOUND = (
     (IGNORED, IGNORED, IGNORED),
     (FINISH, ERROR, ERROR),
@@ -21,18 +20,21 @@ OUTBOUND = (
 )
 
 
-def accept(outbound, mid, qos):
-    out = SendBuffer(memoryview(bytearray(64)), outbound.journal)
-    out.publish(b"t", b"", qos, False, mid)
-    outbound.accepted(mid, out.append(mid, 0), 0)
+def session():
+    return Session(Journal(RamFlash()), bytearray(256), b"dev", max_inflight=4)
+
+
+def accept(s, mid, qos):
+    s.last_mid = mid - 1
+    eq(s.publish(b"t", b"", qos, False), mid)
 
 
 def test_table_of_the_sender():
     """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-2.3.1-3] Every acknowledgement in every state."""
     for state in range(5):
         for k in range(3):
-            journal = Journal(RamFlash())
-            outbound = Outbound(journal, 4)
+            outbound = session()
+            journal = outbound.journal
             accept(outbound, 7, 2)
             outbound.states[0] = state
             kind = (PUBACK, PUBREC, PUBCOMP)[k]
@@ -51,7 +53,7 @@ def test_table_of_the_sender():
 
 def test_ids_go_around():
     """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 to 65535, then 1 again; never 0, never one in use."""
-    outbound = Outbound(Journal(RamFlash()), 4)
+    outbound = session()
     eq(outbound.free_mid(0), 1)
     outbound.last_mid = 65534
     eq(outbound.free_mid(0), 65535)
@@ -82,7 +84,7 @@ def test_max_inflight():
         peer.publish(b"%d" % k)
     eq([p[-1:] for p in peer.sent()], [b"0", b"1", b"2"])
     eq(peer.session.pending, 5)
-    assert peer.session.outbound.queued
+    assert peer.session.queued
     eq(peer.feed(ack(0x40, 2))[0][-1:], b"3")
     eq(peer.feed(ack(0x40, 1) + ack(0x40, 3))[0][-1:], b"4")
     eq(peer.feed(ack(0x40, 4) + ack(0x40, 5)), [])
@@ -176,7 +178,7 @@ def test_ids_of_an_earlier_larger_max_inflight():
     for mid in (2, 3, 4, 6, 8):
         peer.feed(ack(0x40, mid))
     peer = Peer(device, max_inflight=1)
-    outbound = peer.session.outbound
+    outbound = peer.session
     outbound.last_mid = 65534
     mids = []
     for _ in range(8):
@@ -314,7 +316,7 @@ def test_message_that_would_not_fit_drops_no_other():
     """[MQTT-3.3.1-1] Dropping all unsent messages would not free enough space for it: it is dropped itself."""
     peer = Peer(NorFlash(5, 2048, 16), max_inflight=20, when_full="oldest")
     while peer.publish(b"%040d" % 0):
-        if peer.session.outbound.queued == 3:
+        if peer.session.queued == 3:
             break
     assert not peer.publish(bytes(900))
     eq((peer.count("dropped"), peer.session.pending), (1, 23))

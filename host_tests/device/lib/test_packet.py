@@ -7,7 +7,7 @@ import inflight.packet as packet
 from harness import SkipTest, eq, raises
 from inflight.handshake import connect_packet
 from inflight.packet import ProtocolError
-from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
+from inflight.packet_buffer import PacketBuffer
 from inflight.subscribing import request_packet
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
@@ -251,7 +251,7 @@ def note(d, kind, out):
 
 def decoded(data, step=0, split=0, size=256, level=4):
     """The events of `data`, read in steps, or split once at `split`, as the decoder has space."""
-    d = packet.Decoder(bytearray(size), level)
+    d = PacketBuffer(bytearray(2 * size), None, level)
     out = []
     i = 0
     while i < len(data):
@@ -259,13 +259,13 @@ def decoded(data, step=0, split=0, size=256, level=4):
         if i < split:
             n = min(n, split - i)
         assert n > 0, "the decoder wants nothing at byte %d" % i
-        d.view[:n] = data[i : i + n]
-        d.bytes_received(n)
+        d.into[:n] = data[i : i + n]
+        d.got(n)
         i += n
-        kind = d.next()
+        kind = d.next_packet()
         while kind:
             note(d, kind, out)
-            kind = d.next()
+            kind = d.next_packet()
     return out
 
 
@@ -338,21 +338,21 @@ def test_reset():
     long = server_publish(b"topic", bytes(500), 1, 9)
     for data in (STREAM, long, server_publish(bytes(60).replace(b"\0", b"t"), bytes(100), 2, 9)):
         for n in range(1, min(len(data), 90)):
-            d = packet.Decoder(bytearray(64))
+            d = PacketBuffer(bytearray(128), None)
             i = 0
             while i < n:
                 k = min(d.space, n - i)
-                d.view[:k] = data[i : i + k]
-                d.bytes_received(k)
-                while d.next():
+                d.into[:k] = data[i : i + k]
+                d.got(k)
+                while d.next_packet():
                     pass
                 i += k
-            d.reset()
-            d.view[:4] = h("40020007")
-            d.bytes_received(4)
-            eq(d.next(), packet.PUBACK)
+            d.forget_received()
+            d.into[:4] = h("40020007")
+            d.got(4)
+            eq(d.next_packet(), packet.PUBACK)
             eq(d.mid, 7)
-            eq(d.next(), 0)
+            eq(d.next_packet(), 0)
 
 
 # --- streaming ---
@@ -375,18 +375,18 @@ def test_payload_longer_than_the_buffer():
 def test_pieces_of_a_payload_need_no_heap():
     if not hasattr(gc, "mem_alloc"):
         raise SkipTest("CPython counts no bytes of heap")
-    decoder = packet.Decoder(bytearray(64))
+    decoder = PacketBuffer(bytearray(128), None)
     data = server_publish(b"a/b", bytes(1000))[:32]
-    decoder.view[: len(data)] = data
-    decoder.bytes_received(len(data))
-    eq(decoder.next(), 3)
-    eq(decoder.next(), 0)
+    decoder.into[: len(data)] = data
+    decoder.got(len(data))
+    eq(decoder.next_packet(), 3)
+    eq(decoder.next_packet(), 0)
     pieces = 0
     gc.collect()
     before = gc.mem_alloc()
     while decoder.left:
-        decoder.bytes_received(min(decoder.space, decoder.left))
-        while decoder.next():
+        decoder.got(min(decoder.space, decoder.left))
+        while decoder.next_packet():
             pieces += 1
     eq(gc.mem_alloc() - before, 0)
     assert pieces > 15
@@ -409,23 +409,23 @@ def test_two_long_payloads():
 
 def test_long_payload_of_a_megabyte():
     """A megabyte passes through a buffer of 128 bytes."""
-    d = packet.Decoder(bytearray(128))
+    d = PacketBuffer(bytearray(256), None)
     data = server_publish(b"t", b"", 1, 5)
     total = 1000000
     first = b"\x32" + remaining(5 + total) + data[2:]
-    d.view[: len(first)] = first
-    d.bytes_received(len(first))
+    d.into[: len(first)] = first
+    d.got(len(first))
     got = 0
     sent = 0
     while got < total:
-        kind = d.next()
+        kind = d.next_packet()
         if kind:
             eq(d.offset, got)
             got += d.n
             eq(d.left, total - got)
         else:
             n = min(d.space, total - sent)
-            d.bytes_received(n)  # the old bytes of the buffer serve as payload
+            d.got(n)  # the old bytes of the buffer serve as payload
             sent += n
     eq(got, total)
     eq(d.left, 0)

@@ -34,14 +34,14 @@ def expiry_of(p):
 
 def all_done(peer):
     """The broker completes what is in flight."""
-    for i in range(peer.session.outbound.rows):
-        peer.feed(puback(peer.session.outbound.mids[0]))
+    for i in range(peer.session.rows):
+        peer.feed(puback(peer.session.mids[0]))
 
 
 def restarted(device, slept=0, **options):
     peer = Peer5(device, **options)
-    if peer.session.out.clock:
-        peer.session.out.clock.value += slept
+    if peer.session.clock:
+        peer.session.clock.value += slept
     return peer
 
 
@@ -103,7 +103,7 @@ def test_a_message_that_waits_while_others_fail():
     peer.publish(b"first", 1, properties=WHOLE)
     raises(ValueError, peer.publish, bytes(70000), 1, b"t", False, LONGEST)
     raises(ValueError, peer.publish, b"x", 1, b"t", False, "text")
-    peer.session.out.forget()
+    peer.session.forget()
     eq(messages(peer.up()), [(b"first", 1, VALUES)])
 
 
@@ -135,7 +135,7 @@ def test_lower_levels_send_them_without():
     Peer5(device).publish(b"x", 1, properties=WHOLE)
     for level in (3, 4):
         peer = Peer(device, protocol_level=level)
-        eq(peer.up()[-1:], [message(b"t", b"x", 1, 1, peer.session.outbound.states[0] >> 3 & 1)])
+        eq(peer.up()[-1:], [message(b"t", b"x", 1, 1, peer.session.states[0] >> 3 & 1)])
         peer.session.connection_lost()
     eq([of(p) for p in Peer5(device).up(1)], [(b"x", 1, VALUES)])
 
@@ -224,12 +224,12 @@ def test_heap():
 
         def some(p=p):
             for _ in range(20):
-                peer.session.out.attach(p, peer.now)
+                peer.session.attach(p, peer.now)
                 mid = peer.session.publish(b"topic", payload, 1, False)
                 while peer.session.data_to_send(peer.now):
                     pass
-                peer.session.decoder.code = 0
-                peer.session.outbound.acknowledged(4, mid)
+                peer.session.reason_code = 0
+                peer.session.acknowledged(4, mid)
 
         some()
         gc.collect()

@@ -23,13 +23,13 @@ class Wary(Peer):
         out = b""
         n = s.data_to_send(self.now)
         while n:
-            assert self.device.is_durable(), s.out.view[s.out.at]
-            out += bytes(s.out.view[s.out.at : s.out.at + n])
+            assert self.device.is_durable(), s.view[s.out_at]
+            out += bytes(s.view[s.out_at : s.out_at + n])
             n = s.data_to_send(self.now)
         return out
 
     def note(self):
-        assert self.device.is_durable() or self.session.decoder.flags & 6 != 4
+        assert self.device.is_durable() or self.session.flags & 6 != 4
         super().note()
 
 
@@ -95,8 +95,8 @@ def test_handler_interrupted_with_a_volatile_cache():
     device = NorFlash(4, 1024, 16, cache=True)
     peer = Peer(device)
     peer.up()
-    peer.session.decoder.view[:8] = message(b"t", b"x", 2, 5)
-    peer.session.decoder.bytes_received(8)
+    peer.session.into[:8] = message(b"t", b"x", 2, 5)
+    peer.session.bytes_received(8, 0)
     eq(peer.session.next_event(0), packet.PUBLISH)
     device.lose_power()
     peer = Peer(device)

@@ -469,7 +469,7 @@ def test_refused():
     for qos, make in ((1, wire.puback), (2, wire.pubrec)):
         for code in (0x80, 0x83, 0x87, 0x90, 0x99, 0xFF):
             peer = Peer5(device)
-            peer.up(1 if peer.session.record.has_session else 0)
+            peer.up(1 if peer.session.has_session else 0)
             seq = peer.session.journal.next_seq
             mid = peer.publish(b"x", qos)
             peer.sent()
@@ -926,7 +926,7 @@ def test_messages_that_the_broker_never_releases():
             else:
                 found.lose()
         assert restart or found.count("abandoned") == 36
-        assert found.session.inbound.rows <= 8
+        assert found.session.rows_in <= 8
 
 
 def test_messages_that_come_again_are_not_the_oldest():
@@ -1057,7 +1057,7 @@ def test_heap():
             return
         data = acks[qos][mid - 1]
         n = len(data)
-        s.decoder.view[:n] = data
+        s.into[:n] = data
         s.bytes_received(n, 0)
         while s.next_event(0):
             s.completed = 0
@@ -1070,7 +1070,7 @@ def test_heap():
         gc.collect()
         gc.disable()
         before = gc.mem_alloc()
-        s.decoder.view[:4] = b"1234"
+        s.into[:4] = b"1234"
         copying = gc.mem_alloc() - before if qos else 0
         before = gc.mem_alloc()
         for _ in range(20):
@@ -1098,7 +1098,7 @@ def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
             if restart:
                 peer = Peer5(device)
             eq(brief(peer.up(1, False, (MAXIMUM, 50))), [])
-            peer.session.outbound.last_mid = 65535
+            peer.session.last_mid = 65535
             eq(peer.publish(b"next", 2), 2)
             eq(brief(peer.sent()), [(PUBLISH, 2, False)])
             eq(discard_message(peer.session, 1), True)

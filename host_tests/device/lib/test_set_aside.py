@@ -295,7 +295,7 @@ def test_a_pubrel_that_ends_each_connection():
     eq(peer.feed(ack(0x40, 2)), [ack(0x62, 1)])
     ends(peer)
     eq(peer.up(1), [])
-    peer.session.outbound.last_mid = 65535
+    peer.session.last_mid = 65535
     eq(peer.publish(b"z"), 2)
     peer.sent()
     peer.feed(ack(0x40, 2))

@@ -65,7 +65,7 @@ class Peer:
         out = b""
         n = s.data_to_send(self.now)
         while n:
-            out += bytes(s.out.view[s.out.at : s.out.at + n])
+            out += bytes(s.view[s.out_at : s.out_at + n])
             n = s.data_to_send(self.now)
         return out
 
@@ -79,8 +79,8 @@ class Peer:
         out = b""
         i = 0
         while i < len(data):
-            n = min(s.decoder.space, len(data) - i)
-            s.decoder.view[:n] = data[i : i + n]
+            n = min(s.space, len(data) - i)
+            s.into[:n] = data[i : i + n]
             s.bytes_received(n, self.now)
             i += n
             kind = s.next_event(self.now)
@@ -95,7 +95,7 @@ class Peer:
     def note(self):
         s = self.session
         if s.deliver:
-            d = s.decoder
+            d = s
             self.got.append((bytes(d.buf[d.at : d.at + d.n]), s.redelivered))
 
     def up(self, present=0, clean=False):

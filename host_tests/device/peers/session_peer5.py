@@ -40,7 +40,7 @@ class Peer5(Peer):
         return [parse(raw, 5) for raw in super().feed(data)]
 
     def publish(self, payload, qos=1, topic=b"t", retain=False, properties=None):
-        self.session.out.attach(properties, self.now)
+        self.session.attach(properties, self.now)
         return self.session.publish(topic, payload, qos, retain)
 
     def lose(self):

@@ -36,18 +36,18 @@ def test_public_names_stay():
 def test_internal_names_are_replaced_everywhere(tmp_path):
     found = deployed()
     texts = {place: file.read_text() for place, file in library().items()}
-    internal = {"_connect_steps", "outbound", "make_space", "free_mid", "retransmit"}
+    internal = {"_connect_steps", "next_row", "make_space", "free_mid", "retransmit"}
     assert internal < set().union(*map(mentioned, texts.values()))
     assert not internal & set().union(*map(mentioned, found.values()))
 
 
 def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
     test = tmp_path / "mine.py"
-    test.write_text("def f(session):\n    return session.outbound.rows\n")
+    test.write_text("def f(session):\n    return session.next_row.rows\n")
     found = shrunk(library() | {"mine": test})
     (first, second) = re.search(r"return session\.(\w+)\.(\w+)", found["mine"]).groups()
-    assert first != "outbound" and {first, second} < attributes(found["inflight/core"])
-    assert shrunk(library() | {"mine": test}, {"outbound"})["mine"].count("outbound") == 1
+    assert first != "next_row" and {first, second} < attributes(found["inflight/core"])
+    assert shrunk(library() | {"mine": test}, {"next_row"})["mine"].count("next_row") == 1
 
 
 def test_modules_beside_the_library_keep_their_own_names(tmp_path):

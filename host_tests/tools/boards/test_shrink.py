@@ -130,7 +130,7 @@ def _binds(node):
         ("compat", "ticks_ms"),
         ("errors", "OutboxFull"),
         ("counters", "UNHANDLED"),
-        ("packet", "Decoder"),
+        ("packet", "ProtocolError"),
         ("topic", "encode_name"),
         ("journal", "erase"),
     ],

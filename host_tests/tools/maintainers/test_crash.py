@@ -6,7 +6,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from inflight.outbound import Outbound
+from inflight.session import Session
 from tools.crash import __main__ as crash
 from tools.crash import kept
 from tools.crash.machine import CAMPAIGNS
@@ -43,7 +43,7 @@ def test_unknown_campaign():
 
 
 def test_finding_is_saved(folder, monkeypatch):
-    monkeypatch.setattr(Outbound, "free_mid", lambda self, other: 7)
+    monkeypatch.setattr(Session, "free_mid", lambda self, other: 7)
     monkeypatch.setattr(crash.Endurance, "run", lambda self, erases: 0)
     result = run("--campaign", "cuts")
     assert result.exit_code == 1

@@ -138,7 +138,6 @@ _USES = {
     "and `async for`": ("consumers",),
     "a journal, for QoS 1 and 2": ("journal_core",),
     "messages from the broker, from the first one on": ("receiving", "dispatching"),
-    "those of QoS 2": ("inbound",),
     "MQTT 5": ("mqtt5_core",),
     "a WebSocket": ("websocket",),
     "TLS; messages longer than the buffer, until one comes": (),

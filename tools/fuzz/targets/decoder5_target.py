@@ -4,9 +4,8 @@ data: a byte (bits 1-2: size of the buffer; the rest: how the input is split), t
 
 from decoder_target import BUFFERS, Events, always, decode, pieces
 from inflight.cursor import IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH
-from inflight.decoder5 import Decoder5
+from inflight.mqtt5 import Session5
 from inflight.packet import CONNACK, DISCONNECT, PINGRESP, PUBLISH
-from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
 from outcome import STRICT, Outcome, demand
 
 if STRICT:
@@ -43,7 +42,7 @@ class _Events5(Events):
         mid = d.mid if CONNACK < kind < PINGRESP else 0
         body = bytes(d.buf[d.at : d.at + d.n]) if kind in (CONNACK, 9, 11) else b""
         found = _properties(d, _PLACES.get(kind, IN_ACK)) if d.block else None
-        self.list.append([kind, d.flags, mid, d.code, body[:1] if kind == CONNACK else body, found])
+        self.list.append([kind, d.flags, mid, d.reason_code, body[:1] if kind == CONNACK else body, found])
         self.over = kind == DISCONNECT
 
 
@@ -53,7 +52,7 @@ def run(data):
     size = BUFFERS[first >> 1 & 3]
 
     def decoded(lengths):
-        return decode(Decoder5(bytearray(size)), _Events5(), stream, lengths)
+        return decode(Session5(None, bytearray(2 * size), b"client", 5), _Events5(), stream, lengths)
 
     whole = decoded(always(size))
     again = decoded(pieces(first) if first & 8 else always(1))

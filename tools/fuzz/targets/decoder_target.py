@@ -3,8 +3,8 @@
 data: a byte (bit 0: level 3 or 4; bits 1-2: size of the buffer; the rest: how the input is split), then the server's
 bytes."""
 
-from inflight.packet import CONNACK, PINGRESP, PUBLISH, Decoder, ProtocolError
-from inflight.session import Session  # noqa: F401 (it loads what decodes a PUBLISH)
+from inflight.packet import CONNACK, PINGRESP, PUBLISH, ProtocolError
+from inflight.packet_buffer import PacketBuffer
 from outcome import STRICT, Finding, Outcome, demand
 
 if STRICT:
@@ -56,18 +56,18 @@ def decode(d, events, stream, lengths):
     try:
         while at < end and not events.over:
             n = min(d.space, end - at, next(lengths))
-            if n < 1 or n > len(d.view):
+            if n < 1 or n > len(d.into):
                 raise Finding("room for %d bytes" % d.space)
-            d.view[:n] = stream[at : at + n]
-            d.bytes_received(n)
+            d.into[:n] = stream[at : at + n]
+            d.got(n)
             at += n
-            kind = d.next()
+            kind = d.next_packet()
             while kind:
                 events.add(d, kind)
                 turns += 1
                 if turns > end:
                     raise Finding("more events than bytes")
-                kind = 0 if events.over else d.next()
+                kind = 0 if events.over else d.next_packet()
         return events.list, False
     except ProtocolError:
         return events.list, True
@@ -80,7 +80,7 @@ def run(data):
     size = BUFFERS[first >> 1 & 3]
 
     def decoded(lengths):
-        return decode(Decoder(bytearray(size), level), Events(), stream, lengths)
+        return decode(PacketBuffer(bytearray(2 * size), None, level), Events(), stream, lengths)
 
     whole = decoded(always(size))
     again = decoded(pieces(first) if first & 8 else always(1))

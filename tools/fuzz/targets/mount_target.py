@@ -4,8 +4,9 @@ works.
 data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
 
 from inflight.journal import DONE, IN, OUT, SESSION, OutboxFull
-from inflight.outbound import Outbound
 from inflight.packet import PUBACK, PUBCOMP
+from inflight.session import Session
+from inflight.session_store import load_window
 from inflight.states import REL, STATE
 from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand
@@ -65,15 +66,19 @@ def _use(journal, shape, wanted, sizes):
 
 def _send(journal):
     # Finds pending messages by sequence number and completes them, like the session.
-    outbound = Outbound(journal, 2)
+    session = Session.__new__(Session)
+    session.journal, session.limit = journal, 2
+    session.recorded_most = session.below = 0
+    load_window(session)
+    journal.owner = session
     for _ in range(journal.live + 1):
-        i = outbound.next()
+        i = session.next_row()
         if i < 0:
             break
-        released = outbound.states[i] & STATE == REL
-        outbound.sent(i, 1)
-        outbound.acknowledged(PUBCOMP if released else PUBACK, outbound.mids[i])
-    demand(not journal.live and not outbound.queued, "%d messages were never sent", journal.live)
+        released = session.states[i] & STATE == REL
+        session.states[i] += 1  # it was sent: COMP or ACK
+        session.acknowledged(PUBCOMP if released else PUBACK, session.mids[i])
+    demand(not journal.live and not session.queued, "%d messages were never sent", journal.live)
     if journal.fits(OUT, 0) and journal._erased:  # otherwise damage has left no space
         journal.append(OUT, 1, b"", 0)
 

@@ -35,17 +35,17 @@ class Simulation5(Simulation):
         self.out.connack_read(none, self.window, 5)
         self.out.handled()
         self.reconcile()
-        if self.session.out.maximum_qos < 2:
+        if self.session.maximum_qos < 2:
             self.lost()  # what is lowered is completed otherwise
             return
         self.session.resume()
         self.flush()
 
     def received(self, kind):
-        d = self.session.decoder
-        if kind in (PUBACK, PUBREC) and d.code >= 0x80:
-            self.number.note(kind, d.mid, d.code)
-            self.refused(kind, d.mid, d.code)
+        d = self.session
+        if kind in (PUBACK, PUBREC) and d.reason_code >= 0x80:
+            self.number.note(kind, d.mid, d.reason_code)
+            self.refused(kind, d.mid, d.reason_code)
             return
         super().received(kind)
 
@@ -96,9 +96,9 @@ class Simulation5(Simulation):
                 del self.out.open[e.number]
 
     def published(self, d):
-        known = self.session.inbound
-        if self.session.count[ABANDONED] and known:
-            self.handed &= {known.mids[i] for i in range(known.rows) if known.mids[i] != d.mid}
+        s = self.session
+        if s.count[ABANDONED] and s.rows_in:
+            self.handed &= {mid for mid in s.mids[s.limit : s.limit + s.rows_in] if mid != d.mid}
         super().published(d)
 
 

@@ -45,7 +45,7 @@ class Simulation:
         self.session = self.session_class(
             self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000
         )
-        self.session.out.name = self.topic  # to use the short path for a repeated topic
+        self.session.name = self.topic  # to use the short path for a repeated topic
         self.dead = True
         self.seen = b""
 
@@ -85,7 +85,7 @@ class Simulation:
         n = session.data_to_send(self.now)
         turns = 0
         while n:
-            self.seen += bytes(session.out.view[session.out.at : session.out.at + n])
+            self.seen += bytes(session.view[session.out_at : session.out_at + n])
             turns += 1
             demand(turns < 200, "it never stops sending")
             n = session.data_to_send(self.now)
@@ -94,11 +94,11 @@ class Simulation:
     def feed(self, data):
         """The broker's bytes; the client reads no more of them after a protocol error."""
         at = 0
-        d = self.session.decoder
+        d = self.session
         while at < len(data) and not self.dead:
             n = min(d.space, len(data) - at)
             demand(n > 0, "no space to read into")
-            d.view[:n] = data[at : at + n]
+            d.into[:n] = data[at : at + n]
             self.session.bytes_received(n, self.now)
             at += n
             self.receive()
@@ -140,7 +140,7 @@ class Simulation:
     # --- checks ---
 
     def received(self, kind):
-        d = self.session.decoder
+        d = self.session
         self.number.note(kind, d.mid if kind in (PUBACK, PUBREC, PUBREL, PUBCOMP) else 0)
         if kind == PUBREL:
             self.handed.discard(d.mid)
@@ -176,13 +176,9 @@ class Simulation:
 
     def check(self):
         session = self.session
-        demand(session.outbound.rows <= self.window, "%d rows", session.outbound.rows)
-        inbound = session.inbound
-        demand(
-            not inbound or inbound.rows <= len(inbound.mids) <= self.most_inbound * self.inbound,
-            "%d ids",
-            inbound and inbound.rows,
-        )
+        demand(session.rows <= self.window, "%d rows", session.rows)
+        rows = len(session.mids) - self.window
+        demand(session.rows_in <= rows <= self.most_inbound * self.inbound, "%d ids", session.rows_in)
         image = Image(self.shape, bytes(self.flash.data))
         there = {r.seq: r for r in image.records if r.kind == OUT}
         for e in self.out.open.values():
@@ -191,8 +187,7 @@ class Simulation:
             body = record and bytes([record.body[0] & 0xF7]) + record.body[1:]  # without DUP, which the journal may set
             demand(body == wire, "message %d of QoS %d is lost", e.mid, e.qos)
             demand(e.phase == RELEASED or record.state != STATE_RELEASED, "%d is released without PUBREC", e.mid)
-        outbound = session.outbound
-        pending = outbound.rows + outbound.queued + len([mid for mid in self.out.aside if mid in self.out.open])
+        pending = session.rows + session.queued + len([mid for mid in self.out.aside if mid in self.out.open])
         demand(len(there) == session.pending, "%d in the journal, %d pending", len(there), session.pending)
         demand(len(there) <= pending, "%d in the journal, %d have a row or wait", len(there), pending)
 

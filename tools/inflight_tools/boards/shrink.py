@@ -34,17 +34,13 @@ GROUPS = {
         "errors",
         "packet",
         "topic",
-        "in_flight",
-        "outbound",
-        "keep_alive",
-        "send_buffer",
-        "session_record",
+        "packet_buffer",
         "session",
         "base",
         "transport",
     ],
     "journal_core": ["loops", "pages", "records", "journal"],
-    "mqtt5_core": ["errors5", "decoder5", "send_buffer5", "mqtt5"],
+    "mqtt5_core": ["errors5", "lengths5", "mqtt5"],
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
@@ -56,7 +52,6 @@ _RESIDENT = (
     "aio",
     "consumers",
     "dispatching",
-    "inbound",
     "receiving",
     "flash",
     "io_waiter",
