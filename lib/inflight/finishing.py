@@ -27,6 +27,8 @@ def finish(j, reader):
         retire(reader, at, end)
     if j._head in reader.spoilt:
         j._off = j._size
+    if not j._erased and not j._live[j._head] and j._off + j._live[j._tail()] + NOTES > j._size:
+        _begin_head_again(j)
     try:
         while not j._erased:
             j._collect()
@@ -41,6 +43,16 @@ def finish(j, reader):
     j._sync()
     _tell_losses(j, reader)
     j._ok = True
+
+
+def _begin_head_again(j):
+    # Power cuts have left nothing in the head that lives, and no space for a copy of the oldest sector: what is left
+    # there are numbers, and NOTEs tell those as soon as it is erased.
+    j.erases -= 1
+    j._reclaim(j._head)
+    j._erased -= 1
+    j._off = HEADER
+    j._note()
 
 
 def _count(j, reader):

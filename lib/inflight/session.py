@@ -626,7 +626,7 @@ class Session(PacketBuffer):
         if not self.connected:
             return 0
         if self.resumed and self.retry and passed(self.now, self.progress_at, self._retry_pause):
-            self._repeat_unanswered()
+            self.repeat_unanswered()
         if self.request_due:
             from .subscribing import write
 
@@ -649,8 +649,8 @@ class Session(PacketBuffer):
         self.view = self.spare
         return packet.ack(self.view, kind, mid, dup)
 
-    def _repeat_unanswered(self):
-        # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
+    def repeat_unanswered(self):
+        """Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly."""
         self.progress_at = self.now
         if self.foreign and self.foreign.asked:
             self._late_proofs = True

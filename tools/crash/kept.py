@@ -48,8 +48,7 @@ def replay(script):
         simulation.power_cut(arrive, cache_seed(way))
         if way[0] == "rot":
             simulation.rot(way[1])
-        if not resume:
-            steps = []
+        steps = script["steps"] if resume else []
     _run(simulation, steps)
 
 

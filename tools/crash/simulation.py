@@ -434,7 +434,7 @@ class Simulation:
     def _do_retransmit(self):
         """The retry time-out of level 3 expires: the client retransmits."""
         if self._linked() and self.device.connected and self.state.settings["protocol_level"] == 3:
-            self.device.session._retransmit()
+            self.device.session.repeat_unanswered()
             self.device.poll()
 
     def _try_what_was_set_aside(self):
