@@ -18,7 +18,7 @@ def start(client, level_5, arguments):
     else:
         client.session = Session(*arguments)
     # Whether CONNECT fits the buffer shows now, not on the way.
-    from .handshake import write
+    from .connect import write
 
     user, password = client._login
     write(client.session, client._clean_session, client._keepalive, user, password, client._will)

@@ -5,7 +5,6 @@ from .packet import ProtocolError
 
 MALFORMED = const(0x81)
 ERROR = const(0x82)
-TOO_LONG = const(0x95)
 
 
 class ProtocolError5(ProtocolError):

@@ -47,7 +47,23 @@ class Seconds:
         """A message of `size` bytes of topic and payload is to be accepted: if the journal is full, those that have
         expired go."""
         if self.due <= self.value and not session.journal.fits(OUT, size + _MOST_BESIDE):
-            drop_expired(session, self)
+            self.drop_expired(session)
+
+    def drop_expired(self, session):
+        """Drops the messages that have expired, and can not have been sent."""
+        from .given_up import is_unsent
+
+        journal = session.journal
+        session.clear()  # one of them may stand there
+        self.due = _LAST
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            expires = _times(journal, at)[1]
+            if 0 <= expires <= self.value and is_unsent(session, at):
+                expired(session, at)
+            elif expires >= 0:
+                self.due = min(self.due, max(expires, self.value + 1))
+            at = journal.scan(OUT, at)
 
     def count_down(self, buf, i, stamps, k, dup):
         """buf[i:] is the expiry interval of a message that was accepted at stamps[k:]: makes it what is left. Returns
@@ -85,23 +101,6 @@ def _times(journal, at):
     interval = _number(trailer, start + 1)
     accepted = _number(trailer, journal.read(at, size + n - 4, trailer))
     return accepted, accepted + interval
-
-
-def drop_expired(session, clock):
-    """Drops the messages that have expired, and can not have been sent."""
-    from .given_up import is_unsent
-
-    journal = session.journal
-    session.clear()  # one of them may stand there
-    clock.due = 0xFFFFFFFF
-    at = journal.scan(OUT, -1)
-    while at >= 0:
-        expires = _times(journal, at)[1]
-        if 0 <= expires <= clock.value and is_unsent(session, at):
-            expired(session, at)
-        elif expires >= 0:
-            clock.due = min(clock.due, max(expires, clock.value + 1))
-        at = journal.scan(OUT, at)
 
 
 def expired(session, address):

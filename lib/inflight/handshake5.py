@@ -34,9 +34,9 @@ from .cursor import (
     SERVER_KEEP_ALIVE,
     SESSION_EXPIRY,
 )
-from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
+from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .records import DONE, OUT, RELEASED, SESSION
-from .states import BY_CONNECT, CLEAN, DUP, GIVEN_UP, MOST_INFLIGHT, REL, SEND, STATE, TRIAL
+from .states import BY_CONNECT, CLEAN, DUP, GIVEN_UP, MOST_INFLIGHT, REL, SEND, STATE, TOO_LONG, TRIAL
 
 _FAILURE = const(0x80)
 _OF_LEVEL_4 = b"\x00\x84\x85\x88\x86\x87"  # what its return codes are at level 5
@@ -155,7 +155,7 @@ def connack(session):
         session.auth.consented(IN_CONNACK)
     if not session.client_id:
         _check_client_id(session, found.get(CLIENT_ID))
-    from .handshake import accepted
+    from .connect import accepted
 
     accepted(session, not present, _republish)
     _apply(session, found)

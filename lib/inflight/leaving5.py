@@ -6,10 +6,10 @@ from errno import ETIMEDOUT
 from .compat import const
 from .counters import STALLS, TAKEN_OVER
 from .cursor import IN_DISCONNECT, REASON, SERVER_REFERENCE
-from .errors5 import ERROR, TOO_LONG, ProtocolError5
+from .errors5 import ERROR, ProtocolError5
 from .packet import DISCONNECT, PINGRESP, ProtocolError
 from .refused import Disconnected, slow_down
-from .states import REL, SEND, STATE
+from .states import REL, SEND, STATE, TOO_LONG
 
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"

@@ -22,9 +22,10 @@ from .cursor import (
     UTF_8,
     VAR,
 )
-from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
+from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .packet import CONNACK, PUBLISH, PUBREL, SUBACK, UNSUBACK, begin, valid
 from .receiving import decode
+from .states import TOO_LONG
 
 _TEXTS = bytes((REASON, RESPONSE_INFORMATION, SERVER_REFERENCE))
 _FAILURE = 0x80

@@ -130,6 +130,11 @@ class Session5(Session):
 
     # --- rows ---
 
+    def packet_size(self, address, n):
+        from .stored5 import packet_size
+
+        return packet_size(self.journal, address)
+
     def oldest(self):
         if self.aside and self.too_long:
             return self.aside.oldest(self, super().oldest)

@@ -38,7 +38,8 @@ class PacketBuffer:
     no_properties = out_block = b""
     receiving = None  # the module of that name, with the first PUBLISH: many clients only publish
 
-    def __init__(self, buffer, journal, protocol_level=4):
+    def use(self, buffer, journal, protocol_level=4):
+        """It works in `buffer` from now on; the first half receives."""
         self.journal = journal
         self.protocol_level = protocol_level
         half = len(buffer) // 2

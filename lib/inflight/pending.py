@@ -26,10 +26,7 @@ def message_at(session, address):
     topic += 1
     name = bytearray(start[topic] << 8 | start[topic + 1])
     journal.read(address, topic + 2 - at, name)
-    if session.protocol_level == 5:
-        from .stored5 import packet_size
-
-        size = packet_size(journal, address)
+    size = session.packet_size(address, size)
     return mid, seq, str(name, "utf-8"), size, qos
 
 

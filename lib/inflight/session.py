@@ -130,11 +130,19 @@ class Session(PacketBuffer):
     quota = 0xFFFF  # so many messages are unacknowledged at most: of level 5
     too_long = 0  # messages behind the window that this connection does not take: of level 5
     maximum_out = packet.LONGEST  # bytes of the longest packet that the broker takes
-    clock = None  # Seconds, once a message has an expiry: of level 5
+    clock: "Any" = None  # type: ignore[name-defined] # noqa: F821  Seconds, once a message has an expiry: of level 5
     aside = None  # SetAside, once something was
     reach = ANY  # so many rows, from the oldest on, may be sent
     strikes = suspected = 0  # see suspects
     rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
+    foreign = None  # ForeignIds, as long as there are some
+    unproven = 0  # Message IDs that are not proven free: see foreign
+    retry = 0  # ms until unanswered packets are repeated
+    closing = None  # called to end the connection, when its time has come: see malformed
+    left_with_broker = False  # a message of QoS 2 found no space: none goes before it [MQTT-4.6.0-6]
+    _late_proofs = False  # PUBRELs of ForeignIds may still be answered, or once more
+    granted = b""  # return codes of the last SUBACK
+    ended = ()  # Message IDs that the last CONNACK completed
     # Of what session_load sets.
     count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     client_id: bytes
@@ -143,21 +151,19 @@ class Session(PacketBuffer):
     redelivered: bool
     code: int
     completed: int
-    ended: list
     tick: int
     when_full: str
     identifier: int
     timeout_ms: int
     keep_alive: int
     limit: int
-    mids: "Any"  # type: ignore[name-defined] # noqa: F821
+    mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
     addresses: "Any"  # type: ignore[name-defined] # noqa: F821
     states: bytearray
     queued: int
     waiting: bool
     seq: int
     sent_below: int
-    sent_before: int
     below_stale: bool
     last_mid: int
     used_mid: int
@@ -165,21 +171,19 @@ class Session(PacketBuffer):
     record_copy: int
     record_stale: bool
     mode: int
-    unproven: int
     most: int  # messages that can have left
-    retry: int
     most_in: int  # rows for messages of QoS 2 from the broker, beside those that the journal had
     recorded_most: int
     below: int
     next_unproven: int
-    granted: bytes
-    loaded: bool
 
-    def __init__(self, journal, *args, **options):
+    def __init__(self, journal, buffer, client_id, protocol_level=4, *args, **options):
+        # These make most of its fields, and the table of them takes heap in one piece: before more is loaded.
+        self.use(buffer, journal, protocol_level)
+        self.reset()
         from .session_load import start
 
-        start(self, journal, *args, **options)
-        self.reset()
+        start(self, client_id, *args, **options)
         self.holds_journal = True
 
     def recover(self):
@@ -211,13 +215,13 @@ class Session(PacketBuffer):
     def expect_qos_2(self):
         """The broker may send messages of QoS 2: there are rows for them."""
         if len(self.mids) == self.limit:
-            from .session_store import load_received
+            from .window import load_received
 
             load_received(self)
 
     def write_record(self, most):
         """Makes the SESSION record durable. most: how many messages can have left. Raises OSError if flash fails."""
-        from .session_store import write
+        from .session_record import write
 
         write(self, most)
 
@@ -269,14 +273,15 @@ class Session(PacketBuffer):
         else:
             self.foreign = None
         self.clean = False
-        self.closing = None  # called to end the connection, when its time has come: see malformed
-        self.left_with_broker = False  # a message of QoS 2 found no space: none goes before it [MQTT-4.6.0-6]
+        if self.closing:
+            self.closing = None
+            self.left_with_broker = False
         self.ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
-        self.request = self.request_qos = None  # filters asked for
+        self.request = None  # what is asked for: filters, their QoS, properties; see subscribing
         self.request_mid = 0
-        self.request_due = False
-        self.request_dup = 0
-        self._late_proofs = False  # PUBRELs of ForeignIds may still be answered, or once more
+        self.request_due = 0  # it is to be sent: 1, with the flag DUP 9
+        if self._late_proofs:
+            self._late_proofs = False
         self.now = self.progress_at = 0
         self._retry_pause = self.retry
         self.restart_timers(0)
@@ -294,7 +299,7 @@ class Session(PacketBuffer):
         self.begin()
         self.reset()
         self.holds_journal = True  # until the next reset()
-        from .handshake import connect
+        from .connect import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
         self.busy = False
@@ -308,7 +313,7 @@ class Session(PacketBuffer):
         Message IDs of ours: the journal knows of the session before the first one leaves, and that the ids
         which a lost session received are forgotten before one comes anew. Raises OSError if flash fails."""
         self.begin()
-        from .handshake import resume
+        from .connect import resume
 
         resume(self)
         self.busy = False
@@ -395,6 +400,11 @@ class Session(PacketBuffer):
         self.busy = False
 
     # --- rows: what is in flight ---
+
+    def packet_size(self, address, n):
+        """Returns the size of the packet that the record at `address` becomes, which was just found and has a PUBLISH
+        of n bytes."""
+        return n
 
     def set_row(self, i, mid, address, state):
         """Row i is this message from now on."""
@@ -657,8 +667,7 @@ class Session(PacketBuffer):
             self.foreign.asked = 0
         some = self.retransmit()
         if self.request and not self.request_due:
-            some = self.request_due = True
-            self.request_dup = self._dup()
+            some = self.request_due = 1 | self._dup()
         if some:
             self._retry_pause = min(self._retry_pause * 2, 600_000)
 
@@ -728,7 +737,7 @@ class Session(PacketBuffer):
         if kind == packet.PUBLISH:
             self.load_receiving().arrived(self)
         elif kind == packet.CONNACK:
-            from .handshake import connack
+            from .connect import connack
 
             connack(self)
         elif kind == packet.PUBREL:

@@ -17,11 +17,10 @@
 import inflight.counters as counters
 
 from .compat import const, passed
-from .errors5 import TOO_LONG
 from .pending import message_at
 from .records import DONE, OUT
 from .refused import MessageSetAside
-from .states import ANY, ASK, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TRIAL
+from .states import ANY, ASK, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TOO_LONG, TRIAL
 
 _PAUSE_MS = const(60_000)  # the first one, and the longest
 _LONGEST_PAUSE_MS = const(86_400_000)
@@ -181,9 +180,7 @@ class SetAside:
             self.left = journal.live
             self.again = True
             if session.clock:
-                from .expiry5 import drop_expired
-
-                drop_expired(session, session.clock)
+                session.clock.drop_expired(session)
         self.left = min(self.left, journal.live)
         while self.left:
             address = journal.find(OUT, self._seq)
@@ -215,9 +212,7 @@ def is_too_long(session, address):
     most = session.maximum_out
     if most >= session.journal.largest + 2:
         return False
-    from .stored5 import packet_size
-
-    return packet_size(session.journal, address) > most
+    return session.packet_size(address, 0) > most
 
 
 def set_aside(session, i, code):

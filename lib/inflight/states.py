@@ -55,3 +55,5 @@ WRITING = const(2)  # a packet to the connection
 RUNNING = const(4)  # an operation that the application called
 INTERRUPTED = const(3)  # READING and WRITING
 OUTSIDE = const(8)  # that calls a handler or callback, or waits: publish() is accepted, no other operation
+
+TOO_LONG = const(0x95)  # the reason code of messages that are set aside since they are longer than a broker takes

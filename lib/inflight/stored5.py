@@ -52,7 +52,7 @@ def space_needed(journal, address):
 def check_space(journal, space):
     """Raises ValueError if a message needs more than the `space` bytes of the send buffer: a life before had a larger
     one, or another level."""
-    from .session_store import is_publish
+    from .lost_messages import is_publish
 
     at = journal.scan(OUT, -1)
     while at >= 0:

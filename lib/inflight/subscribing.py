@@ -5,7 +5,6 @@ from errno import EACCES
 
 import inflight.counters as counters
 
-from .arguments import flag, function, refuse
 from .compat import const, copy
 from .packet import SUBACK, UNSUBACK, ProtocolError, begin, check_size, put_string
 from .topic import encode
@@ -20,10 +19,19 @@ _FIRST = const(16384)  # Subscription Identifiers take three bytes, so that requ
 _NUMBERS = const(2080768)
 
 
+def _refuse(name, allowed, value):
+    # Raises ValueError. What most calls do without is loaded here.
+    from .arguments import refuse
+
+    refuse(name, allowed, value)
+
+
 def make_handlers(filters, qos, handler, stream, protocol_level):
     """Returns the handlers, as client_start describes them, of the filters that subscribe() gets. Raises ValueError."""
-    function("handler", handler)
-    flag("stream", stream)
+    if handler is not None and not callable(handler):
+        _refuse("handler", "a function or None", handler)
+    if stream not in (False, True):
+        _refuse("stream", "True or False", stream)
     filters = _pairs(filters, qos)
     handlers = []
     for pattern, (_, q) in zip(encode_all([f for f, _ in filters], protocol_level), filters):
@@ -42,10 +50,10 @@ def _pairs(filters, qos):
     try:
         filters = list(filters)  # also of an iterator
     except TypeError:
-        refuse("filters", "one filter, or [(filter, qos), ...]", filters)
+        _refuse("filters", "one filter, or [(filter, qos), ...]", filters)
     for pair in filters:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            refuse("each of several filters", "(filter, qos)", pair)
+            _refuse("each of several filters", "(filter, qos)", pair)
     return filters
 
 
@@ -62,12 +70,12 @@ def encode_filter(text, protocol_level=4):
     parts = data.split(b"/")
     for i, part in enumerate(parts):
         if len(part) > 1 and (b"+" in part or b"#" in part) or (part == b"#" and i + 1 < len(parts)):
-            refuse("filter", "one in which + takes a whole level, and # the last", text)
+            _refuse("filter", "one in which + takes a whole level, and # the last", text)
     if not data:
-        refuse("filter", "at least one character", text)
+        _refuse("filter", "at least one character", text)
     if protocol_level == 5 and parts[0] == b"$share":
         if len(parts) < 3 or parts[1] in (b"", b"+") or parts[2:] == [b""]:
-            refuse("shared filter", "$share/NAME/FILTER", text)
+            _refuse("shared filter", "$share/NAME/FILTER", text)
     return data
 
 
@@ -80,10 +88,10 @@ def _matched_by(pattern):
 def _check_qos(protocol_level, pattern, q):
     # [MQTT5-3.8.3-4] [MQTT5-3.8.3-5]
     if callable(q):
-        refuse("qos", "0, 1 or 2: give the handler as handler=", q)
+        _refuse("qos", "0, 1 or 2: give the handler as handler=", q)
     most = 2 if protocol_level < 5 else 0x3F
     if q.__class__ is not int or not 0 <= q <= most or q & 3 == 3 or q & 0x30 == 0x30:
-        refuse("qos", "0, 1 or 2, at level 5 with options of a subscription", q)
+        _refuse("qos", "0, 1 or 2, at level 5 with options of a subscription", q)
     if q & 4 and pattern.startswith(b"$share/"):
         raise ValueError("NO_LOCAL is not for shared subscriptions")
 
@@ -156,26 +164,18 @@ def request(session, filters, qos):
     session.request_mid = session.last_mid = session.free_mid(0)
     if qos and any(q & 2 for q in qos):
         session.expect_qos_2()
-    session.request = filters
-    session.request_qos = qos
-    session.request_properties = _properties(session, qos and getattr(session, "identifier", 0))
-    session.request_due = True
-    session.request_dup = 0
+    session.request = filters, qos, _properties(session, qos and getattr(session, "identifier", 0))
+    session.request_due = 1
 
 
 def write(session):
     """Puts the request into the send buffer. Returns its size."""
     session.clear()
-    session.request_due = False
     session.progress_at = session.now
-    return request_packet(
-        session.out,
-        session.request_mid,
-        session.request,
-        session.request_qos,
-        session.request_dup,
-        session.request_properties,
-    )
+    filters, qos, properties = session.request
+    dup = session.request_due & 8
+    session.request_due = 0
+    return request_packet(session.out, session.request_mid, filters, qos, dup, properties)
 
 
 def suback(session, kind):
@@ -183,18 +183,19 @@ def suback(session, kind):
     if session.mid != session.request_mid:
         session.count[counters.UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
         return
-    ok = (kind == SUBACK) == (session.request_qos is not None)
+    filters, qos, _ = session.request
+    ok = (kind == SUBACK) == (qos is not None)
     if ok and (kind == SUBACK or session.protocol_level == 5):
         codes = _CODES if session.protocol_level < 5 else _CODES_5[kind]
         session.granted = bytes(session.buf[session.at : session.at + session.n])
-        ok = session.n == len(session.request)
+        ok = session.n == len(filters)
         for code in session.granted:
             ok = ok and code in codes
     if not ok:
         raise ProtocolError("type %d for Message ID %d" % (kind, session.mid))
     session.request = None
     session.request_mid = 0
-    session.request_due = False
+    session.request_due = 0
 
 
 def request_size(buf, filters, qos, block=b""):

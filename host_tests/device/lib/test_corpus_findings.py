@@ -7,7 +7,7 @@ from inflight.discarding import discard, drop_oldest
 from inflight.journal import DONE, OUT, Journal
 from inflight.packet import PUBACK
 from inflight.session import Session
-from inflight.session_store import load_window
+from inflight.window import load_window
 from journal_reader import HEADER
 from ring import numbers
 from worn_flash import EPOCH, SECRET, blank

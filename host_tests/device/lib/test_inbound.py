@@ -4,8 +4,8 @@ from errno import ENOBUFS
 
 import inflight.packet as packet
 from harness import eq, raises
+from inflight.connect import accepted
 from inflight.flash import RamFlash
-from inflight.handshake import accepted
 from inflight.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
 from inflight.receiving import acknowledge, received, released

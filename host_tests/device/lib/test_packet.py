@@ -5,7 +5,7 @@ from binascii import unhexlify
 
 import inflight.packet as packet
 from harness import SkipTest, eq, raises
-from inflight.handshake import connect_packet
+from inflight.connect import connect_packet
 from inflight.packet import ProtocolError
 from inflight.packet_buffer import PacketBuffer
 from inflight.subscribing import request_packet
@@ -251,7 +251,8 @@ def note(d, kind, out):
 
 def decoded(data, step=0, split=0, size=256, level=4):
     """The events of `data`, read in steps, or split once at `split`, as the decoder has space."""
-    d = PacketBuffer(bytearray(2 * size), None, level)
+    d = PacketBuffer()
+    d.use(bytearray(2 * size), None, level)
     out = []
     i = 0
     while i < len(data):
@@ -338,7 +339,8 @@ def test_reset():
     long = server_publish(b"topic", bytes(500), 1, 9)
     for data in (STREAM, long, server_publish(bytes(60).replace(b"\0", b"t"), bytes(100), 2, 9)):
         for n in range(1, min(len(data), 90)):
-            d = PacketBuffer(bytearray(128), None)
+            d = PacketBuffer()
+            d.use(bytearray(128), None)
             i = 0
             while i < n:
                 k = min(d.space, n - i)
@@ -375,7 +377,8 @@ def test_payload_longer_than_the_buffer():
 def test_pieces_of_a_payload_need_no_heap():
     if not hasattr(gc, "mem_alloc"):
         raise SkipTest("CPython counts no bytes of heap")
-    decoder = PacketBuffer(bytearray(128), None)
+    decoder = PacketBuffer()
+    decoder.use(bytearray(128), None)
     data = server_publish(b"a/b", bytes(1000))[:32]
     decoder.into[: len(data)] = data
     decoder.got(len(data))
@@ -409,7 +412,8 @@ def test_two_long_payloads():
 
 def test_long_payload_of_a_megabyte():
     """A megabyte passes through a buffer of 128 bytes."""
-    d = PacketBuffer(bytearray(256), None)
+    d = PacketBuffer()
+    d.use(bytearray(256), None)
     data = server_publish(b"t", b"", 1, 5)
     total = 1000000
     first = b"\x32" + remaining(5 + total) + data[2:]

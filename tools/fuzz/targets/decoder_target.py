@@ -80,7 +80,9 @@ def run(data):
     size = BUFFERS[first >> 1 & 3]
 
     def decoded(lengths):
-        return decode(PacketBuffer(bytearray(2 * size), None, level), Events(), stream, lengths)
+        d = PacketBuffer()
+        d.use(bytearray(2 * size), None, level)
+        return decode(d, Events(), stream, lengths)
 
     whole = decoded(always(size))
     again = decoded(pieces(first) if first & 8 else always(1))

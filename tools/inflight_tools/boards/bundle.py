@@ -15,7 +15,7 @@ from inflight_tools.sources import device_sources, modules_in
 
 LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
-_FRAME = re.compile(r'(^ +File "([\w.]+)", line \d+, in )(\w+)')
+_FRAME = re.compile(r'(^ +File ")([\w.]+)(", line \d+, in )(\S+)')
 _DAY_S = 86_400
 _NOW = int(time.time())
 _NOT_ON_DEVICES = ("cpython",)
@@ -92,8 +92,14 @@ def _shrunk(texts, around, public):
 
 
 def translate(text):
-    """Returns a line of a device's traceback with the source's function names."""
-    return _FRAME.sub(lambda frame: frame[1] + _originals().get(frame[2], {}).get(frame[3], frame[3]), text)
+    """Returns a line of a device's traceback with the source's names of module and function."""
+    return _FRAME.sub(_translated, text)
+
+
+def _translated(frame):
+    begin, module, between, function = frame.groups()
+    name, functions = _originals().get(module, (module, {}))
+    return begin + name + between + functions.get(function, function)
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from inflight_tools.boards.rename import PACKAGE
 LENT = (
     "arguments",
     "client_start",
+    "connect",
     "contents",
     "counter_names",
     "cursor",
@@ -25,6 +26,7 @@ LENT = (
     "handshake",
     "handshake5",
     "leaving5",
+    "lost_messages",
     "new_journal",
     "opening",
     "options",
@@ -36,12 +38,13 @@ LENT = (
     "sector_reader",
     "sectors",
     "session_load",
-    "session_store",
+    "session_record",
     "stored5",
     "subscribing",
     "suspects",
     "texts",
     "upgrade",
+    "window",
 )
 # These stay, too, but what their import has left is collected as for the others: messages wait behind it.
 _COLLECTED = ("receiving", "dispatching")

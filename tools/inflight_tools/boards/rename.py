@@ -23,9 +23,11 @@ _LOADED = (
     "options",
     "client_start",
     "session_load",
-    "session_store",
+    "session_record",
+    "window",
     "opening",
     "handshake",
+    "connect",
     "subscribing",
     "receiving",
     "dispatching",
@@ -115,6 +117,11 @@ def _only_in(family, attributes, library):
     others = (module.names() for place, module in library.items() if place not in inside)
     ours = (module.names() for place, module in library.items() if place in inside)
     return attributes.intersection(set().union(*ours)).difference(*others)
+
+
+def short_words(used):
+    """The words of the ROM of three letters at most that are none of `used`."""
+    return (word for word in _unused(used) if len(word) <= 3 and word.isalpha() and word.islower())
 
 
 def _unused(used):

@@ -12,7 +12,8 @@ modules are compiled, all together,
 - modules that are needed seldom are given back by the functions that import them (lend),
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
   its own, it looks for a file, at each import, which takes 8 to 20 ms on a Pico W with all files of the application,
-- names that nobody outside the library knows become words that the firmware has in ROM (rename),
+- names that nobody outside the library knows become words that the firmware has in ROM (rename), those of modules that
+  are given back, too,
 - the names that a large module uses most come first in its table (order).
 
 bundle compiles what this makes, and freeze writes it down.
@@ -21,10 +22,10 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 from collections import Counter
 
-from inflight_tools.boards.lend import lend
+from inflight_tools.boards.lend import LENT, lend
 from inflight_tools.boards.names import variables_of
 from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import PACKAGE, names_of, rename
+from inflight_tools.boards.rename import PACKAGE, names_of, rename, short_words
 
 GROUPS = {
     "core": [
@@ -72,6 +73,7 @@ def shrink(sources, public=None, used=()):
     trees = _shrink(sources)
     if public is not None:
         rename(trees, public, used)
+        trees = _with_short_names(trees)
     for tree in trees.values():
         _forget_names(tree)
         order(tree)
@@ -79,14 +81,19 @@ def shrink(sources, public=None, used=()):
 
 
 def originals(sources, public, used):
-    """{module that tracebacks name: {name in the output of shrink(): name in the source}} of functions."""
+    """{module that tracebacks name: (its name in the source, {name in the output of shrink(): name in the source})} of
+    functions."""
     trees = _shrink(sources)
     functions = {
         place: {node.name for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
     }
     tables = rename(trees, public, used)
+    short = _short_names(trees)
     return {
-        module_name(place): {new: name for name, new in table.items() if name in functions[place]}
+        module_name(short.get(place, place)): (
+            module_name(place),
+            {new: name for name, new in table.items() if name in functions[place]},
+        )
         for place, table in tables.items()
     }
 
@@ -107,6 +114,33 @@ def _shrink(sources):
         trees = _detach_texts(trees)
         lend(trees)
     return trees
+
+
+# --- names of modules ---
+
+
+def _short_names(trees):
+    """{place of a module that is given back: its place by a word of the ROM}. The name of a module stays when it is
+    given back, with two paths that have it: there are fewer bytes of a short one, and none for the word itself."""
+    taken = {place.rpartition("/")[2] for place in trees}.union(names_of(trees[f"{PACKAGE}/__init__"]))
+    words = zip(sorted(LENT), short_words(taken), strict=False)
+    return {f"{PACKAGE}/{name}": f"{PACKAGE}/{word}" for name, word in words if f"{PACKAGE}/{name}" in trees}
+
+
+def _with_short_names(trees):
+    short = _short_names(trees)
+    for place, tree in trees.items():
+        for name, node in _imports(tree, place):
+            found = short.get(name.replace(".", "/"))
+            if found and isinstance(node, ast.ImportFrom):
+                node.module = found.rpartition("/")[2] if node.level else _dotted(found)
+    for place, new in short.items():  # what it notes when it is loaded
+        name, word = (each.rpartition("/")[2] for each in (place, new))
+        for node in trees[place].body:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                if ast.unparse(node).endswith(f".append('{name}')"):
+                    node.value.args = [ast.Constant(word)]
+    return {short.get(place, place): tree for place, tree in trees.items()}
 
 
 def module_name(place):
