@@ -105,10 +105,12 @@ class Connection:
         self.window = server.window
         self.aliases = {}  # alias: topic
         self.out = []
+        self.held = []  # Message IDs of messages in flight that this connection has not had yet
+        self.open = []  # those that it had, and that are not acknowledged
 
     def copy(self, server):
         """This connection to a copy of its server, whose sessions are copies."""
-        other = copied(self, "aliases", "out")
+        other = copied(self, "aliases", "out", "held", "open")
         other.server = server
         if self.session:
             kept = [name for name, session in self.server.sessions.items() if session is self.session]
@@ -144,7 +146,14 @@ class Connection:
         else:
             self._send_publish(mid, message, 1)
 
+    def _redeliver_held(self):
+        # [MQTT5-3.3.4-9] Those in flight of another connection count as soon as they are sent on this one.
+        while self.held and (self.level < 5 or len(self.open) < self.window):
+            self.redeliver(self.held.pop(0))
+
     def _send_publish(self, mid, message, dup):
+        if mid and mid not in self.open:
+            self.open.append(mid)
         raw = wire.publish(message.topic, message.payload, message.qos, mid, dup, message.retain, self._no_properties)
         self._send(SERVER if mid else NOBODY, mid, raw)
 
@@ -175,8 +184,12 @@ class Connection:
         self.window = min(server.window, given.get(0x21, 65535))  # [MQTT5-3.3.4-9]
         block = properties.block(*announced) if p.level == 5 else None
         self._send(NOBODY, 0, wire.connack(int(present and p.level > 3), 0, block))
-        for mid in self.session.flight:
-            self.redeliver(mid)
+        for mid, (_, released) in self.session.flight.items():
+            if released:
+                self.redeliver(mid)
+            else:
+                self.held.append(mid)
+        self._redeliver_held()
 
     def resolve(self, p):
         """Gives a PUBLISH the topic that its alias stands for. Raises Violation. [MQTT5-3.3.2-7] [MQTT5-3.3.2-9]"""
@@ -206,8 +219,11 @@ class Connection:
     def _ack(self, p):
         code = self._code(0 if p.mid in self.session.flight else 0x92)
         self.session.ack_arrived(p)
+        if p.mid in self.open and p.mid not in self.session.flight:
+            self.open.remove(p.mid)
         if p.kind == PUBREC:
             self._send(SERVER, p.mid, wire.pubrel(p.mid, 0, code))
+        self._redeliver_held()
 
     def _subscribe(self, p):
         self.session.subscriptions.update(p.filters)

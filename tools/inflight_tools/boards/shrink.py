@@ -137,9 +137,9 @@ def _with_short_names(trees):
     for place, new in short.items():  # what it notes when it is loaded
         name, word = (each.rpartition("/")[2] for each in (place, new))
         for node in trees[place].body:
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                if ast.unparse(node).endswith(f".append('{name}')"):
-                    node.value.args = [ast.Constant(word)]
+            call = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(call, ast.Call) and ast.unparse(call).endswith(f".append('{name}')"):
+                call.args = [ast.Constant(word)]
     return {short.get(place, place): tree for place, tree in trees.items()}
 
 
