@@ -5,7 +5,7 @@ import log
 import telemetry
 from codes import CONNECTING, ONLINE
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from log import INFO
 from node import Node
 

@@ -8,7 +8,7 @@ import sys
 from codes import PANIC, WATCHDOG
 from files import beside
 from inflight.compat import const
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from log import say
 from telemetry import describe
 

@@ -9,7 +9,7 @@ import log
 import telemetry
 from inflight import __version__ as VERSION
 from inflight.compat import const, ticks_diff, ticks_ms
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from log import INFO
 
 _NAME = const(64)  # characters of a command's name, at most
@@ -31,8 +31,8 @@ def _properties(**given):
     import inflight
 
     properties = inflight.properties
-    sys.modules.pop("inflight.properties5", None)  # nothing else here needs it
-    del inflight.properties5
+    sys.modules.pop("inflight.level5.properties5", None)  # nothing else here needs it
+    del inflight.level5.properties5
     return properties(**given)
 
 

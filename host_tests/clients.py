@@ -26,8 +26,8 @@ def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("inflight.cpython.time", clock)
     poller = clock.poller()
-    monkeypatch.setattr("inflight.opening.poller", poller)
-    monkeypatch.setattr("inflight.transport.poller", poller)
+    monkeypatch.setattr("inflight.net.opening.poller", poller)
+    monkeypatch.setattr("inflight.net.transport.poller", poller)
     return clock
 
 

@@ -28,13 +28,13 @@ def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256
     from errno import ENODEV
 
     if raw:
-        from inflight.pinned import PinnedFlash
+        from inflight.flash.pinned import PinnedFlash
 
         try:
             return PinnedFlash(raw, folder, root=root, page=page)
         except OSError as e:
             if e.errno != ENODEV:  # raised if there is no littlefs on `raw`
                 raise
-    from inflight.slots import SlotFlash
+    from inflight.flash.slots import SlotFlash
 
     return SlotFlash(root + folder)

@@ -191,7 +191,7 @@ def sync_time(host=None):
 
 
 def journal_flash():
-    from inflight.flash import FileFlash
+    from inflight.flash.flash import FileFlash
 
     return FileFlash(home() + "/journal.bin", blocks=16)
 

@@ -16,7 +16,7 @@ import json
 from errno import EIO
 
 from files import beside, write
-from inflight.journal import IN
+from inflight.journal.journal import IN
 from sensors import SensorError, make
 from telemetry import describe
 

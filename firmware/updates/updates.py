@@ -1,7 +1,7 @@
 # What of updates stays loaded, in a device whose configuration has update_keys.
 
 from inflight.compat import const
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from log import report
 
 _REASON = const(150)  # characters

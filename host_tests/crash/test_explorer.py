@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-import inflight.contents
-import inflight.discarding
-import inflight.recovery
-import inflight.sector_reader
+import inflight.journal.contents
+import inflight.journal.recovery
+import inflight.journal.sector_reader
+import inflight.session.discarding
 from inflight import Journal
-from inflight.sector_reader import size_in_header
-from inflight.session import Session
+from inflight.journal.sector_reader import size_in_header
+from inflight.session.session import Session
 from tools.crash import kept, machine
 from tools.crash.cutting import GRANULARITIES
 from tools.crash.explorer import Counterexample, Explorer, Focus
@@ -99,9 +99,11 @@ def _nothing_copied(monkeypatch):
 
 def _torn_accepted(monkeypatch):
     def has_header(reader, at):
-        return bool(size_in_header(reader, at)) and reader.buf[reader.load(at, 1)] in inflight.sector_reader._KINDS
+        return (
+            bool(size_in_header(reader, at)) and reader.buf[reader.load(at, 1)] in inflight.journal.sector_reader._KINDS
+        )
 
-    monkeypatch.setattr(inflight.sector_reader.SectorReader, "has_record", has_header)
+    monkeypatch.setattr(inflight.journal.sector_reader.SectorReader, "has_record", has_header)
 
 
 def _release_unrecorded(monkeypatch):
@@ -115,14 +117,14 @@ def _release_unrecorded(monkeypatch):
 
 
 def _delivery_unrecorded(monkeypatch):
-    acknowledge = inflight.receiving.acknowledge
+    acknowledge = inflight.session.receiving.acknowledge
 
     def unrecorded(*args):
         with pytest.MonkeyPatch.context() as now:
             now.setattr(Journal, "mark", lambda self, at, state: None)
             acknowledge(*args)
 
-    monkeypatch.setattr(inflight.receiving, "acknowledge", unrecorded)
+    monkeypatch.setattr(inflight.session.receiving, "acknowledge", unrecorded)
 
 
 def _release_sent_before_recorded(monkeypatch):
@@ -139,7 +141,7 @@ def _release_sent_before_recorded(monkeypatch):
 
 
 def _originals_stay(monkeypatch):
-    monkeypatch.setattr(inflight.contents, "_drop", lambda j, reader, copy, original: None)
+    monkeypatch.setattr(inflight.journal.contents, "_drop", lambda j, reader, copy, original: None)
 
 
 def _erased_unretired(monkeypatch):
@@ -153,11 +155,11 @@ def _all_discarded(monkeypatch):
             self.finish(0)
         return 0
 
-    monkeypatch.setattr(inflight.discarding, "discard", discard)
+    monkeypatch.setattr(inflight.session.discarding, "discard", discard)
 
 
 def _nothing_discarded(monkeypatch):
-    monkeypatch.setattr(inflight.discarding, "discard", lambda session: 0)
+    monkeypatch.setattr(inflight.session.discarding, "discard", lambda session: 0)
 
 
 def _discarded_too_early(monkeypatch):
@@ -166,7 +168,7 @@ def _discarded_too_early(monkeypatch):
     def hasty(self, now, clean, *rest, **more):
         connect(self, now, clean, *rest, **more)
         if clean:
-            inflight.discarding.discard(self)
+            inflight.session.discarding.discard(self)
 
     monkeypatch.setattr(Session, "connect", hasty)
 
@@ -236,7 +238,7 @@ def test_bit_rot():
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_missing_verification_is_found(monkeypatch):
-    monkeypatch.setattr("inflight.pages.has_taken", lambda *of: True)
+    monkeypatch.setattr("inflight.journal.pages.has_taken", lambda *of: True)
     with pytest.raises(Counterexample):
         Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
 
@@ -245,25 +247,25 @@ def test_missing_verification_is_found(monkeypatch):
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_uncounted_damage_is_found(monkeypatch):
-    mount = inflight.recovery.mount
+    mount = inflight.journal.recovery.mount
 
     def silent(j, *counts):
         mount(j, *counts)
         j.found_damaged = j.found_skipped = 0
 
-    monkeypatch.setattr(inflight.recovery, "mount", silent)
+    monkeypatch.setattr(inflight.journal.recovery, "mount", silent)
     with pytest.raises(Counterexample):
         for n in range(12):
             Explorer(SETUP, STEPS).explore([Focus(["rot", n * 7919], None, True, 0)])
 
 
 def _undecided_bits_ignored(monkeypatch):
-    monkeypatch.setattr(inflight.sector_reader, "decide", lambda *_: False)
-    monkeypatch.setattr(inflight.contents, "make_firm", lambda *_: True)
+    monkeypatch.setattr(inflight.journal.sector_reader, "decide", lambda *_: False)
+    monkeypatch.setattr(inflight.journal.contents, "make_firm", lambda *_: True)
 
 
 def _unverified(monkeypatch):
-    monkeypatch.setattr("inflight.pages.has_taken", lambda *of: True)
+    monkeypatch.setattr("inflight.journal.pages.has_taken", lambda *of: True)
 
 
 PLANTED = {

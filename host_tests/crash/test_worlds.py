@@ -7,12 +7,12 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-import inflight.receiving
-import inflight.sectors
+import inflight.journal.sectors
+import inflight.session.receiving
 from host_tests.crash import test_explorer as random_cuts
-from inflight.journal import DONE, Journal
+from inflight.journal.journal import DONE, Journal
 from inflight.packet import PUBREC
-from inflight.session import Session
+from inflight.session.session import Session
 from inflight.states import DUPLICATE, NEW, REDELIVERED
 from tools.crash import kept
 from tools.crash.simulation import Simulation
@@ -115,16 +115,16 @@ def _release_forgotten_at_start(monkeypatch):
 
 
 def _repetition_is_delivered(monkeypatch):
-    received = inflight.receiving.received
+    received = inflight.session.receiving.received
     monkeypatch.setattr(
-        inflight.receiving, "received", lambda s, mid: {DUPLICATE: NEW}.get(kind := received(s, mid), kind)
+        inflight.session.receiving, "received", lambda s, mid: {DUPLICATE: NEW}.get(kind := received(s, mid), kind)
     )
 
 
 def _redelivery_is_not_told(monkeypatch):
-    received = inflight.receiving.received
+    received = inflight.session.receiving.received
     monkeypatch.setattr(
-        inflight.receiving, "received", lambda s, mid: {REDELIVERED: NEW}.get(kind := received(s, mid), kind)
+        inflight.session.receiving, "received", lambda s, mid: {REDELIVERED: NEW}.get(kind := received(s, mid), kind)
     )
 
 
@@ -134,7 +134,7 @@ def _id_stays_taken(monkeypatch):
         if i >= 0:
             session.remove(i)
 
-    monkeypatch.setattr(inflight.receiving, "released", released)
+    monkeypatch.setattr(inflight.session.receiving, "released", released)
 
 
 def _moves_unheard(monkeypatch):
@@ -152,7 +152,7 @@ def _sent_offline_forgotten(monkeypatch):
 
 
 def _erase_stays_unfinished(monkeypatch):
-    monkeypatch.setattr(inflight.sectors, "_is_erase_unfinished", lambda *_: False)
+    monkeypatch.setattr(inflight.journal.sectors, "_is_erase_unfinished", lambda *_: False)
 
 
 def _again(name, world, *more):

@@ -11,7 +11,7 @@ import config
 import sensors
 from host_tests.docs.pages import CHECKOUT
 from inflight import Client, Journal, RamFlash
-from inflight.options import configure
+from inflight.client.options import configure
 
 GUIDE = (CHECKOUT / "docs/guide.md").read_text()
 CONFIGURATION = (CHECKOUT / "docs/configuration.md").read_text()

@@ -3,7 +3,7 @@
 import json
 
 from inflight import Client, Journal
-from inflight.journal import DONE, OUT
+from inflight.journal.journal import DONE, OUT
 from inflight_tools.boards.images.filesystem import BLOCK
 from nor import NorFlash
 

@@ -17,7 +17,7 @@ from host_tests.emulated_boards.each_cut import check, newest
 from host_tests.emulated_boards.judge import STARTS, accepted
 from host_tests.emulated_boards.tasks import CODE
 from inflight import Journal
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from inflight_tools.boards.images.filesystem import BLOCK
 from tools.runtimes import runtime
 from tools.setup.common import CHECKOUT

@@ -2,7 +2,7 @@
 
 from host_tests.emulated_boards.ageing import aged, ring_of, with_ring
 from inflight import Client, Journal
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from nor import NorFlash
 
 

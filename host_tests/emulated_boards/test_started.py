@@ -10,7 +10,7 @@ from host_tests.emulated_boards.each_cut import Cut
 from host_tests.emulated_boards.fleet import GOOD, Fleet
 from host_tests.emulated_boards.started import check_journal, phases, sample, start
 from inflight import Journal
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from inflight_tools.boards.images.filesystem import BLOCK, build
 from nor import NorFlash
 from tools.emulators.littlefs_files import unpack

@@ -12,7 +12,7 @@ from config import Config
 from host_tests.broker import Automatic
 from host_tests.clients import cut_power
 from inflight import RamFlash
-from inflight.journal import OUT
+from inflight.journal.journal import OUT
 from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from host_tests.clients import Maker, automatic, clock, pump, virtual  # noqa: F401 (fixtures)
 from host_tests.lib.either import AsyncMaker
-from inflight.transport import Transport
+from inflight.net.transport import Transport
 from tools.crash import cutting
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from host_tests.broker import Gone
 from host_tests.lib.aio_clients import VIRTUAL, Slow, half_written, long_first, make, narrow, plain, play, run, until
-from inflight.transport import Transport
+from inflight.net.transport import Transport
 from tools.reference.kinds import PUBLISH, SUBSCRIBE
 from tools.reference.wire import publish, suback
 
@@ -76,7 +76,7 @@ def test_other_tasks_run_while_there_is_no_network(monkeypatch):
     async def dial(*args):
         raise OSError(errno.EHOSTUNREACH, "no network")
 
-    monkeypatch.setattr("inflight.aio.open_socket", dial)
+    monkeypatch.setattr("inflight.client.aio.open_socket", dial)
     client = make(1)
 
     async def scene():

@@ -9,7 +9,7 @@ import pytest
 from host_tests.broker import Faults
 from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, half_written, make, narrow, plain, play, run
 from inflight import OutboxFull, RamFlash
-from inflight.transport import Transport
+from inflight.net.transport import Transport
 from tools.reference.kinds import CONNECT, PUBLISH, PUBREL
 from tools.reference.wire import connack, puback, pubcomp, pubrec
 

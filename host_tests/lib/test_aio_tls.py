@@ -10,7 +10,7 @@ import trustme
 from host_tests.broker import Broker, Gone
 from host_tests.lib import aio_clients
 from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
-from inflight.transport import Transport
+from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
 from tools.reference.kinds import PUBLISH, PUBREC, PUBREL
 from tools.reference.wire import connack, pubcomp, publish, pubrec

@@ -9,7 +9,7 @@ import pytest
 from host_tests.clients import cut_power
 from host_tests.virtual import new_loop
 from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
-from inflight.refused import MessageDamaged
+from inflight.session.refused import MessageDamaged
 from nor import NorFlash
 from tools.reference.kinds import PUBACK, PUBLISH, PUBREL, SUBSCRIBE
 from tools.reference.wire import connack, pingresp, puback, pubcomp, publish, pubrec, suback

@@ -3,8 +3,8 @@
 import pytest
 
 from inflight import ProtocolError
-from inflight.authentication import Authentication
-from inflight.connect_properties import connect_properties
+from inflight.level5.authentication import Authentication
+from inflight.level5.connect_properties import connect_properties
 from tools.reference.kinds import DISCONNECT, PUBLISH
 from tools.reference.properties import block
 from tools.reference.wire import packet, publish

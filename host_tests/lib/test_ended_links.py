@@ -9,7 +9,7 @@ import pytest
 
 from host_tests.lib.aio_clients import run
 from inflight import AsyncClient
-from inflight.transport import Transport
+from inflight.net.transport import Transport
 from nor import NorFlash
 from tools.reference.kinds import PUBLISH
 from tools.reference.wire import connack, puback
@@ -68,7 +68,7 @@ def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
     def poller():
         raise MemoryError
 
-    monkeypatch.setattr("inflight.opening.poller", poller)
+    monkeypatch.setattr("inflight.net.opening.poller", poller)
     with pytest.raises(MemoryError):
         Transport(ours, "127.0.0.1", None, 1000)
     assert ours.fileno() == -1
@@ -84,7 +84,7 @@ def test_asyncio_closes_a_connection_without_pingresp(monkeypatch):
         brokers.append((theirs, asyncio.get_running_loop().time()))
         return ours
 
-    monkeypatch.setattr("inflight.aio.open_socket", dial)
+    monkeypatch.setattr("inflight.client.aio.open_socket", dial)
     options = {"keepalive": 4, "timeout_ms": 900, "backoff_ms": (0, 0), "on_error": lambda e: None}
 
     async def scene():

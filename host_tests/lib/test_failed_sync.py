@@ -8,8 +8,8 @@ from errno import EIO
 import pytest
 
 from inflight import FileFlash, Journal, OutboxFull
-from inflight.journal import DONE, OUT
-from inflight.slots import SlotFlash
+from inflight.flash.slots import SlotFlash
+from inflight.journal.journal import DONE, OUT
 
 PAGE = 64
 

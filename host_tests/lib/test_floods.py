@@ -11,7 +11,7 @@ import pytest
 
 import inflight.cpython
 from host_tests.lib import aio_clients
-from inflight.authentication import Authentication
+from inflight.level5.authentication import Authentication
 from inflight.packet import ProtocolError
 from tools.reference.kinds import CONNECT, SUBSCRIBE
 from tools.reference.properties import block
@@ -227,8 +227,8 @@ def flood(request, clock, monkeypatch):
         async def connect_aio(*where):
             return connect()
 
-        monkeypatch.setattr("inflight.opening.open_socket", connect)
-        monkeypatch.setattr("inflight.aio.open_socket", connect_aio)
+        monkeypatch.setattr("inflight.net.opening.open_socket", connect)
+        monkeypatch.setattr("inflight.client.aio.open_socket", connect_aio)
         options = {
             "protocol_level": level,
             "timeout_ms": TIMEOUT_MS,

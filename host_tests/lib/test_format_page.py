@@ -1,4 +1,4 @@
-"""lib/inflight/FORMAT.md: its example is what the code writes, and its rules are sufficient to read a journal."""
+"""lib/inflight/journal/FORMAT.md: its example is what the code writes, and its rules are sufficient to read a journal."""
 
 import os
 import re
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import inflight.journal
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
+import inflight.journal.journal
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
 from journal_reader import Image, Shape
 from nor import NorFlash
 from test_journal import RecordOwner
 
-PAGE = Path(inflight.journal.__file__).with_name("FORMAT.md").read_text()
+PAGE = Path(inflight.journal.journal.__file__).with_name("FORMAT.md").read_text()
 
 
 def test_worked_example(monkeypatch):

@@ -6,7 +6,7 @@ import random
 import pytest
 
 import nor
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from tools.crash.cutting import APART, Tape, cut
 
 # page, sectors, sector size

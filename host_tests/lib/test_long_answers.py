@@ -4,8 +4,8 @@ import pytest
 
 from host_tests.lib.either import ended_by
 from inflight import ConnectRefused
-from inflight.authentication import Authentication
-from inflight.refused import Disconnected
+from inflight.level5.authentication import Authentication
+from inflight.session.refused import Disconnected
 from tools.reference.kinds import AUTH
 from tools.reference.properties import block
 from tools.reference.wire import auth, connack, disconnect, publish

@@ -3,7 +3,7 @@
 import pytest
 
 from inflight import Journal, OutboxFull, RamFlash
-from inflight.journal import DONE, OUT
+from inflight.journal.journal import DONE, OUT
 
 MOST = 60_000
 

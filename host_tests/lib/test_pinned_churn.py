@@ -9,7 +9,7 @@ from pathlib import Path
 import littlefs
 import pytest
 
-from inflight.journal import OUT, Journal
+from inflight.journal.journal import OUT, Journal
 from nor import NorFlash
 from tools import runtimes
 from tools.runtimes import device_run

@@ -14,7 +14,7 @@ from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
 from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
-from inflight.transport import Transport
+from inflight.net.transport import Transport
 from tools.runtimes import runtime
 
 SCRIPT = Path(__file__).parent / "device_scripts" / "scheduled.py"

@@ -6,7 +6,7 @@ import pytest
 from host_tests.broker import Gone
 from host_tests.lib.aio_clients import run
 from inflight import AsyncClient, ConnectRefused, FileFlash, Journal, RamFlash
-from inflight.refused import MessageDamaged, MessageSetAside
+from inflight.session.refused import MessageDamaged, MessageSetAside
 from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
 from tools.reference.wire import connack, pingresp, pubcomp
 

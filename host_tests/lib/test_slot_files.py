@@ -1,7 +1,7 @@
 """Slot files on this machine's file system, with CPython."""
 
-from inflight.journal import DONE, OUT, Journal
-from inflight.slots import SlotFlash
+from inflight.flash.slots import SlotFlash
+from inflight.journal.journal import DONE, OUT, Journal
 
 
 def test_journal_wraps_around_and_is_mounted_again(tmp_path):

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import inflight
-from inflight.base import Base
-from inflight.message5 import Message5
-from inflight.mqtt5 import Session5
-from inflight.options import configure
-from inflight.properties5 import Properties
+from inflight.client.base import Base
+from inflight.client.message5 import Message5
+from inflight.client.options import configure
+from inflight.level5.mqtt5 import Session5
+from inflight.level5.properties5 import Properties
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 STUB = ast.parse((CHECKOUT / "lib/inflight/__init__.pyi").read_text())

@@ -151,7 +151,7 @@ def short_of_memory(monkeypatch):
                 raise MemoryError
             return {"bytes": bytes, "str": str}[name](*of)
 
-        monkeypatch.setattr("inflight.dispatching." + name, failing, raising=False)
+        monkeypatch.setattr("inflight.client.dispatching." + name, failing, raising=False)
 
     return short
 

@@ -7,7 +7,7 @@ import pytest
 
 from host_tests.lib import aio_clients
 from inflight import ProtocolError
-from inflight.transport import Transport
+from inflight.net.transport import Transport
 from tools.reference.kinds import DISCONNECT, PUBLISH
 from tools.reference.wire import connack, publish
 

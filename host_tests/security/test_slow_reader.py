@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-import inflight.aio
+import inflight.client.aio
 import inflight.cpython
-import inflight.transport
+import inflight.net.transport
 from inflight import AsyncClient, Journal, RamFlash
-from inflight.transport import PACE, Transport
+from inflight.net.transport import PACE, Transport
 
 TIMEOUT_MS = 10_000
 
@@ -84,8 +84,8 @@ def clock(monkeypatch):
         def wake(self):
             pass
 
-    monkeypatch.setattr(inflight.transport, "poller", Poller)
-    monkeypatch.setattr(inflight.aio, "IOWaiter", Waiter)
+    monkeypatch.setattr(inflight.net.transport, "poller", Poller)
+    monkeypatch.setattr(inflight.client.aio, "IOWaiter", Waiter)
     monkeypatch.setattr(inflight.cpython, "time", clock)
     return clock
 
@@ -112,8 +112,8 @@ def test_asyncio_too_slow(clock, slow, monkeypatch):
     async def open_socket(*where):
         return None
 
-    monkeypatch.setattr(inflight.aio, "open_socket", open_socket)
-    monkeypatch.setattr(inflight.aio, "Transport", lambda *of: slow(1, 1_000))
+    monkeypatch.setattr(inflight.client.aio, "open_socket", open_socket)
+    monkeypatch.setattr(inflight.client.aio, "Transport", lambda *of: slow(1, 1_000))
     client = AsyncClient("127.0.0.1", "device", Journal(RamFlash()), timeout_ms=TIMEOUT_MS, reconnect=False)
 
     async def scene():

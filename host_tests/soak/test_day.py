@@ -3,9 +3,9 @@
 import pytest
 
 import inflight.counters as counters
-import inflight.discarding as discarding
+import inflight.session.discarding as discarding
 from inflight import Journal
-from inflight.journal import DONE
+from inflight.journal.journal import DONE
 from tools.soak import day, storm
 from tools.soak.device import WAYS
 from tools.soak.proxy import KINDS

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from inflight.session import Session
+from inflight.session.session import Session
 from inflight.states import DUP
 from tools.soak.clock import virtual_time
 from tools.soak.device import Device

@@ -4,15 +4,15 @@
 import sys
 
 _EXPORTS = {
-    "Client": "client",
-    "AsyncClient": "aio",
-    "Journal": "journal",
+    "Client": "client.client",
+    "AsyncClient": "client.aio",
+    "Journal": "journal.journal",
     "OutboxFull": "errors",
-    "RamFlash": "flash",
-    "FileFlash": "flash",
+    "RamFlash": "flash.flash",
+    "FileFlash": "flash.flash",
     "ProtocolError": "packet",
-    "ConnectRefused": "refused",
-    "properties": "properties5",
+    "ConnectRefused": "session.refused",
+    "properties": "level5.properties5",
 }
 __all__ = tuple(_EXPORTS)
 __version__ = "0.1.0"

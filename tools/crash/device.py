@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from inflight import Client, Journal
 from inflight.cpython import locked
-from inflight.journal import DONE, IN, OUT, RELEASED
+from inflight.journal.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
-from inflight.refused import MessageSetAside
+from inflight.session.refused import MessageSetAside
 from inflight.states import OPEN, OUTSIDE, REQUEST, RUNNING
 from nor import NorFlash
 from tools.crash.cutting import GRANULARITIES

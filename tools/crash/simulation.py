@@ -6,8 +6,8 @@ from errno import ENOBUFS
 
 from inflight import OutboxFull, properties
 from inflight.counters import DROPPED
+from inflight.journal.records import HEADER
 from inflight.packet import ProtocolError
-from inflight.records import HEADER
 from inflight.states import INTERRUPTED
 from ring import numbers
 from tools.crash.device import Device, HandlerError, aged, mounted

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from inflight import AsyncClient, Journal, RamFlash
-from inflight.journal import OutboxFull
+from inflight.journal.journal import OutboxFull
 from nor import NorFlash, PowerCut, after, before, mixed, scattered
 from tools.reference.oracle import Tally
 from tools.soak.excused import Excused

@@ -8,7 +8,7 @@ import socket
 from collections import defaultdict
 from errno import ECONNREFUSED
 
-import inflight.aio
+import inflight.client.aio
 from tools.reference.kinds import CONNECT
 from tools.reference.oracle import JudgedSession, Tally
 from tools.reference.server import Connection, Message, Server
@@ -51,12 +51,12 @@ class Network:
     @contextlib.contextmanager
     def installed(self):
         """A context in which asyncio clients connect through this network."""
-        real = inflight.aio.open_socket
-        inflight.aio.open_socket = self._open
+        real = inflight.client.aio.open_socket
+        inflight.client.aio.open_socket = self._open
         try:
             yield self
         finally:
-            inflight.aio.open_socket = real
+            inflight.client.aio.open_socket = real
 
 
 class _Session(JudgedSession):

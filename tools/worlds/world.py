@@ -8,7 +8,7 @@ from zlib import compress, decompress
 
 import inflight.cpython
 from inflight import Journal
-from inflight.session import Session
+from inflight.session.session import Session
 from nor import NorFlash
 from tools.crash import kept
 from tools.crash.cutting import Tape, cut, quick_crc

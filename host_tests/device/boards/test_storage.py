@@ -4,7 +4,7 @@ next."""
 import os
 
 from harness import eq, raises
-from inflight.journal import DONE, Journal
+from inflight.journal.journal import DONE, Journal
 from littlefs_model import ROOT, Board, free, vfs, write
 from nor import NorFlash
 from storage import journal_flash

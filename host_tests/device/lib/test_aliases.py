@@ -3,10 +3,10 @@
 import sys
 
 from harness import SkipTest, eq, raises
-from inflight.aliases5 import Aliases
-from inflight.client import Client
-from inflight.flash import RamFlash
-from inflight.properties5 import properties
+from inflight.client.client import Client
+from inflight.flash.flash import RamFlash
+from inflight.level5.aliases5 import Aliases
+from inflight.level5.properties5 import properties
 from session_peer5 import Peer5
 from tools.reference import wire
 from tools.reference.kinds import PUBACK, PUBLISH, PUBREL

@@ -4,11 +4,11 @@ from array import array
 
 from harness import eq, raises
 from inflight import Client, FileFlash, Journal, RamFlash, properties
-from inflight.authentication import Authentication
-from inflight.connect_properties import connect_properties
-from inflight.journal import OUT
-from inflight.pinned import PinnedFlash
-from inflight.slots import SlotFlash
+from inflight.flash.pinned import PinnedFlash
+from inflight.flash.slots import SlotFlash
+from inflight.journal.journal import OUT
+from inflight.level5.authentication import Authentication
+from inflight.level5.connect_properties import connect_properties
 
 
 def handler(message):

@@ -1,9 +1,9 @@
 """Enhanced authentication of level 5: the dialogue in front of CONNACK, and its renewal."""
 
 from harness import eq, raises
-from inflight.authentication import Authentication
-from inflight.client import Client
-from inflight.flash import RamFlash
+from inflight.client.client import Client
+from inflight.flash.flash import RamFlash
+from inflight.level5.authentication import Authentication
 from inflight.packet import ProtocolError
 from session_peer import split
 from session_peer5 import NONE, Peer5

@@ -3,11 +3,11 @@
 from errno import ENOBUFS
 
 from harness import eq
-from inflight.discarding import discard, drop_oldest
-from inflight.journal import DONE, OUT, Journal
+from inflight.journal.journal import DONE, OUT, Journal
 from inflight.packet import PUBACK
-from inflight.session import Session
-from inflight.window import load_window
+from inflight.session.discarding import discard, drop_oldest
+from inflight.session.session import Session
+from inflight.session.window import load_window
 from journal_reader import HEADER
 from ring import numbers
 from worn_flash import EPOCH, SECRET, blank

@@ -2,10 +2,10 @@
 
 import inflight.counters as counters
 from harness import eq, raises
-from inflight.flash import RamFlash
-from inflight.journal import DONE, OUT, Journal
-from inflight.refused import MessageDamaged
-from inflight.session import Session
+from inflight.flash.flash import RamFlash
+from inflight.journal.journal import DONE, OUT, Journal
+from inflight.session.refused import MessageDamaged
+from inflight.session.session import Session
 from nor import NorFlash, PowerCut, after, before
 from session_peer import Peer, ack
 from session_peer5 import Peer5

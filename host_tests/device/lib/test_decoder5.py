@@ -3,7 +3,7 @@
 import sys
 
 from harness import EMULATED, SkipTest, eq, raises
-from inflight.mqtt5 import Session5
+from inflight.level5.mqtt5 import Session5
 from inflight.packet import (
     CONNACK,
     DISCONNECT,

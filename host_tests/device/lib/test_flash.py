@@ -6,7 +6,7 @@ from errno import EAGAIN
 
 from harness import SkipTest, eq, raises
 from inflight import FileFlash, Journal, RamFlash
-from inflight.journal import DONE, OUT
+from inflight.journal.journal import DONE, OUT
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf native-x64 native-x86"
 PATH = "/tmp/inflight-test-flash-" + os.urandom(4).hex()

@@ -4,12 +4,12 @@ from errno import ENOBUFS
 
 import inflight.packet as packet
 from harness import eq, raises
-from inflight.connect import accepted
-from inflight.flash import RamFlash
-from inflight.journal import Journal, OutboxFull
+from inflight.flash.flash import RamFlash
+from inflight.journal.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
-from inflight.receiving import acknowledge, received, released
-from inflight.session import Session
+from inflight.session.connect import accepted
+from inflight.session.receiving import acknowledge, received, released
+from inflight.session.session import Session
 from inflight.states import DUPLICATE, NEW, REDELIVERED
 from nor import NorFlash
 from session_peer import Peer, ack, message

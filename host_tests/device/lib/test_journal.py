@@ -5,7 +5,7 @@ from binascii import crc32
 
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight import RamFlash
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
 from nor import NorFlash
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf native-x64 native-x86"

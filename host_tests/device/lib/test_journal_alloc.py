@@ -6,7 +6,7 @@ import sys
 
 from harness import EMULATED, SkipTest, eq
 from inflight import FileFlash, Journal, RamFlash
-from inflight.journal import DONE, IN, OUT, RELEASED
+from inflight.journal.journal import DONE, IN, OUT, RELEASED
 from nor import NorFlash
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 native-x64 native-x86"

@@ -1,7 +1,7 @@
 """Damaged flash costs only the records that are damaged; they are counted, and no sequence number or id is reused."""
 
 from harness import CUT_STEP, eq, raises
-from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
+from inflight.journal.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, PowerCut, after, mixed, noise, scattered, torn, undecided
 from ring import end, erased, head, numbers
 from test_journal import RecordOwner, bodies, fill, put, rings

@@ -2,7 +2,7 @@
 is lost."""
 
 from harness import CUT_STEP, EMULATED, eq, raises
-from inflight.journal import DONE, HEADER, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from inflight.journal.journal import DONE, HEADER, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
 from ring import erased, numbers
 from test_journal import RINGS, RecordOwner, bodies, fill, put, rings

@@ -2,10 +2,10 @@
 
 
 from harness import eq, raises
-from inflight.flash import RamFlash
-from inflight.journal import OUT, Journal, OutboxFull
+from inflight.flash.flash import RamFlash
+from inflight.journal.journal import OUT, Journal, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
-from inflight.session import Session
+from inflight.session.session import Session
 from inflight.states import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two

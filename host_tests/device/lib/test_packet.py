@@ -5,10 +5,10 @@ from binascii import unhexlify
 
 import inflight.packet as packet
 from harness import SkipTest, eq, raises
-from inflight.connect import connect_packet
 from inflight.packet import ProtocolError
-from inflight.packet_buffer import PacketBuffer
-from inflight.subscribing import request_packet
+from inflight.session.connect import connect_packet
+from inflight.session.packet_buffer import PacketBuffer
+from inflight.session.subscribing import request_packet
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
 

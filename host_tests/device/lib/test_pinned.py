@@ -7,9 +7,9 @@ from binascii import crc32
 from errno import EIO, ENODEV
 
 from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
-from inflight.journal import DONE, OUT, Journal
-from inflight.pinned import PinnedFlash
-from inflight.pinning import Finder
+from inflight.flash.pinned import PinnedFlash
+from inflight.flash.pinning import Finder
+from inflight.journal.journal import DONE, OUT, Journal
 from littlefs_model import ROOT, Board, each_cut, files, free, read, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look

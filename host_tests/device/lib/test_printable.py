@@ -4,9 +4,9 @@ import sys
 
 import log
 from harness import SkipTest, eq
+from inflight.net.upgrade import _Answer
 from inflight.printable import printable
-from inflight.refused import ConnectRefused, Disconnected, PublishRefused
-from inflight.upgrade import _Answer
+from inflight.session.refused import ConnectRefused, Disconnected, PublishRefused
 from telemetry import describe
 
 HIDDEN = (

@@ -3,10 +3,10 @@
 import sys
 
 from harness import SkipTest, eq, raises
-from inflight.cursor import ALIAS, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, Cursor
-from inflight.errors5 import ERROR, MALFORMED
+from inflight.level5.cursor import ALIAS, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, Cursor
+from inflight.level5.errors5 import ERROR, MALFORMED
+from inflight.level5.properties5 import properties
 from inflight.packet import ProtocolError
-from inflight.properties5 import properties
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
 PLACES = (IN_CONNACK, IN_PUBLISH, IN_ACK, IN_DISCONNECT, IN_AUTH)

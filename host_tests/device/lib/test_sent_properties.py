@@ -3,10 +3,10 @@
 import sys
 
 from harness import SkipTest, eq, raises
-from inflight.flash import RamFlash
-from inflight.journal import OUT, OutboxFull
-from inflight.properties5 import properties
-from inflight.refused import PublishRefused
+from inflight.flash.flash import RamFlash
+from inflight.journal.journal import OUT, OutboxFull
+from inflight.level5.properties5 import properties
+from inflight.session.refused import PublishRefused
 from session_peer import Peer, message
 from session_peer5 import NONE, Peer5
 from tools.reference.kinds import PUBLISH, PUBREL

@@ -4,10 +4,10 @@ import sys
 from errno import ETIMEDOUT
 
 from harness import SkipTest, eq, raises
-from inflight.flash import RamFlash
-from inflight.given_up import discard_message
+from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
-from inflight.refused import Disconnected, PublishRefused
+from inflight.session.given_up import discard_message
+from inflight.session.refused import Disconnected, PublishRefused
 from session_peer import Peer
 from session_peer5 import NONE, Peer5
 from tools.reference import wire
@@ -1154,13 +1154,13 @@ def test_a_buffer_that_is_too_small_for_what_waits():
 
 
 def new_session(device, buffer):
-    from inflight.client_start import new_session
-    from inflight.journal import Journal
+    from inflight.client.client_start import new_session
+    from inflight.journal.journal import Journal
 
     return new_session(None, False, 0, 0, Journal(device), bytearray(buffer), b"dev")
 
 
 def made(**fields):
-    from inflight.properties5 import properties
+    from inflight.level5.properties5 import properties
 
     return properties(**fields)

@@ -2,9 +2,9 @@
 
 
 from harness import eq, raises
-from inflight.flash import RamFlash
-from inflight.journal import OUT, SESSION, Journal
-from inflight.session import Session
+from inflight.flash.flash import RamFlash
+from inflight.journal.journal import OUT, SESSION, Journal
+from inflight.session.session import Session
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of
 

@@ -3,10 +3,10 @@
 from errno import ECONNRESET, ETIMEDOUT
 
 from harness import eq
-from inflight.flash import RamFlash
-from inflight.given_up import discard_message
-from inflight.pending import next_message
-from inflight.refused import Disconnected
+from inflight.flash.flash import RamFlash
+from inflight.session.given_up import discard_message
+from inflight.session.pending import next_message
+from inflight.session.refused import Disconnected
 from session_peer import PING, Peer, ack, message, mid_of
 from session_peer5 import Peer5
 from tools.reference import wire

@@ -4,8 +4,8 @@ import os
 import sys
 
 from harness import CUT_STEP, SkipTest, eq, raises
-from inflight.journal import DONE, RELEASED, Journal
-from inflight.slots import SlotFlash
+from inflight.flash.slots import SlotFlash
+from inflight.journal.journal import DONE, RELEASED, Journal
 from littlefs_model import ROOT, Board, each_cut, files, vfs, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange

@@ -1,8 +1,8 @@
 # Topic names and filters: validation and matching.
 
 from harness import eq, raises
-from inflight.dispatching import matches
-from inflight.subscribing import encode_filter
+from inflight.client.dispatching import matches
+from inflight.session.subscribing import encode_filter
 from inflight.topic import encode, encode_name
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"

@@ -4,8 +4,8 @@ import os
 import sys
 
 from harness import SkipTest, eq, raises
+from inflight.net.websocket import WebSocket
 from inflight.packet import ProtocolError
-from inflight.websocket import WebSocket
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-wasm"
 

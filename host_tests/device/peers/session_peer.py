@@ -4,9 +4,9 @@
 import inflight.packet as packet
 from harness import eq
 from inflight.counter_names import NAMES as COUNTERS
-from inflight.flash import RamFlash
-from inflight.journal import Journal
-from inflight.session import Session
+from inflight.flash.flash import RamFlash
+from inflight.journal.journal import Journal
+from inflight.session.session import Session
 
 PING = b"\xc0\x00"
 

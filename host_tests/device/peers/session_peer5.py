@@ -1,7 +1,7 @@
 # The broker's side of a session of level 5.
 
 from harness import eq
-from inflight.mqtt5 import Session5
+from inflight.level5.mqtt5 import Session5
 from session_peer import Peer
 from tools.reference.properties import block
 from tools.reference.wire import connack, parse

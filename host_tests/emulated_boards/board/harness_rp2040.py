@@ -35,16 +35,26 @@ def prepare(settings):
     if "journal" not in os.listdir("/"):  # the first start of all
         Journal(board.journal_flash())
         note(_READY)
-    for module in ("app", "commands", "health", "node", "start", "telemetry", "wifi", "publisher", "inflight.pinning"):
+    for module in (
+        "app",
+        "commands",
+        "health",
+        "node",
+        "start",
+        "telemetry",
+        "wifi",
+        "publisher",
+        "inflight.flash.pinning",
+    ):
         __import__(module)
-    pin = inflight.pinning.pin
+    pin = inflight.flash.pinning.pin
 
     def spy(*where):
         global _pinned
         _pinned = pin(*where)
         return _pinned
 
-    inflight.pinning.pin = spy
+    inflight.flash.pinning.pin = spy
     board.journal_flash()  # which depends on the file system alone, and no copy may change that
     for module in ("recovery", "sector_reader", "sectors", "contents", "finishing"):
         __import__("inflight." + module)
@@ -73,5 +83,5 @@ def journal():
     import inflight
     from inflight import Journal
 
-    sys.modules["inflight.pinning"] = inflight.pinning = _Pinning
+    sys.modules["inflight.flash.pinning"] = inflight.flash.pinning = _Pinning
     return Journal(board.journal_flash())

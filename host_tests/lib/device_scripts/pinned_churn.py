@@ -13,8 +13,8 @@ from binascii import crc32
 
 import vfs
 
-from inflight.journal import DONE, OUT, Journal
-from inflight.pinned import PinnedFlash
+from inflight.flash.pinned import PinnedFlash
+from inflight.journal.journal import DONE, OUT, Journal
 
 ROOT = "/flash"
 BLOCKS = 64

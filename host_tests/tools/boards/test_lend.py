@@ -63,7 +63,7 @@ def _shrunk(text):
 
 
 def test_the_block_of_an_import_gives_back():
-    text = "def f(x):\n    if x:\n        from inflight.posix import open_flash\n        return open_flash(x)\n"
+    text = "def f(x):\n    if x:\n        from inflight.flash.posix import open_flash\n        return open_flash(x)\n"
     scope = {}
     exec("\n".join(line for line in _shrunk(text).splitlines() if "inflight.core" not in line), scope)
     given = []
@@ -75,7 +75,7 @@ def test_the_block_of_an_import_gives_back():
 
 
 def test_a_name_behind_its_block_is_refused():
-    text = "def f(x):\n    if x:\n        from inflight.posix import open_flash\n    return open_flash\n"
+    text = "def f(x):\n    if x:\n        from inflight.flash.posix import open_flash\n    return open_flash\n"
     with pytest.raises(ValueError, match=r"mine: f\(\) uses open_flash behind the block"):
         _shrunk(text)
 

@@ -53,7 +53,7 @@ def test_micropython_imports_what_it_is_said_to_import(tmp_path, name):
     found = runtime(name)
     if found.reason:
         pytest.skip(found.reason)
-    source = (CHECKOUT / "lib/inflight/loops.py").read_text()
+    source = (CHECKOUT / "lib/inflight/journal/loops.py").read_text()
     names = [one for one in native.PROCESSORS if one]
     code = {f"loops_{one}.mpy": bundle.compile_mpy(source, "loops", processor=one) for one in names}
     write_below(tmp_path, code)

@@ -53,7 +53,7 @@ def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
 def test_modules_beside_the_library_keep_their_own_names(tmp_path):
     """Also where they have the names of library functions."""
     test, other = tmp_path / "mine.py", tmp_path / "other.py"
-    test.write_text("from .other import open_socket\nfrom inflight.opening import addresses, prepare\n")
+    test.write_text("from .other import open_socket\nfrom inflight.net.opening import addresses, prepare\n")
     other.write_text("def open_socket():\n    pass\n")
     found = shrunk(library() | {"package/mine": test, "package/other": other})
     assert found["package/mine"].startswith("from .other import open_socket as open_socket\n")

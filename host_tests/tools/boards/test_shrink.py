@@ -25,7 +25,7 @@ def test_modules_that_are_always_loaded_together_become_one():
 
 
 def test_constants_become_numbers_in_other_modules_too():
-    text = "from inflight.journal import DONE, OUT\nimport inflight.packet as packet\nx = (OUT, DONE, packet.PUBLISH)\n"
+    text = "from inflight.journal.journal import DONE, OUT\nimport inflight.packet as packet\nx = (OUT, DONE, packet.PUBLISH)\n"
     assert with_library(mine=text)["mine"] == "import inflight.core as packet\nx = (3, 2, 3)\n"
 
 
@@ -151,7 +151,7 @@ def test_what_programs_import_by_its_own_name_is_there(module, name):
         ("def g(self): return self.f()", "", ["Heir"]),
         ("def f(self): return super().f() + 1", "", ["Base", "Heir"]),
         ("def g(self): return super().f()", "", ["Base", "Heir"]),
-        ("def g(self): return self.f()", "from inflight.pages import Base", ["Base", "Heir"]),
+        ("def g(self): return self.f()", "from inflight.journal.pages import Base", ["Base", "Heir"]),
     ],
 )
 def test_a_class_that_is_only_the_base_of_another_becomes_a_part_of_it(heir, other, classes):

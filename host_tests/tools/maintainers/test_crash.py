@@ -6,7 +6,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from inflight.session import Session
+from inflight.session.session import Session
 from tools.crash import __main__ as crash
 from tools.crash import kept
 from tools.crash.machine import CAMPAIGNS

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from inflight import FileFlash, Journal
-from inflight.journal import DONE, IN, OUT
+from inflight.journal.journal import DONE, IN, OUT
 from inflight_tools.boards.bundle import files
 from tools.emulators.pico_w import copies, filesystem, sensor
 from tools.emulators.pico_w.board import Board

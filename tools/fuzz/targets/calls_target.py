@@ -9,7 +9,7 @@ import sys
 from array import array
 from errno import ECONNRESET
 
-import inflight.aio
+import inflight.client.aio
 from inflight import AsyncClient, Client, Journal, OutboxFull, RamFlash, properties
 from inflight.states import OPEN
 from outcome import Finding, Outcome, Reader, demand
@@ -242,12 +242,12 @@ def run(data):
         playing.link = Link(playing)
         return playing.link
 
-    whole = inflight.aio.open_socket, inflight.aio.Transport
-    inflight.aio.open_socket, inflight.aio.Transport = open_socket, lambda link, *_: link
+    whole = inflight.client.aio.open_socket, inflight.client.aio.Transport
+    inflight.client.aio.open_socket, inflight.client.aio.Transport = open_socket, lambda link, *_: link
     try:
         asyncio.run(playing.play())
     finally:
-        inflight.aio.open_socket, inflight.aio.Transport = whole
+        inflight.client.aio.open_socket, inflight.client.aio.Transport = whole
         if sys.implementation.name == "micropython":
             asyncio.new_event_loop()  # what is left of the client's tasks
     return playing.number.number

@@ -3,8 +3,8 @@
 data: a byte (bits 1-2: size of the buffer; the rest: how the input is split), then the server's bytes."""
 
 from decoder_target import BUFFERS, Events, always, decode, pieces
-from inflight.cursor import IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH
-from inflight.mqtt5 import Session5
+from inflight.level5.cursor import IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH
+from inflight.level5.mqtt5 import Session5
 from inflight.packet import CONNACK, DISCONNECT, PINGRESP, PUBLISH
 from outcome import STRICT, Outcome, demand
 

@@ -4,7 +4,7 @@ data: a byte (bit 0: level 3 or 4; bits 1-2: size of the buffer; the rest: how t
 bytes."""
 
 from inflight.packet import CONNACK, PINGRESP, PUBLISH, ProtocolError
-from inflight.packet_buffer import PacketBuffer
+from inflight.session.packet_buffer import PacketBuffer
 from outcome import STRICT, Finding, Outcome, demand
 
 if STRICT:

@@ -8,7 +8,7 @@ import json
 
 import config
 from inflight import Journal, RamFlash
-from inflight.dispatching import matches
+from inflight.client.dispatching import matches
 from inflight.topic import encode_name
 from node import Node
 from outcome import Outcome, Reader, demand

@@ -1,4 +1,4 @@
-"""Reads a journal's flash by the rules of lib/inflight/FORMAT.md, without the code under test. Also writes sector
+"""Reads a journal's flash by the rules of lib/inflight/journal/FORMAT.md, without the code under test. Also writes sector
 headers and records, to forge them."""
 
 import struct

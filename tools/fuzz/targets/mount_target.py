@@ -3,11 +3,11 @@ works.
 
 data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
 
-from inflight.journal import DONE, IN, OUT, SESSION, OutboxFull
+from inflight.journal.journal import DONE, IN, OUT, SESSION, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP
-from inflight.session import Session
+from inflight.session.session import Session
+from inflight.session.window import load_window
 from inflight.states import REL, STATE
-from inflight.window import load_window
 from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand
 from worn_flash import History, blank, body, damage, mount

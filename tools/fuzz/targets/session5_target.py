@@ -4,8 +4,8 @@ otherwise only if the broker refused it, and then the application is told.
 data: a byte (window, inbound), then steps: below 0x80 so many bytes from the broker, others as step() tells."""
 
 from inflight.counters import ABANDONED, REJECTED
-from inflight.mqtt5 import Session5
-from inflight.refused import MessageSetAside
+from inflight.level5.mqtt5 import Session5
+from inflight.session.refused import MessageSetAside
 from journal_reader import OUT, Image
 from journal_reader import RELEASED as STATE_RELEASED
 from outcome import Reader, demand

@@ -6,9 +6,9 @@ data: a byte (level, window, inbound), then steps: below 0x80 so many bytes from
 
 from binascii import crc32
 
-from inflight.journal import Journal, OutboxFull
+from inflight.journal.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
-from inflight.session import Session
+from inflight.session.session import Session
 from journal_reader import OUT, Image
 from journal_reader import RELEASED as STATE_RELEASED
 from outcome import Outcome, Reader, demand

@@ -1,7 +1,7 @@
 """Topic names and filters: validation and matching. data: the length of the filter, the filter, the name."""
 
-from inflight.dispatching import matches
-from inflight.subscribing import encode_filter
+from inflight.client.dispatching import matches
+from inflight.session.subscribing import encode_filter
 from inflight.topic import encode_name
 from outcome import STRICT, Outcome, demand
 

@@ -1,6 +1,6 @@
 """A flash with a journal's history and damage, determined by an input's bytes, the same on each interpreter."""
 
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from journal_reader import HEAD, HEADER, NOTE, OVERHEAD, Shape
 from nor import NorFlash, PowerCut, noise, torn
 from outcome import demand
@@ -50,7 +50,7 @@ class _FixedRandom:
 
 def mount(flash):
     """Returns the Journal on flash, whatever the mount does."""
-    import inflight.sectors as module  # a device gives it back afterwards
+    import inflight.journal.sectors as module  # a device gives it back afterwards
 
     flash.reads = 0
     module.os, whole = _FixedRandom, module.os

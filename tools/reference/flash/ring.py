@@ -2,7 +2,7 @@
 
 import struct
 
-from inflight.journal import HEADER, OUT
+from inflight.journal.journal import HEADER, OUT
 
 
 def numbers(journal):

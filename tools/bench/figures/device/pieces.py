@@ -8,7 +8,7 @@ import time
 
 import inflight.packet as packet
 import ours
-from inflight.journal import DONE, OUT
+from inflight.journal.journal import DONE, OUT
 from raw import PAYLOAD, TOPIC, number
 
 NAME = TOPIC.encode()

@@ -7,8 +7,8 @@ import sys
 import time
 
 from inflight import FileFlash, Journal
-from inflight.journal import OUT
-from inflight.session import Session
+from inflight.journal.journal import OUT
+from inflight.session.session import Session
 from raw import number
 
 

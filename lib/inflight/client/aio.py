@@ -1,0 +1,524 @@
+# The asyncio client: the same session in one task, which connects, reads, and waits when the
+# socket takes no more; another one wakes it for the timers. Everybody may write, but nothing is
+# awaited within a step of the session: a caller that is cancelled leaves packets and journal
+# whole, and what is half written goes on. Messages for `async for` are kept by consumers.
+#
+# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _state
+# while bytes or a message change hands. Nothing is written any more then. _recover() replaces the client's tasks,
+# which may wait in the middle of something, and reads the journal anew.
+
+import asyncio
+import sys
+from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
+
+import inflight.counters as counters
+import inflight.packet as packet
+
+from ..compat import passed, ticks_diff, ticks_ms
+from ..errors import OutboxFull
+from ..net.io_waiter import IOWaiter, open_socket, sleep_ms
+from ..net.transport import PACE, Transport
+from ..states import INTERRUPTED, OPEN, POLL, WRITING
+from .base import Base
+
+
+class AsyncClient(Base):
+    """The asyncio client. Base tells its arguments; handlers are plain functions.
+
+    async with AsyncClient(...) as client: keeps the connection up, and up again when it breaks.
+    async for message in client: messages without a handler of their own. A message is acknowledged when the task
+    that took it asks for the next one, or ends. Several tasks may ask; each message goes to one of them. With
+    reconnect=False it raises what ended the connection.
+
+    On CPython a client belongs to the event loop that it first waits in: make another one for another asyncio.run()."""
+
+    _transport: Transport
+    _failures = (Exception, asyncio.CancelledError)  # the latter of a task that it looks at: nobody cancels it itself
+
+    def __init__(self, host, client_id="", journal=None, **options):
+        super().__init__(host, client_id, journal, **options)
+        self._out_at = self._out_left = 0  # what is still to be written of session.view
+        self._writing_since = self._waiting_since = (
+            0  # since when the socket takes what it took; a step of connecting began
+        )
+        self._written = 0  # bytes since then
+        self._tick = min(self.session.tick, self._timeout_ms // 4 or 1)
+        self._tasks = ()
+        self._closed = False  # disconnect() ended it
+        self._waiter = IOWaiter()
+        self._ready = False
+        self._error = None  # what ended the last attempt or connection
+        self._lock = asyncio.Lock()  # one request at a time
+        self._changed = asyncio.Event()  # something was read or written, or time has passed
+        self._consumers = None  # Consumers, once there is one
+        self._reconnecting = False  # another connection shall get messages that were left with the broker
+        self._requested = None  # filters and handlers of the SUBSCRIBE under way
+        self._granted_qos = None  # what the last one was granted
+
+    # --- life ---
+
+    async def __aenter__(self):
+        self._start()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.disconnect()
+
+    def _start(self):
+        self._closed = False
+        if not self._tasks or self._tasks[0].done():
+            self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
+
+    def _stop(self):
+        # Whoever calls this may be one of the tasks.
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._tasks = ()
+
+    def _restart(self, error=None):
+        # After an interrupt (error None), or flash that failed; only if they were running.
+        if self._tasks:
+            self._stop()
+            if self._reconnect:
+                self._start()
+            else:
+                self._give_up(error or OSError(ECONNABORTED, "an operation was interrupted"))
+
+    async def connect(self):
+        """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
+        small); the client goes on trying until disconnect(), unless reconnect=False."""
+        self._next_attempt = ticks_ms()
+        self._error = None
+        self._start()
+        tasks = self._tasks
+        while not (self._ready or self._consumers and self._consumers.paused and self.connected):
+            if self._error or self._tasks is not tasks:
+                raise self._error or OSError(ECONNABORTED, "disconnected")
+            await self._wait_for_change()
+
+    async def disconnect(self, will=False):
+        """As Client.disconnect(). A message that is still in use was not acknowledged: at QoS 1 it comes again, `dup`,
+        and at QoS 2 if the power is cut before it is released, `redelivered`. Never raises because of the
+        connection."""
+        self._check_will(will)
+        start = ticks_ms()
+        try:  # nobody understands a DISCONNECT within another packet
+            while self.connected and self._out_left and not self._pending_error and not self._timed_out(start):
+                await self._wait_for_change()
+        finally:
+            self._closed = True
+            self._try_disconnect(will)
+            self._end(None)
+            self._check_interrupted()
+            self.session.commit()
+        await sleep_ms(0)  # the tasks come to their end
+
+    def _try_disconnect(self, will):
+        # As far as the socket takes it at once.
+        try:
+            if self.connected and self._flush():
+                self._send_disconnect(will)
+        except Exception:
+            pass  # it is gone already
+
+    def _end(self, error):
+        # Nothing goes on by itself from here on.
+        self._closed = True
+        self._stop()
+        self._close()
+        if self._consumers:
+            self._consumers.message_ready.set()
+        self._report_end(error)
+
+    def _close(self):
+        self._out_left = 0
+        self._ready = self._reconnecting = False
+        self._requested = None
+        if self._consumers:
+            self._consumers.connection_closed()
+        self.session.reset()
+        if self._transport:
+            self._waiter.wake()  # nobody waits for a closed socket
+            self._transport.close()
+            self._transport = None  # last: until then all this is done again after an interrupt
+        self._state = 0
+        self._changed.set()
+
+    def _check_interrupted(self, error=None):
+        if self.session.busy:
+            self._recover(error)
+
+    def _recover(self, error=None):
+        self._restart(error)
+        super()._recover(error)
+
+    async def _run(self):
+        try:
+            while not self._closed:
+                await sleep_ms(0)  # a network that fails at once leaves time to the others
+                try:
+                    await self._run_connection()
+                except Exception as e:  # whatever it is: without this task nothing moves any more
+                    self._error = e
+                    self._give_up(e)
+        except KeyboardInterrupt:  # goes to whoever runs the loop: if that goes on, so does the client
+            self._restart()
+            raise
+
+    async def _run_connection(self):
+        # One connection, from its attempt to its end.
+        while not self._attempt_due(ticks_ms()):
+            await sleep_ms(20)
+            self._collect(True)
+        # Was the one before interrupted?
+        if self._transport or self._connect_reported or self._state & INTERRUPTED or self.session.busy:
+            super()._recover()
+        self._pending_error = None
+        await self._open()
+        while not self._reconnecting:
+            await self._poll()
+        while not self._flush():
+            await self._wait_writable()
+        self._send_disconnect()
+        self._next_attempt = ticks_ms()
+        self._report_end(None)
+
+    def _give_up(self, error):
+        # What is not done here for want of memory, _live() finds.
+        try:
+            if self._reconnect:
+                self._connection_failed(error)
+            else:
+                self._drop_connection(error)
+                self._end(error)
+        except MemoryError:
+            pass
+
+    async def _watch(self):
+        try:
+            while True:
+                await sleep_ms(self._tick)
+                try:
+                    self._changed.set()
+                    self._wake()
+                except MemoryError:
+                    pass  # the next tick does it
+        except KeyboardInterrupt:
+            self._restart()
+            raise
+
+    def _wake(self):
+        # The client's task, and nobody else: publishers that find the socket full would wake each other without end.
+        if self._consumers:
+            self._consumers.asked.set()
+        self._waiter.wake()
+
+    async def _open(self):
+        steps = self._connect_steps()
+        try:
+            for step in steps:
+                if step == POLL:
+                    if self.session.time_left(ticks_ms(), self._waiting_since) <= 0:
+                        raise OSError(ETIMEDOUT, "no answer")
+                    await self._poll()
+                    continue
+                if step == OPEN:
+                    sock = await open_socket(self._waiter, self._host, self._port, self._timeout_ms)
+                    self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+                self._waiting_since = self._writing_since = ticks_ms()
+        finally:
+            steps.close()
+        self._report_connect()
+        self._tick = min(self._tick, self.session.tick)  # the broker may want shorter intervals
+        self._ready = True
+        self._error = None
+        self._changed.set()
+
+    # --- moving bytes ---
+
+    def _flush(self):
+        # Writes what the socket takes. Returns True if nothing is left, and the buffer is free.
+        if self._pending_error:
+            raise self._pending_error
+        if self._state & INTERRUPTED:
+            raise OSError(ECONNABORTED, "an operation was interrupted")
+        if not self._transport:
+            return True
+        session = self.session
+        while True:
+            self._state = WRITING
+            if not self._out_left:
+                self._out_left = session.data_to_send(ticks_ms())
+                self._out_at = session.out_at
+                if not self._out_left:
+                    if session.connected and self._consumers and self._consumers.acknowledge():
+                        continue
+                    self._state = 0
+                    return True
+                self._restart_write_timer()
+            done = self._transport.send(session.view, self._out_at, self._out_left) or 0
+            self._out_at += done
+            self._out_left -= done
+            self._written += done
+            self._state = 0
+            if not done:
+                return False
+            if self._written >= PACE:
+                self._restart_write_timer()
+
+    def _restart_write_timer(self):
+        # The socket has a time-out for the next bytes.
+        self._written = 0
+        self._writing_since = ticks_ms()
+
+    def _try_flush(self):
+        # As _flush(), for others than the client's task, which then waits, or ends the connection.
+        try:
+            done = self._flush()
+        except Exception as e:
+            self._abort(e)
+            return True
+        if not done:
+            self._wake()
+        return done
+
+    def _abort(self, error):
+        # Ends the connection: that is for the client's task to do.
+        if not self._pending_error:
+            self._pending_error = error
+            self._wake()
+
+    def _timed_out(self, start, parts=1):
+        return passed(ticks_ms(), start, self._timeout_ms // parts)
+
+    async def _wait_writable(self):
+        # Waits until the socket takes more, a tick at most.
+        if self._timed_out(self._writing_since):
+            self._abort(OSError(ETIMEDOUT, "the broker takes too little"))
+        else:
+            await self._waiter.wait(self._transport.file, True)
+
+    async def _poll(self):
+        # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
+        session = self.session
+        while not self._flush():
+            await self._wait_writable()
+        self._changed.set()
+        n = self._transport.receive(session.into, session.space)
+        if not n:
+            if session.overdue(ticks_ms()):
+                raise OSError(ETIMEDOUT, "no answer")
+            await self._waiter.wait(self._transport.file, False)
+            if self._waiter.woken:
+                self._collect(True)
+            return
+        session.bytes_received(n, ticks_ms())
+        kind = session.next_event(ticks_ms())
+        while kind:
+            if kind == packet.PUBLISH:
+                if not (self._consumers and await self._consumers.deliver()):
+                    self._deliver()
+            elif session.completed:
+                self._report_complete(session.completed)
+            elif kind == packet.SUBACK and self._requested and not session.request:  # not of another id
+                from ..session.subscribing import granted
+
+                self._granted_qos = granted(self, *self._requested)  # whoever asked, and may have been cancelled
+                self._requested = None
+            elif kind == packet.CONNACK and not session.present and (self._clean_session or session.protocol_level > 3):
+                if self._consumers:
+                    self._consumers.session_lost()
+            while not self._flush():
+                await self._wait_writable()
+            if session.code:
+                return
+            kind = session.next_event(ticks_ms())
+        if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
+            raise OSError(ETIMEDOUT, "no answer")
+        self._collect(False)
+        await sleep_ms(0)  # a broker that never pauses leaves time to the others
+
+    def _deliver(self):
+        if self.session.deliver:
+            if not self._message:
+                self._load_dispatching()
+            start = ticks_ms()
+            self._dispatch(self)
+            self.session.paused(start, ticks_ms())
+        self.session.delivered()
+
+    async def _wait_for_change(self, ms=1 << 20):
+        # Waits until something has changed, `ms` or a tick at most.
+        if self._tasks and ms > self._tick and not self._tasks[1].done():
+            self._changed.clear()
+            await self._changed.wait()
+        else:
+            await sleep_ms(min(ms, 10))
+
+    # --- what an application asks for ---
+
+    def __aiter__(self):
+        self._receive_here()
+        return self
+
+    def __anext__(self):
+        # The consumer is who calls this: asyncio.wait_for() may let a task of its own wait for the message.
+        return self._receive_here().next(asyncio.current_task())
+
+    def _receive_here(self):
+        # From now on messages without a handler are for consumers.
+        if not self._consumers:
+            from .consumers import Consumers
+
+            self._consumers = Consumers(self)
+        return self._consumers
+
+    async def publish(self, topic, payload=b"", qos=0, retain=False, properties=None):
+        """As Client.publish(). Cancelled at QoS 1 and 2: the message was not taken. At QoS 0: it may
+        be half written and goes on, so leave the payload alone."""
+        mid = self._try_publish(topic, payload, qos, retain, properties)
+        if mid < 0:
+            mid = await self._publish_later(topic, payload, qos, retain, properties)
+        if self._out_left and not qos:
+            await self._wait_written()
+        return mid
+
+    def _try_publish(self, topic, payload, qos, retain, properties, may_wait=True):
+        # Returns the Message ID; -1: not now. While the broker takes messages a full journal is
+        # worth waiting for.
+        self._check_interrupted()
+        self._check(topic, qos, retain, properties)
+        payload = self._encode_payload(payload)
+        if not self._try_flush():
+            return -1
+        if not qos and (not self.connected or self._pending_error):
+            raise OSError(ENOTCONN, "not connected")
+        try:
+            mid = self.session.publish(self.session.name, payload, qos, retain)
+        except OutboxFull:
+            if not may_wait or not self.connected:
+                raise
+            return -1
+        except OSError as e:
+            # The flash failed: once more, when the journal has looked at it.
+            self._check_interrupted(e)
+            mid = self.session.publish(self.session.name, payload, qos, retain)
+        self._try_flush()
+        return mid
+
+    async def _publish_later(self, topic, payload, qos, retain, properties):
+        start = ticks_ms()
+        mid = -1
+        while mid < 0:
+            await self._wait_for_change()
+            mid = self._try_publish(topic, payload, qos, retain, properties, not self._timed_out(start))
+        return mid
+
+    async def _wait_written(self):
+        transport = self._transport
+        while self._out_left:
+            await self._wait_for_change()
+            if self._pending_error or self._transport is not transport:
+                raise OSError(ECONNRESET, "the connection broke")
+
+    async def drain(self, ms, mid=0):
+        """Waits until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True if the broker
+        has completed them, False if `ms` passed before, if one was given up, dropped or found damaged meanwhile, or if
+        nothing but messages that were set aside is pending. With reconnect=False it raises what ended the
+        connection."""
+        end = self._end_of(ms, mid)
+        dropped = self.session.count[counters.DROPPED]
+        while self.is_pending(mid) if mid else self.pending:
+            if self._closed and self._last_error and not self._reconnect:
+                raise self._last_error
+            if ms <= 0 or not (self.session.rows or self.session.queued):
+                return False
+            await self._wait_for_change(ms)
+            ms = ticks_diff(end, ticks_ms())
+        self._check_interrupted()
+        self.session.commit()
+        return self.session.count[counters.DROPPED] == dropped
+
+    async def discard(self, mid):
+        """As Client.discard(). Waits while the message is being written."""
+        from ..session.given_up import discard_message
+
+        while True:
+            self._check_interrupted()
+            done = discard_message(self.session, mid)
+            if done is not None:
+                return done
+            await self._wait_for_change()
+
+    async def subscribe(self, filters, qos=0, handler=None, stream=False):
+        """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
+        asked for now or at the next connection, until unsubscribe()."""
+        from ..session.subscribing import add_handlers
+
+        patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
+        if not handler and not self._on_message:
+            self._receive_here()  # a message may come before the loop begins
+        handlers = [h for h in self._handlers if h[0] in patterns]
+        async with self._lock:
+            if not await self._is_ready():
+                return None
+            await self._request(patterns, qos_list, handlers)
+            granted = self._granted_qos
+        return granted[0] if isinstance(filters, (str, bytes)) else granted
+
+    async def unsubscribe(self, *filters):
+        """As Client.unsubscribe()."""
+        from ..session.subscribing import encode_filters, remove_handler
+
+        patterns = encode_filters(self, filters)
+        async with self._lock:
+            if await self._is_ready():
+                for pattern in patterns:
+                    remove_handler(self, pattern)
+            await self._request(patterns, None, None)
+
+    async def ping(self):
+        """As Client.ping()."""
+        start = ticks_ms()
+        session = self.session
+        async with self._lock:
+            if await self._is_ready():
+                session.ping_requested = True
+            await self._wait_until(lambda: not session.pinging)
+        return ticks_diff(ticks_ms(), start)
+
+    async def _is_ready(self):
+        # A connection that is being made asks for its own handlers first.
+        self._check_interrupted()
+        while self._transport and not self._ready:
+            await self._wait_for_change()
+        return self._ready
+
+    async def _request(self, patterns, qos_list, handlers):
+        # The request of a caller that was cancelled may still be under way.
+        await self._wait_until(lambda: self.session.request is None)
+        if handlers:
+            self.session.identifier = handlers[0][7]
+        self.session.subscribe(patterns, qos_list)
+        self._requested = qos_list and (patterns, handlers)
+        await self._wait_until(lambda: self.session.request is None)
+
+    async def _wait_until(self, done):
+        transport = self._ready and self._transport
+        self._try_flush()
+        start = ticks_ms()
+        while transport and self._transport is transport:
+            if done():
+                return
+            if self.session.time_left(ticks_ms(), start) <= 0:
+                self._abort(OSError(ETIMEDOUT, "no answer"))
+                raise OSError(ETIMEDOUT, "no answer")
+            await self._wait_for_change()
+        raise transport and self._error or OSError(ENOTCONN, "not connected")
+
+
+if sys.implementation.name != "micropython":
+    from ..cpython import keep_to_one_loop
+
+    keep_to_one_loop(AsyncClient)

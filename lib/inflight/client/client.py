@@ -1,0 +1,439 @@
+# The blocking client: a socket around the session.
+
+import sys
+from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
+
+import inflight.counters as counters
+
+from ..compat import sleep_ms, ticks_add, ticks_diff, ticks_ms
+from ..errors import OutboxFull, refuse
+from ..net.transport import Transport
+from ..packet import PUBLISH, ProtocolError
+from ..states import INTERRUPTED, OPEN, OUTSIDE, POLL, READING, RUNNING, WRITING
+from .base import Base
+
+
+class Client(Base):
+    """The blocking client. Base tells its arguments.
+
+    It has one thread of control. publish() may be called from elsewhere: on MicroPython from a scheduled function
+    (micropython.schedule, a soft timer), on CPython from any thread, which waits for its turn. It raises RuntimeError,
+    before anything is written, if a call of this client is at work in the same thread. All other methods raise
+    RuntimeError then, and while one of them runs in another thread."""
+
+    _transport: Transport
+    _waiting_since: "Any"  # type: ignore[name-defined] # noqa: F821  since when an answer is waited for
+    _keep_connected = True  # run_for() keeps the connection up
+
+    # --- connecting ---
+
+    def connect(self):
+        """Connects now. Subscribe before, so that no message comes without its handler.
+        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False: after a
+        pause if the broker refused."""
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            self._connect()
+        finally:
+            self._state &= ~RUNNING
+
+    def _connect(self):
+        self._end_connection(False)
+        self._keep_connected = True
+        self._connected_at = None
+        steps = self._connect_steps()
+        try:
+            for step in steps:
+                self._do_step(step)
+            self._report_connect()
+        except Exception as e:
+            self._drop_connection(e)
+            self._last_error = e
+            raise
+        finally:
+            steps.close()
+
+    def _do_step(self, step):
+        if step == POLL:
+            self._poll_for_answer()
+            return
+        if step == OPEN:
+            from ..net.opening import open_socket
+
+            state = self._state
+            try:
+                self._leave()
+                sock = open_socket(self._host, self._port, self._timeout_ms)
+            finally:
+                self._return(state)
+            self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+        self._waiting_since = ticks_ms()
+
+    def _close(self):
+        if self._transport:
+            self._transport.close()
+            self._transport = None
+        self._pending_error = None
+        self._state &= RUNNING | OUTSIDE
+        self.session.reset()
+
+    def _connection_failed(self, error):
+        if self._state & OUTSIDE:
+            self._pending_error = error  # the handler's message has to be settled first
+            self.session.forget()
+            return
+        super()._connection_failed(error)
+
+    def disconnect(self, will=False):
+        """Ends the connection; the broker keeps the session, the journal what is in flight.
+        will, level 5: the broker publishes the will, unless the client is back before its delay has passed.
+        Raises ValueError."""
+        self._check_will(will)
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            self._end_connection(will)
+        finally:
+            self._state &= ~RUNNING
+
+    def _end_connection(self, will):
+        self._keep_connected = False
+        self._check_interrupted()
+        if self.connected:
+            try:
+                self._flush()
+                self._send_disconnect(will)
+            except OSError:
+                pass  # it is gone already
+        self._close()
+        self.session.commit()
+        self._report_end(None)
+
+    def connect_soon(self):
+        """Lets run_for() connect at once, also after disconnect(): for when the network comes. The pauses between
+        attempts grow from the shortest again."""
+        self._keep_connected = True
+        self._attempts = 0
+        self._next_attempt = ticks_ms()
+
+    # --- moving bytes ---
+
+    def _check_interrupted(self, error=None):
+        if self._state & OUTSIDE:
+            return
+        if self._pending_error:  # of on_connect: the connection broke there
+            self._connection_failed(self._pending_error)
+        # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
+        session = self.session
+        connecting = self._transport and self._connected_at is None
+        if self._state & INTERRUPTED or session.busy or session.ready or session.out_left or connecting:
+            self._recover(error)
+
+    def _flush(self):
+        session = self.session
+        if self._state & WRITING:
+            raise OSError(ECONNABORTED, "interrupted within a packet")
+        self._state |= WRITING
+        n = session.data_to_send(ticks_ms())
+        while n:
+            self._transport.write(session.view, session.out_at, n)
+            n = session.data_to_send(ticks_ms())
+        self._state &= ~WRITING
+
+    def _wait(self, ms):
+        # For something to read, or until an attempt to connect is due.
+        state = self._state
+        try:
+            self._leave()
+            if self._transport:
+                self._transport.wait(ms)
+            else:
+                sleep_ms(ms)
+        finally:
+            self._return(state)
+
+    def _poll(self, ms):
+        # Writes what is due, waits up to `ms` for something to read, and handles it. Returns False if nothing came.
+        session = self.session
+        if self._pending_error:
+            raise self._pending_error
+        self._flush()
+        self._state = RUNNING | READING
+        n = self._transport.receive(session.into, session.space)
+        if not n and ms > 0:
+            self._state = RUNNING
+            self._wait(min(ms, session.tick))
+            if self._pending_error:
+                raise self._pending_error
+            self._state = RUNNING | READING
+            n = self._transport.receive(session.into, session.space)
+        if n:
+            session.bytes_received(n, ticks_ms())
+            kind = session.next_event(ticks_ms())
+            while kind:  # of what one read has brought: the caller's time and the keep alive count between two reads
+                if kind == PUBLISH:
+                    self._deliver()
+                elif session.completed:
+                    self._report_complete(session.completed)
+                    if self._pending_error:
+                        raise self._pending_error
+                self._flush()
+                if session.code:
+                    break
+                kind = session.next_event(ticks_ms())
+        self._state = RUNNING
+        if session.overdue(ticks_ms()):
+            raise OSError(ETIMEDOUT, "no answer")
+        return n > 0
+
+    def _deliver(self):
+        if self.session.deliver:
+            start = ticks_ms()
+            if not self._message:
+                self._load_dispatching()
+            state = self._state
+            try:
+                self._leave()
+                self._dispatch(self)
+            finally:
+                self._return(state)
+            now = ticks_ms()  # that was not the broker's time
+            self._waiting_since = ticks_add(self._waiting_since, ticks_diff(now, start))
+            self.session.paused(start, now)
+        self.session.delivered()
+        if self._pending_error:
+            raise self._pending_error
+
+    def _poll_for_answer(self):
+        left = self.session.time_left(ticks_ms(), self._waiting_since)
+        if left <= 0:
+            raise OSError(ETIMEDOUT, "no answer")
+        self._poll(left)
+
+    def run_for(self, ms):
+        """Keeps the connection for `ms` (less than 6 days): acknowledgements, redelivery, keep alive, handlers, and
+        connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
+        connection that connect() made, and OSError without one."""
+        end = self._end_of(ms)
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            while ms > 0:
+                self._run_step(ms)
+                ms = ticks_diff(end, ticks_ms())
+        finally:
+            self._state &= ~RUNNING
+
+    def _run_step(self, ms):
+        if not self._reconnect and not self.connected:
+            raise self._last_error or OSError(ENOTCONN, "not connected")
+        try:
+            if self.session.connected or self._attempt_due(ticks_ms()):
+                self._check_interrupted()
+            if self.session.connected:
+                idle = not self._poll(ms)
+            elif self._reconnect and self._keep_connected and self._attempt_due(ticks_ms()):
+                self._connect()
+                return
+            else:
+                self._wait(min(ms, 50))
+                idle = True
+            self._collect(idle)
+        except (OSError, ProtocolError, MemoryError) as e:
+            self._connection_failed(e)
+            if not self._reconnect:
+                raise
+
+    def drain(self, ms, mid=0):
+        """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
+        if the broker has completed them, False if `ms` passed before, if one was given up, dropped or found damaged
+        meanwhile, or if nothing but messages that were set aside is pending. True at once if `mid` is not pending (any
+        more)."""
+        end = self._end_of(ms, mid)
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            dropped = self.session.count[counters.DROPPED]
+            session = self.session
+            while session.is_pending(mid) if mid else session.pending:
+                left = ticks_diff(end, ticks_ms())
+                if left <= 0 or not (session.rows or session.queued):
+                    return False
+                self._run_step(left)
+            session.commit()
+            return session.count[counters.DROPPED] == dropped
+        finally:
+            self._state &= ~RUNNING
+
+    # --- what an application asks for ---
+
+    def publish(self, topic, payload=b"", qos=0, retain=False, properties=None):
+        """Publishes payload (str or bytes-like). QoS 1 and 2: durable when this returns, sent now
+        or after the next reconnection. Returns the Message ID; 0 at QoS 0 or when dropped.
+        properties: what properties.properties() made; levels 3 and 4 send the message without them.
+        Raises ValueError; OutboxFull; OSError at QoS 0 without a connection, or if flash fails; RuntimeError.
+        [MQTT-4.3.1-1, 4.3.2-1, 4.3.3-1]"""
+        session = self.session
+        if topic is self._topic and qos == 0 and not (retain or self._state or session.busy):
+            if self._publish_repeated(topic, payload, properties):
+                return 0
+        self._begin(RUNNING)
+        try:
+            self._check_interrupted()
+            self._check(topic, qos, retain, properties)
+            if payload.__class__ is not bytes:
+                payload = self._encode_payload(payload)
+            if not qos:
+                return self._publish_now(payload, retain)
+            try:
+                mid = session.publish(session.name, payload, qos, retain)
+            except OutboxFull:
+                mid = self._publish_when_free(topic, payload, qos, retain, properties)
+            except OSError as e:
+                # The flash failed: once more, when the journal has looked at it. Within a handler its message comes
+                # first.
+                self._check_interrupted(e)
+                self._check(topic, qos, retain, properties)  # on_disconnect may have published
+                mid = session.publish(session.name, payload, qos, retain)
+            if session.connected and not self._pending_error:
+                try:
+                    self._flush()
+                    if session.queued and not self._state & OUTSIDE:
+                        self._poll(0)  # a full window opens when its acknowledgements are read
+                except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
+                    self._connection_failed(e)
+            return mid
+        finally:
+            self._state &= ~RUNNING
+
+    def _publish_repeated(self, topic, payload, properties):
+        # A message of QoS 0 to the same topic as the last one, of the same length: nothing else waits to be written.
+        # Returns False if it is another one.
+        session = self.session
+        self._state = RUNNING | WRITING
+        try:
+            # The topic once more: a scheduled function may have published before the line above.
+            n = session.repeat(payload, properties) if topic is self._topic else 0
+            if n:
+                buf = session.out
+                done = self._transport.stream.write(buf, 0, n) or 0
+                if done != n:
+                    self._transport.write(buf, done, n - done)
+                session.count[counters.SENT] += 1
+        except BaseException as e:
+            self._state = WRITING
+            if isinstance(e, OSError):
+                self._connection_failed(e)
+            raise
+        self._state = 0
+        return n
+
+    def _publish_now(self, payload, retain):
+        if not self.connected or self._pending_error:
+            raise OSError(ENOTCONN, "not connected")
+        try:
+            self._flush()
+            self.session.publish(self.session.name, payload, 0, retain)
+            self._flush()
+        except OSError as e:
+            self._connection_failed(e)
+            raise
+        return 0
+
+    def _publish_when_free(self, topic, payload, qos, retain, properties):
+        # While the broker takes messages a full journal is worth waiting for.
+        end = ticks_add(ticks_ms(), self._timeout_ms)
+        while True:
+            self._check(topic, qos, retain, properties)  # handlers may have published
+            try:
+                return self.session.publish(self.session.name, payload, qos, retain)
+            except OutboxFull:
+                if self._state & OUTSIDE or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
+                    raise
+            try:
+                self._poll(100)
+            except (OSError, ProtocolError) as e:
+                self._connection_failed(e)
+
+    def discard(self, mid):
+        """Gives up message `mid` (what publish() returned), durably. Returns True, and counts it as dropped; False if
+        it is not pending. One of QoS 2 that the broker may have stays pending until a PUBREL has ended its handshake.
+        Raises OSError if flash fails. [MQTT-4.3.3-1]"""
+        if mid.__class__ is not int:
+            refuse("mid", mid)
+        from ..session.given_up import discard_message
+
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            self._check_interrupted()
+            return discard_message(self.session, mid)
+        finally:
+            self._state &= ~RUNNING
+
+    def subscribe(self, filters, qos=0, handler=None, stream=False):
+        """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
+        what matches; with stream also payloads longer than the buffer, piece by piece.
+        Returns the granted QoS (of several: a list), 128 or more where the broker refused, which on_error is told, too:
+        it is asked again at each connection, until unsubscribe(). None while offline: then connect() subscribes. Raises
+        ValueError, OSError. [MQTT-3.8]"""
+        from ..session.subscribing import add_handlers, granted
+
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            self._check_interrupted()
+            patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
+            if not self.connected:
+                return None
+            self.session.subscribe(patterns, qos_list)
+            self._wait_for_answer()
+            codes = granted(self, patterns, self._handlers)
+            return codes[0] if isinstance(filters, (str, bytes)) else codes
+        finally:
+            self._state &= ~RUNNING
+
+    def unsubscribe(self, *filters):
+        """Gives up filters; messages on their way may still come. Raises ValueError; OSError
+        without a connection. [MQTT-3.10]"""
+        from ..session.subscribing import encode_filters, remove_handler
+
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            patterns = encode_filters(self, filters)
+            self._check_connected()
+            for pattern in patterns:
+                remove_handler(self, pattern)
+            self.session.subscribe(patterns, None)
+            self._wait_for_answer()
+        finally:
+            self._state &= ~RUNNING
+
+    def ping(self):
+        """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            self._check_connected()
+            start = ticks_ms()
+            self.session.ping_requested = True
+            self._wait_for_answer(True)
+            return ticks_diff(ticks_ms(), start)
+        finally:
+            self._state &= ~RUNNING
+
+    def _check_connected(self):
+        self._check_interrupted()
+        if not self.connected:
+            raise OSError(ENOTCONN, "not connected")
+
+    def _wait_for_answer(self, ping=False):
+        # That of the request, or of a PINGREQ.
+        session = self.session
+        self._waiting_since = ticks_ms()
+        try:
+            while session.pinging if ping else session.request is not None:
+                self._poll_for_answer()
+        except (OSError, ProtocolError) as e:
+            self._connection_failed(e)
+            raise
+
+
+if sys.implementation.name != "micropython":
+    from ..cpython import share_among_threads
+
+    share_among_threads(Client, RUNNING, OUTSIDE)

@@ -1,0 +1,185 @@
+# The consumers of the asyncio client: tasks that take messages by `async for`. Loaded with the first one.
+# Messages for them go through the inbox, and reading goes on:
+#
+#   inbox     a message waits; taken by __anext__() only: whoever is cancelled before that has taken nothing
+#   in use    its consumer has an object of its own; its Message ID (QoS 1 and 2) stands in _in_use
+#   released  its consumer has asked for the next one, or has ended: PUBACK or PUBREC, in the order received
+#   a new connection: the inbox is emptied, the broker sends again what was not acknowledged. A message of QoS 2
+#             that is in use is not handed out again, but acknowledged on the new connection when it is released
+#
+# Who waits for consumers - a message for the full inbox, one for a handler behind unacknowledged ones, an
+# acknowledgement behind that of a message still in use - waits while they move, and for a quarter of the time-out
+# at most, so that answers of the broker that stand behind it come in time. After that the inbox takes no more: what
+# comes for it stays with the broker, unacknowledged (QoS 0 is counted as `unhandled`), until a consumer has emptied it
+# and a new connection gets what was left.
+
+import asyncio
+from errno import ENOBUFS
+
+import inflight.counters as counters
+
+from ..compat import const, ticks_ms
+from ..states import READING
+from .dispatching import has_handler
+from .inbox import Inbox, Received
+
+_MID = const(0)  # a message in use: Message ID,
+_FLAGS = const(1)  # flags of its PUBLISH,
+_CONSUMER = const(2)  # the task that took it, None: it is released,
+_TRANSPORT = const(3)  # the connection that it came on,
+_SINCE = const(4)  # ticks when it was taken
+_MAX_IN_USE = const(32)  # with more of them, acknowledgements do not wait for their turn
+
+
+def _not_handled(message):
+    # The on_message of a client with consumers. deliver() puts messages into the inbox by itself: what fails in doing
+    # so is no handler's error, which would be acknowledged.
+    pass
+
+
+class Consumers:
+    """Those of `client`. From now on messages without a handler of their own are for them."""
+
+    def __init__(self, client):
+        self._client = client
+        self._inbox = Inbox(len(client.session.buf))
+        self._make = Received
+        if client.session.protocol_level > 4:
+            from .received5 import Received5
+
+            self._make = lambda record: Received5(record, client)
+        self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
+        self._active_at = 0  # when a consumer asked, or a message came to an empty inbox
+        self._skipped = False  # messages for the inbox were left with the broker
+        self.paused = False  # the client waits for consumers
+        self.asked = asyncio.Event()  # a consumer did, or time has passed
+        self.message_ready = asyncio.Event()  # there is one, or there will be no more
+        client._on_message = _not_handled
+
+    # --- the client's side ---
+
+    async def deliver(self):
+        """Takes the message that was received, if it is for consumers. Returns False if it is for handlers, whose
+        turn it is now."""
+        session = self._client.session
+        if not session.deliver or session.offset:
+            return False
+        if session.redelivered and self._holds(session.mid):
+            return True  # it is acknowledged when its consumer is through with it
+        if has_handler(self._client):
+            if session.flags & 6:
+                await self._wait(self._all_acknowledged)
+            return False
+        if session.n < session.size:
+            return False
+        await self._queue()
+        return True
+
+    def _holds(self, mid):
+        # True if this message of QoS 2 waits, or is in use: on this connection from now on.
+        for used in self._in_use:
+            if used[_MID] == mid and used[_FLAGS] & 4:
+                used[_TRANSPORT] = self._client._transport
+                return True
+        return self._inbox.holds(mid)
+
+    def _all_acknowledged(self):
+        return not (self._in_use or self._inbox.unanswered)
+
+    async def _queue(self):
+        client = self._client
+        session = client.session
+        inbox = self._inbox
+        if inbox.empty:
+            self._active_at = ticks_ms()
+        if not (self._skipped and session.flags & 6):  # those behind one that was left stay as well: order
+            if await self._wait(lambda: inbox.put(session, session.redelivered)):
+                session.count[counters.RECEIVED] += 1
+                self.message_ready.set()
+                return
+        if not session.flags & 6:
+            session.count[counters.UNHANDLED] += 1
+        elif not self._skipped:
+            self._skipped = True
+            client._report(client.on_error, OSError(ENOBUFS, "no consumer: messages are left with the broker"))
+
+    async def _wait(self, done):
+        # Returns True when done(), False when consumers have not moved for a while. All goes on but reading.
+        client = self._client
+        while not done():
+            if client._timed_out(self._active_at, 4):
+                self.paused = False
+                return False
+            self.paused = True
+            client._changed.set()
+            while not client._flush():
+                await client._wait_writable()
+            client._waiting_since = ticks_ms()  # the time of the application is not the broker's
+            self.asked.clear()
+            await self.asked.wait()
+            client.session.paused(client._waiting_since, ticks_ms())
+        self.paused = False
+        return True
+
+    def acknowledge(self):
+        """Lets the next message go that its consumer is through with. Returns True if there was one."""
+        client = self._client
+        for used in self._in_use:
+            consumer = used[_CONSUMER]
+            if not consumer or consumer.done():
+                client.session.acknowledge(used[_FLAGS], used[_MID], used[_TRANSPORT] is client._transport)
+                self._in_use.remove(used)  # if the flash fails it is still its consumer's
+                return True
+            if not (client._closed or len(self._in_use) > _MAX_IN_USE or client._timed_out(used[_SINCE], 4)):
+                return False
+        return False
+
+    def connection_closed(self):
+        self._inbox.clear()
+        self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
+        self.paused = self._skipped = False
+
+    def session_lost(self):
+        """The broker has a new session: Message IDs of the old one mean nothing."""
+        self._in_use = []
+
+    # --- the consumer's side ---
+
+    def next(self, consumer):
+        """Releases what this task took before. Returns the coroutine that takes its next message."""
+        self._release(consumer)
+        return self._take(consumer)
+
+    def _release(self, consumer):
+        client = self._client
+        self._active_at = ticks_ms()
+        for used in self._in_use:
+            if used[_CONSUMER] is consumer:
+                used[_CONSUMER] = None
+        client._try_flush()
+        try:
+            while not client._transport and self.acknowledge():
+                pass
+        except OSError:
+            pass  # the flash failed: once more on the next connection
+        self.asked.set()
+
+    async def _take(self, consumer):
+        client = self._client
+        while not client._closed:
+            client._state |= READING
+            message = self._inbox.take(self._make)
+            if message and message.qos:
+                self._in_use.append([message.mid, message.qos << 1, consumer, client._transport, self._active_at])
+            client._state &= ~READING
+            if message:
+                return message
+            if self._skipped:
+                client._reconnecting = True
+                client._wake()
+            self.message_ready.clear()
+            await self.message_ready.wait()
+            self._active_at = ticks_ms()
+        if client._last_error:
+            raise client._last_error
+        raise StopAsyncIteration

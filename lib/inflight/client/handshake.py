@@ -1,0 +1,78 @@
+# The steps of connecting. Loaded for each connection.
+
+from ..compat import ticks_ms
+from ..states import OPEN, OTHER_SESSION, POLL, REQUEST
+
+
+def steps(client):
+    """Connecting as a sequence of steps, which each client takes in its own way. Every step but POLL gives the next
+    polls a new time-out."""
+    session = client.session
+    yield from _open(client)
+    session.resume()
+    for h in client._handlers[:]:
+        if not h[4]:
+            yield from _subscribe(client, h)
+
+
+def _subscribe(client, handler):
+    from ..session.subscribing import check, granted
+
+    session = client.session
+    filters = [handler[0]]
+    try:
+        check(session, filters, handler[7])
+    except ValueError as e:
+        client._report(client.on_error, e)
+        return
+    session.identifier = handler[7]
+    session.subscribe(filters, [handler[1]])
+    yield REQUEST
+    while session.request is not None:
+        yield POLL
+    granted(client, filters, [handler])
+
+
+def _open(client):
+    session = client.session
+    if client._tls:
+        from ..net.opening import check_tls
+
+        check_tls(client._tls)
+    silent = client._no_connack
+    yield from _call(client)
+    while session.code == OTHER_SESSION:
+        from ..level5.other_session5 import leave
+
+        yield from leave(client)
+        yield from _call(client)
+    client._no_connack = silent and session.code > 0
+    if session.code:
+        from ..session.refused import ConnectRefused, slow_down
+
+        slow_down(client, session.code)
+        client._back_off(ticks_ms())  # also after connect(); the attempt counts when it is over
+        client._attempts -= 1
+        raise ConnectRefused(session.code, getattr(session, "reason", ""))
+    for mid in session.ended:
+        client._report_complete(mid)
+    if session.ended:
+        session.ended = ()
+    if silent or not session.present:
+        # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
+        for h in client._handlers:
+            h[4] = False
+
+
+def _call(client):
+    # A connection, CONNECT and CONNACK.
+    session = client.session
+    yield OPEN
+    if client._http_request:
+        from ..net.upgrade import steps as upgrade
+
+        yield from upgrade(client)
+    session.connect(ticks_ms(), client._clean_session, client._keepalive, *client._login, will=client._will)
+    client._no_connack = True
+    while not (session.connected or session.code):
+        yield POLL

@@ -1,0 +1,124 @@
+# Programming a NOR-like block device: bytes are gathered into whole pages, with FF around what is new,
+# programmed, and read back. The CRC of what is written is computed on the way.
+
+import struct
+from array import array
+from errno import EIO
+
+from ..compat import const
+from .loops import add_to_crc, copy_bytes, has_taken
+
+# CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
+# int where those have 31 bits.
+_LOW = array("H", bytes(64))
+_HIGH = array("H", bytes(64))
+CRC_START = const(0xFFFF)  # of both halves, of each record
+CHUNK = const(64)  # bytes that are read back at a time
+
+
+def _fill_tables():
+    for i in range(32):
+        crc = i if i < 16 else i - 16 << 4
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+        _LOW[i] = crc & 0xFFFF
+        _HIGH[i] = crc >> 16
+
+
+_fill_tables()
+del _fill_tables
+
+
+class Pages:
+    """Fills the pages of `device`, which has readblocks, writeblocks and ioctl of MicroPython's
+    extended block protocol, and may tell `page` (bytes of one program, a power of 2, default 256),
+    `volatile` (RAM, which needs no CRC; default False) and `program(at, buf, off, n)` (writes any bytes
+    anywhere; for file systems, which are trusted to write what they are given)."""
+
+    # Of what new_journal sets.
+    _n: int
+    _size: int
+    _unit: int
+    _page: bytearray
+    _chunk: bytearray
+    _four: bytearray
+    _crc: array
+    _volatile: bool
+    # Of any class that has those methods: MicroPython has no typing.
+    _dev: "Any"  # type: ignore[name-defined] # noqa: F821
+    _write: "Any"  # type: ignore[name-defined] # noqa: F821
+
+    def _read(self, at, buf):
+        self._dev.readblocks(at // self._size, buf, at % self._size)
+
+    def _seek(self, at):
+        self._k = self._from = at % self._unit
+        self._base = at - self._k
+
+    def _put(self, data, i, end):
+        # Appends data[i:end] and carries the CRC along.
+        self._sum(data, i, end)
+        self._buffer(data, i, end)
+
+    def _buffer(self, data, i, end):
+        # Without the CRC, which takes more time than all the rest.
+        if self._write:
+            self._write(self._base + self._k, data, i, end - i)
+            self._base += end - i
+            return
+        while i < end:
+            if self._k == self._unit:
+                self._program()
+            k = self._k
+            j = min(end, i + self._unit - k)
+            copy_bytes(self._page, k, data, i, j)
+            self._k = k + j - i
+            i = j
+
+    def _sum(self, data, i, end):
+        if not self._volatile:
+            crc = self._crc
+            crc[0] = self._low
+            crc[1] = self._high
+            add_to_crc(crc, data, i, end, _LOW, _HIGH)
+            self._low = crc[0]
+            self._high = crc[1]
+
+    def _put_crc(self):
+        struct.pack_into("<HH", self._four, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
+        self._buffer(self._four, 0, 4)
+
+    def _program(self, exact=True):
+        # Programs what was gathered. Only the new bytes differ from FF, which leaves what is there alone.
+        # Then reads it: worn flash ignores a program, or part of it, without a word. Not `exact`: other bits may have
+        # been 0 before.
+        k = self._from
+        last = self._k
+        if last == k:
+            return
+        base = self._base
+        page = self._page
+        self._dev.writeblocks(base // self._size, page, base % self._size)
+        while k < last:
+            i = k % CHUNK
+            end = min(CHUNK, i + last - k)
+            self._read(base + k - i, self._chunk)
+            if not has_taken(self._chunk, i, end, page, k, exact):
+                self._bad = base
+                if self._from or base % self._size:  # no header
+                    self._worn = base // self._size
+                raise OSError(EIO, "the flash did not take what was programmed")
+            k += end - i
+        # 16 bytes of FF at a time; those around them are FF already.
+        for i in range(self._from, last, 16):
+            struct.pack_into("<4i", page, min(i, self._unit - 16), -1, -1, -1, -1)
+        self._seek(base + self._unit)
+
+    def _clear_bits(self, at, data, n):
+        # Clears the bits of the n bytes at `at` that are 0 in data.
+        self._seek(at)
+        self._buffer(data, 0, n)
+        self._program(False)
+
+    def _sync(self):
+        self._dev.ioctl(3, 0)

@@ -1,0 +1,235 @@
+# Packets longer than the receive buffer, at level 5. Loaded with the first one.
+#
+# A PUBLISH comes in pieces; its topic and its properties stand whole in front of them. If those take the whole buffer,
+# and for any other packet that is longer, the properties that nobody needs are left out while they come. What remains
+# is a shorter packet, in the same place:
+#
+#   fixed header ... length of the properties | properties that are kept | what has come behind them
+#                                             at                         kept                       d.end
+#
+# Left out are user properties, and texts of the broker, unless they are short and tell why it refuses. Of them only the
+# lengths are looked at. What is kept is checked as in any other packet.
+
+from ..packet import CONNACK, PUBLISH, PUBREL, SUBACK, UNSUBACK, begin, valid
+from ..session.receiving import decode
+from ..states import TOO_LONG
+from .cursor import (
+    BINARY,
+    FOUR,
+    IN_PUBLISH,
+    REASON,
+    RESPONSE_INFORMATION,
+    SERVER_REFERENCE,
+    TABLE,
+    USER,
+    UTF_8,
+    VAR,
+)
+from .errors5 import ERROR, MALFORMED, ProtocolError5
+
+_TEXTS = bytes((REASON, RESPONSE_INFORMATION, SERVER_REFERENCE))
+_FAILURE = 0x80
+_BEHIND_TOPIC = 5  # bytes that have to fit behind a topic: the length of properties, and one of the payload
+
+
+class _Shorter:
+    """How far a packet was made shorter. kept: where the properties that are kept end; left: bytes of properties that
+    were not gone through; drop: bytes of the next ones that are left out, and texts behind them; rest: bytes of the
+    packet behind the properties."""
+
+    drop = texts = 0
+
+    def __init__(self, kept, left, rest):
+        self.kept, self.left, self.rest = kept, left, rest
+        if rest < 0:
+            raise _malformed()
+
+
+def _malformed():
+    return ProtocolError5("length of properties", MALFORMED)
+
+
+def publish_long(d, i, n):
+    """A PUBLISH of n bytes begins at d.buf[i], and there will be more. Returns what next_packet() does. If there is no
+    space for its topic, that is skipped."""
+    if i - d.start + n > d.maximum_in:
+        raise ProtocolError5("PUBLISH of %d bytes, %d are allowed" % (i - d.start + n, d.maximum_in), TOO_LONG)
+    if d.flags & 6 == 6 or d.flags & 14 == 8:
+        raise ProtocolError5("PUBLISH flags", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
+    if i + 2 > d.end:
+        return 0
+    length = d.buf[i] << 8 | d.buf[i + 1]
+    body = i + 2 + length + (2 if d.flags & 6 else 0)
+    if body - i >= n:
+        raise ProtocolError5("PUBLISH length", MALFORMED)  # it has no properties, not even none
+    if body - d.start + _BEHIND_TOPIC > len(d.buf):
+        d._skip = length
+        return _undeliverable(d, i + 2, length, n - (body - i))
+    if d.start:
+        d._compact()
+        return d._packet()
+    behind = _head_end(d, body)
+    if behind - i > n:
+        raise ProtocolError5("PUBLISH length", MALFORMED)
+    if behind >= len(d.buf):
+        return _shorten(d, i, n, body)
+    if behind < 0 or behind >= d.end:
+        return 0
+    d._block_due = True
+    return decode(d, i, n)
+
+
+def _head_end(d, i):
+    # Where the properties end whose length stands at buf[i]; -1: not known yet.
+    n = shift = 0
+    c = 0x80
+    while c & 0x80 and shift < 28:
+        if i >= d.end:
+            return -1
+        c = d.buf[i]
+        i += 1
+        n |= (c & 0x7F) << shift
+        shift += 7
+    return i + n
+
+
+def _undeliverable(d, start, length, size):
+    # A PUBLISH whose topic and properties, of that length, do not fit the buffer. It comes as `size` bytes from
+    # buf[start] on, behind what is to be skipped.
+    d.start = start
+    d.n = d.topic_len = 0
+    d.topic = length
+    d.size = size
+    if d._skip < 0:
+        d.left = size
+    return d._piece()
+
+
+def properties_arrived(d):
+    """What decode() takes for the beginning of the payload are the properties."""
+    d._block_due = False
+    at = d.start
+    d.start = d._check_block(at, d.end, IN_PUBLISH)
+    d.size -= d.start - at
+    d.left = d.size
+    d._tail = d.buf[d.start :]
+
+
+def too_long(d, kind, n):
+    """A packet of this type has n bytes behind its fixed header. If it is longer than the buffer, returns what
+    next_packet() does. Raises ProtocolError for all else."""
+    i = d.start + 1
+    while d.buf[i] & 0x80:
+        i += 1
+    i += 1
+    size = i - d.start + n
+    if not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
+        raise ProtocolError5("type %d of length %d" % (kind, n), MALFORMED)
+    if d.flags != (2 if kind == PUBREL else 0):
+        raise ProtocolError5("flags %d of type %d" % (d.flags, kind), MALFORMED)
+    if size > d.maximum_in:
+        raise ProtocolError5("type %d of %d bytes, %d are allowed" % (kind, size, d.maximum_in), TOO_LONG)
+    if d.start:
+        i -= d.start
+        d._compact()
+    p = i + (2 if kind in (CONNACK, SUBACK, UNSUBACK) else 3 if kind < SUBACK else 1)
+    return _shorten(d, i, n, p) if _head_end(d, p) >= 0 else 0
+
+
+def _shorten(d, i, n, p):
+    # The packet of n bytes from buf[i] on, the length of its properties is at buf[p]. Returns what next_packet() does.
+    buf = d.buf
+    at = p + 1
+    while buf[at - 1] & 0x80 and at - p < 5:
+        at += 1
+    s = d.shorter
+    if not s:
+        if at - p > 4 or (at - p > 1 and not buf[at - 1]):
+            raise _malformed()
+        behind = _head_end(d, p)
+        s = d.shorter = _Shorter(at, behind - at, n - (behind - i))
+    kind = buf[0] >> 4
+    refused = buf[p - 1] >= _FAILURE and kind not in (PUBLISH, SUBACK, UNSUBACK)
+    _leave_out(d, s, d.places[kind] or IN_PUBLISH, refused)
+    full = len(buf) if s.left else s.kept + (1 if kind == PUBLISH else s.rest)
+    if s.left and d.end < full:
+        return 0
+    d.shorter = None
+    if full > len(buf) or s.left:
+        if kind != PUBLISH:
+            raise ProtocolError5("type %d, its properties are longer than the buffer" % kind, TOO_LONG)
+        if d.flags & 6:
+            d.mid = d._id(p - 2)
+        if not valid(buf, i + 2, i + 2 + (buf[i] << 8 | buf[i + 1]), True, False):
+            raise ProtocolError5("topic", MALFORMED)
+        return _undeliverable(d, s.kept, n - s.rest, s.left + s.rest)
+    behind = begin(buf, buf[p - 1], s.kept - at, p - 1)
+    _move(d, at, behind)
+    _move(d, i, begin(buf, buf[0], behind - i + s.kept - at + s.rest, 0))
+    return d._packet()
+
+
+def _leave_out(d, s, where, refused):
+    # Goes through the properties that have come.
+    buf = d.buf
+    i = s.kept
+    while s.left:
+        have = d.end - i
+        if s.drop:
+            n = min(s.drop, have)
+            s.drop -= n
+        elif s.texts and have > 1:
+            n = 2
+            s.texts -= 1
+            s.drop = buf[i] << 8 | buf[i + 1]
+            if s.drop > s.left - 2:
+                raise _malformed()
+        elif s.texts or not have:
+            break
+        else:
+            kind = buf[i]
+            if kind >= len(TABLE) or not TABLE[kind] & where:
+                raise ProtocolError5("property %02x is out of place" % kind, ERROR)
+            n = _size(buf, i, d.end)
+            if kind == USER or (n and kind in _TEXTS and not _is_kept(kind, n, len(buf), refused)):
+                n = 1
+                s.texts = 2 if kind == USER else 1
+            elif n > s.left:
+                raise _malformed()
+            elif not n or n > have:
+                break
+            else:
+                for k in range(i, i + n):
+                    buf[s.kept] = buf[k]
+                    s.kept += 1
+        if not n:
+            break
+        s.left -= n
+        i += n
+    _move(d, i, s.kept)
+
+
+def _is_kept(kind, n, size, refused):
+    return n <= size // 4 and (refused or kind == RESPONSE_INFORMATION)
+
+
+def _size(buf, i, end):
+    # Of the property at buf[i]; 0: it is not known yet.
+    form = TABLE[buf[i]] & 7
+    if form == UTF_8 or form == BINARY:
+        return 3 + (buf[i + 1] << 8 | buf[i + 2]) if i + 3 <= end else 0
+    if form != VAR:
+        return 5 if form == FOUR else 1 + form
+    k = i + 1
+    while k < end and buf[k] & 0x80:
+        k += 1
+    return k + 1 - i if k < end else 0
+
+
+def _move(d, start, to):
+    # What begins at buf[start] moves to buf[to:], which is in front of it.
+    if to < start:
+        for k in range(start, d.end):
+            d.buf[to] = d.buf[k]
+            to += 1
+        d.end = to

@@ -1,0 +1,143 @@
+# CONNECT and CONNACK, and what follows from the second one at each level. Loaded for each connection, and when a client
+# is made, which shows whether its CONNECT fits.
+
+import inflight.counters as counters
+
+from ..compat import copy
+from ..journal.records import DONE
+from ..packet import ProtocolError, begin, check_size, put_string
+from ..states import CLEAN, DUP, ENDING, PERSISTENT
+
+
+def resume(session):
+    """Session.resume(). The record is written here, for all that this connection sends: where a message leaves, perhaps
+    for a publish() within a callback, a board has too little stack left for that."""
+    journal = session.journal
+    if journal:
+        if session.quota:
+            if session.below_stale:
+                session.below_stale = False
+                session.below = journal.next_seq
+                session.record_stale = True
+            # Those that were set aside, or will be on this connection, can be in front of those in flight.
+            aside = journal.live - session.rows - session.queued + session.too_long
+            session.most = max(session.most, session.limit + aside)
+        if session.record_stale or session.recorded_most < session.most:
+            session.write_record(session.most)
+        journal.commit()
+    session.retransmit()
+    session.resumed = DUP if session.quota else 1  # 0: the broker takes QoS 0 only
+
+
+def connect(session, now, clean_session, keepalive, user, password, will):
+    """Session.connect()."""
+    session.send(write(session, clean_session, keepalive, user, password, will))
+    session.clean = clean_session
+    session.code = 0
+    session.restart_timers(now)
+    if session.aside or session.ended_by:
+        from .suspects import judge
+
+        judge(session, now)
+        session.ended_by = None
+    if clean_session and session.has_session and session.mode == PERSISTENT:
+        session.mode = ENDING
+        session.write_record(session.most)
+
+
+def write(session, clean_session, keepalive, user, password, will):
+    """Puts the CONNECT of `session` into its send buffer; connect_packet() tells the arguments. Returns its length.
+    Raises ValueError if it does not fit."""
+    level = session.protocol_level
+    clean_start, blocks = session.connect_fields(clean_session, will)
+    return connect_packet(session.out, level, session.client_id, clean_start, keepalive, user, password, will, blocks)
+
+
+def connect_packet(
+    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=(b"", b"")
+):
+    """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None; blocks: the properties
+    of level 5, of the packet and of the will. Returns its length. [MQTT-3.1]"""
+    fields = []
+    flags = 2 if clean_session else 0
+    if will:
+        fields += will[:2]
+        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
+    if user is not None:
+        fields.append(user)
+        flags |= 0x80
+    if password is not None:
+        fields.append(password)
+        flags |= 0x40
+    name = b"MQIsdp" if protocol_level == 3 else b"MQTT"
+    remaining = len(name) + 8 + len(client_id) + len(blocks[0]) + len(blocks[1])
+    for field in fields:
+        remaining += 2 + len(field)
+    check_size(buf, remaining)
+    i = put_string(buf, begin(buf, 0x10, remaining), name)
+    buf[i] = protocol_level
+    buf[i + 1] = flags
+    buf[i + 2] = keepalive >> 8
+    buf[i + 3] = keepalive & 0xFF
+    i = copy(buf, i + 4, blocks[0])
+    i = copy(buf, put_string(buf, i, client_id), blocks[1])
+    for field in fields:
+        i = put_string(buf, i, field)
+    return i
+
+
+def connack(session):
+    """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
+    # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
+    present = session.buf[session.at] if session.protocol_level > 3 else 0
+    session.code = session.buf[session.at + 1]
+    if session.code:  # a refusal, whatever else the packet says: a broker of level 5 alone has another one
+        session.present = False
+        session.count[counters.REFUSED] += 1
+        return
+    if present > 1 or session.n > 2 or (present and session.clean):
+        raise ProtocolError("CONNACK %d %d of length %d" % (present, session.code, session.n))
+    session.present = present == 1
+    accepted(session, not present and session.protocol_level > 3, _lose)
+
+
+def _lose(session):
+    """The broker has lost the session."""
+    from .discarding import session_lost
+
+    return session_lost(session)
+
+
+def accepted(session, none, lose):
+    """CONNACK says that the connection stands. none: the broker says that it has no session of ours; lose(session) is
+    called if we have one, and returns the Message IDs of the messages that are completed by that."""
+    session.connected = True
+    session.count[counters.CONNECTS] += 1
+    mode = session.mode
+    new = session.clean or none or mode == CLEAN
+    if new and session.rows_in:  # the broker's ids begin anew
+        for i in range(session.limit, session.limit + session.rows_in):
+            session.load_receiving().mark(session, i, DONE)
+        session.rows_in = 0
+    if mode == CLEAN or (mode == ENDING and new):
+        from .discarding import discard
+
+        session.count[counters.DROPPED] += discard(session)
+    elif none and not session.clean:
+        session.ended = lose(session)
+        session.count[counters.COMPLETED] += len(session.ended)
+    if new:
+        session.foreign = None
+        session.record_stale = session.record_stale or session.unproven > 0
+        session.unproven = 0
+    elif session.journal and not session.has_session:
+        from .foreign import oldest_mid, suspect
+
+        suspect(session, oldest_mid(session))
+    session.mode = PERSISTENT
+    if session.clean:
+        session.mode = CLEAN
+        # What left earlier belongs to sessions that have ended: from now on no more than the window can leave.
+        session.most = session.limit
+    if session.mode != mode or not session.has_session:
+        session.record_stale = True
