@@ -3,4 +3,8 @@
 
 import os
 
-package("inflight", sorted(f for f in os.listdir("inflight") if f.endswith(".py") and f != "cpython.py"), opt=3)
+found = []
+for folder in ("", "client", "flash", "journal", "level5", "net", "session"):
+    inside = os.listdir(os.path.join("inflight", folder))
+    found += [os.path.join(folder, name) for name in inside if name.endswith(".py") and name != "cpython.py"]
+package("inflight", sorted(found), opt=3)

@@ -1,11 +1,12 @@
 """What an emulated board is told to do, and the brokers that it does it with."""
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
 import trustme
 
-from inflight_tools.boards.bundle import compile_mpy, files
+from inflight_tools.boards.bundle import compile_mpy, deployed_name, files
 from tools.peers.certificates import der, server_context
 from tools.peers.mosquitto import Mosquitto
 from tools.peers.tls_proxy import tls_proxy
@@ -19,8 +20,9 @@ _SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a bo
 
 
 def module(name, source):
-    """The file of module `name`, made of a source in CODE."""
-    return {f"/lib/{name}.mpy": compile_mpy((CODE / f"{source}.py").read_text(), f"{name}.py")}
+    """The file of module `name`, made of a source in CODE, which names modules of the library as the checkout does."""
+    text = re.sub(r"inflight(\.\w+)+", lambda found: deployed_name(found[0]), (CODE / f"{source}.py").read_text())
+    return {f"/lib/{name}.mpy": compile_mpy(text, f"{name}.py")}
 
 
 def harness(board):

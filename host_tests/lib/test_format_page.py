@@ -1,4 +1,5 @@
-"""lib/inflight/journal/FORMAT.md: its example is what the code writes, and its rules are sufficient to read a journal."""
+"""journal/FORMAT.md of the library: its example is what the code writes, and its rules are sufficient to read a
+journal."""
 
 import os
 import re

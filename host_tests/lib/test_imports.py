@@ -1,4 +1,4 @@
-"""Which module of the library knows which."""
+"""Which module of the library knows which: its folders are layers."""
 
 import ast
 from graphlib import CycleError, TopologicalSorter
@@ -7,27 +7,67 @@ import pytest
 
 from inflight_tools.boards.bundle import library
 
+# From the lowest layer on; the first one is the package itself.
+LAYERS = ["", "journal", "flash", "net", "session", "level5", "client"]
+# The tables of a package: its folder may have no more modules.
+MOST = 18
 
-def imported(text):
-    """The modules of the library that a module imports, at its top or in its functions."""
+
+def imported(name, text):
+    """The modules of the library that the module `name` ("session.window") imports, at its top or in its functions."""
+    folder = name.rpartition(".")[0]
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level:
-            yield node.module
+            yield node.module if node.level > 1 or not folder else f"{folder}.{node.module}"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("inflight."):
+            yield node.module.removeprefix("inflight.")
         elif isinstance(node, ast.Import):
             yield from (alias.name[9:] for alias in node.names if alias.name.startswith("inflight."))
 
 
+def sources():
+    found = {}
+    for place, file in library().items():
+        parts = file.parts[len(file.parts) - file.parts[::-1].index("inflight") :]
+        if place != "inflight/__init__":  # it names modules, and loads none of them
+            found[".".join(parts).removesuffix(".py")] = file.read_text()
+    return found
+
+
 def check(texts):
-    """Raises CycleError with a circle of imports, if there is one."""
-    TopologicalSorter({name: {*imported(text)} for name, text in texts.items()}).prepare()
+    """Raises CycleError with a circle of imports, if there is one; ValueError if a module imports one of a layer above
+    its own."""
+    graph = {name: {*imported(name, text)} for name, text in texts.items()}
+    TopologicalSorter(graph).prepare()
+    for name, others in graph.items():
+        above = [other for other in others if _layer(other) > _layer(name)]
+        if above:
+            raise ValueError(f"{name} imports {', '.join(above)} of a layer above its own")
 
 
-def test_no_import_leads_back():
+def _layer(name):
+    return LAYERS.index(name.rpartition(".")[0])
+
+
+def test_folders_are_layers():
     """Not from a function either: whoever reads a module needs to know only those below it."""
-    check({place.partition("/")[2]: file.read_text() for place, file in library().items()})
+    check(sources())
+
+
+def test_folders_are_small():
+    folders = [name.rpartition(".")[0] for name in sources()]
+    assert {folder: folders.count(folder) for folder in LAYERS if folders.count(folder) > MOST} == {}
 
 
 def test_a_circle_is_found():
     with pytest.raises(CycleError) as found:
         check({"a": "from .b import x", "b": "def f():\n    from .c import x", "c": "import inflight.a as a"})
     assert {*found.value.args[1]} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "line", ["from ..client.aio import x", "import inflight.client.aio", "from inflight.client.aio import x"]
+)
+def test_an_import_upwards_is_found(line):
+    with pytest.raises(ValueError, match="session.row imports client.aio"):
+        check({"session.row": f"def f():\n    {line}", "client.aio": ""})

@@ -56,8 +56,14 @@ def prepare(settings):
 
     inflight.flash.pinning.pin = spy
     board.journal_flash()  # which depends on the file system alone, and no copy may change that
-    for module in ("recovery", "sector_reader", "sectors", "contents", "finishing"):
-        __import__("inflight." + module)
+    for module in (
+        "inflight.journal.recovery",
+        "inflight.journal.sector_reader",
+        "inflight.journal.sectors",
+        "inflight.journal.contents",
+        "inflight.journal.finishing",
+    ):
+        __import__(module)
     board.network().join(60_000, settings.wifi_ssid, settings.wifi_key)
     sleep_ms(_SETTLE_MS)
     import gc

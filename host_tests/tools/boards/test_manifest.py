@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 from inflight_tools.boards import bundle, native
 from inflight_tools.boards.frozen import of
 from inflight_tools.cli import build
+from inflight_tools.sources import modules_in
 from tools.setup.common import CHECKOUT
 
 COMMAND = build()
-LIBRARY = {file.name for file in (CHECKOUT / "lib" / "inflight").glob("*.py")} - {"cpython.py"}
+LIBRARY = {str(file.relative_to(CHECKOUT / "lib" / "inflight")) for file in modules_in(CHECKOUT / "lib" / "inflight")}
+LIBRARY -= {"cpython.py"}
 
 
 class Options:

@@ -80,7 +80,7 @@ def test_the_runtimes_with_machine_code_have_it():
     for name in ("native-x64", "native-x86"):
         wanted = runtime(name).processor
         assert processor_of((deployed(wanted) / "inflight/journal_core.mpy").read_bytes()) == wanted
-        assert processor_of((precompiled(wanted) / "lib/inflight/loops.mpy").read_bytes()) == wanted
+        assert processor_of((precompiled(wanted) / "lib/inflight/journal/loops.mpy").read_bytes()) == wanted
     assert processor_of((deployed() / "inflight/journal_core.mpy").read_bytes()) == ""
 
 

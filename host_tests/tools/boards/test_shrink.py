@@ -25,7 +25,8 @@ def test_modules_that_are_always_loaded_together_become_one():
 
 
 def test_constants_become_numbers_in_other_modules_too():
-    text = "from inflight.journal.journal import DONE, OUT\nimport inflight.packet as packet\nx = (OUT, DONE, packet.PUBLISH)\n"
+    text = "from inflight.journal.journal import DONE, OUT\nimport inflight.packet as packet\n"
+    text += "x = (OUT, DONE, packet.PUBLISH)\n"
     assert with_library(mine=text)["mine"] == "import inflight.core as packet\nx = (3, 2, 3)\n"
 
 

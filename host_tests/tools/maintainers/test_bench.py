@@ -115,7 +115,9 @@ def test_level_5_stands_beside_level_4_and_paho(measured):
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_another_client_does_not_make_ours_larger(tmp_path):
     """Whatever names it has inside."""
-    names = mentioned((LIB / "inflight/session.py").read_text()) - mentioned((HERE / "standin_peer.py").read_text())
+    names = mentioned((LIB / "inflight/session/session.py").read_text()) - mentioned(
+        (HERE / "standin_peer.py").read_text()
+    )
     text = (HERE / "standin_peer.py").read_text() + "".join(
         f"    {name} = 0\n" for name in sorted(names) if _is_name(name)
     )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inflight_tools.boards.bundle import LIB, files
+from inflight_tools.sources import modules_in
 from tools.emulators.pico_w import copies, filesystem, image, mounting, own, sensor, waking
 from tools.emulators.pico_w.board import Board
 from tools.peers import mosquitto
@@ -33,7 +34,7 @@ async def _at_the_prompt(board):
 def _library(compiled):
     if compiled:
         return {path: data for path, data in files(sensor.BOARD).items() if path.startswith("/lib/inflight/")}
-    return {f"/lib/inflight/{file.name}": file.read_bytes() for file in (LIB / "inflight").glob("*.py")}
+    return {f"/lib/{file.relative_to(LIB)}": file.read_bytes() for file in modules_in(LIB / "inflight")}
 
 
 def at_the_prompt(compiled, uf2=None):

@@ -1,5 +1,5 @@
-"""Reads a journal's flash by the rules of lib/inflight/journal/FORMAT.md, without the code under test. Also writes sector
-headers and records, to forge them."""
+"""Reads a journal's flash by the rules of journal/FORMAT.md in the library, without the code under test. Also writes
+sector headers and records, to forge them."""
 
 import struct
 from binascii import crc32

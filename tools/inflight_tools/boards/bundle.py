@@ -48,7 +48,7 @@ def compile_mpy(text, name, optimized="-O3", processor=""):
 
 def sources(board, lib=LIB):
     """{path below the device's /lib, without suffix: source file} of all modules of board `board`."""
-    found = {f"inflight/{file.stem}": file for file in sorted((lib / "inflight").glob("*.py"))}
+    found = {f"inflight/{file.stem}": file for file in modules_in(lib / "inflight")}
     for folder in (BOARDS / "common", BOARDS / board, FIRMWARE):
         found |= {file.stem: file for file in modules_in(folder)}
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
@@ -100,6 +100,15 @@ def _translated(frame):
     begin, module, between, function = frame.groups()
     name, functions = _originals().get(module, (module, {}))
     return begin + name + between + functions.get(function, function)
+
+
+def deployed_name(name):
+    """What a board imports as the library's module or attribute `name`, which is dotted and has its folder."""
+    package, _, rest = name.partition(".")
+    folder, _, inside = rest.partition(".")
+    module, dot, attribute = inside.partition(".") if (LIB / package / folder).is_dir() else rest.partition(".")
+    flat = f"{package}.{module}"
+    return {name: new for new, (name, _) in _originals().items()}.get(flat, flat) + dot + attribute
 
 
 @functools.cache

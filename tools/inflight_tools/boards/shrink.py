@@ -2,6 +2,7 @@
 another module and each module costs heap, and in the checkout they cost nothing and are good to read. So when a board's
 modules are compiled, all together,
 
+- the folders of the library are for readers: a board has its modules in one,
 - constants become numbers wherever they are used, and tables of them become bytes,
 - what is there for CPython goes,
 - classes do not keep the names of their module and of themselves, which nothing there reads,
@@ -99,7 +100,9 @@ def originals(sources, public, used):
 
 
 def _shrink(sources):
-    trees = {place: _BuiltIn().visit(_Trim().visit(ast.parse(text))) for place, text in sources.items()}
+    trees = {
+        place: _BuiltIn().visit(_Flat(place).visit(_Trim().visit(ast.parse(text)))) for place, text in sources.items()
+    }
     constants = {_dotted(place): _constants(place, trees) for place in trees}
     merged = {f"{PACKAGE}/{name}" for name in MERGED}
     trees = {place: _Fold(place, constants, place in merged).visit(tree) for place, tree in trees.items()}
@@ -176,6 +179,36 @@ class _Trim(ast.NodeTransformer):
         self.generic_visit(node)
         test = ast.unparse(node.test)
         return node.body if test == _ON_MICROPYTHON else node.orelse if test == _ON_CPYTHON else node
+
+
+class _Flat(ast.NodeTransformer):
+    """Imports modules of the library without their folders."""
+
+    def __init__(self, place):
+        self._inside = place.startswith(f"{PACKAGE}/")
+        self._exports = place == f"{PACKAGE}/__init__"
+
+    def visit_Import(self, node):
+        for alias in node.names:
+            alias.name = _flat(alias.name)
+        return node
+
+    def visit_ImportFrom(self, node):
+        if node.level and self._inside:
+            node.level, node.module = 1, node.module.rpartition(".")[2]
+        elif not node.level:
+            node.module = _flat(node.module)
+        return node
+
+    def visit_Dict(self, node):
+        if self._exports:  # its table of names and modules
+            node.values = [ast.Constant(value.value.rpartition(".")[2]) for value in node.values]
+        return node
+
+
+def _flat(name):
+    package, _, module = name.partition(".")
+    return f"{package}.{module.rpartition('.')[2]}" if package == PACKAGE and module else name
 
 
 class _BuiltIn(ast.NodeTransformer):
