@@ -29,9 +29,9 @@ BOTH = World(4, (2,), (2,), 1, 0)
 SENT_CUT = World(4, (2, 1), (), 0, 1, 1, 1)
 RECEIVED_CUT = World(4, (), (2,), 0, 1)
 STATES = {  # states, transitions, cuts
-    SENT: (911, 1874, 0),
-    RECEIVED: (259, 637, 0),
-    BOTH: (1184, 2925, 0),
+    SENT: (846, 1758, 0),
+    RECEIVED: (245, 607, 0),
+    BOTH: (1151, 2857, 0),
     SENT_CUT: (560, 1456, 509),
     RECEIVED_CUT: (62, 161, 25),
     World(4, (2,), (), 0, 2, 1, 1): (55, 176, 99),

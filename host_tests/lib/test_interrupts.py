@@ -38,10 +38,14 @@ def at_line(k, error=None, names=()):
     def interrupt():
         raise error
 
-    # An error in a property that a handler reads would be the application's own error.
-    return AtLine(
-        k, error and interrupt, lambda code: code.co_name in names if names else code.co_name not in _OF_A_MESSAGE
-    )
+    def counts(code):
+        if names:
+            return code.co_name in names
+        # An error in a property that a handler reads, or where it is called, would be the application's own error.
+        calls = code.co_name == "_call" and code.co_filename.endswith("dispatching.py")
+        return code.co_name not in _OF_A_MESSAGE and not calls
+
+    return AtLine(k, error and interrupt, counts)
 
 
 def lines(names=()):

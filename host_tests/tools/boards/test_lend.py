@@ -5,11 +5,13 @@ import subprocess
 
 import pytest
 
-from inflight_tools.boards.bundle import library
+from inflight_tools.boards.bundle import deployed_name, library
 from inflight_tools.boards.lend import LENT
 from inflight_tools.boards.shrink import shrink
 from tools.runtimes import device_run, runtime
 
+SHORT = [deployed_name(f"inflight.{name}").rpartition(".")[2] for name in LENT]
+ARGUMENTS = deployed_name("inflight.arguments").rpartition(".")[2]
 _SCRIPT = """
 import sys
 %s
@@ -43,7 +45,7 @@ print(loaded())
 
 @pytest.mark.parametrize(
     ("first", "loaded"),
-    [("", "[]"), ("import inflight.arguments", "['arguments']")],
+    [("", "[]"), (f"import {deployed_name('inflight.arguments')}", f"['{ARGUMENTS}']")],
     ids=["borrowed", "imported before"],
 )
 def test_what_was_borrowed_is_given_back(first, loaded):
@@ -52,7 +54,7 @@ def test_what_was_borrowed_is_given_back(first, loaded):
     if found.reason:
         pytest.skip(found.reason)
     with device_run.compiled() as lib:
-        command = [*found.command(), "-c", _SCRIPT % (first, LENT)]
+        command = [*found.command(), "-c", _SCRIPT % (first, SHORT)]
         done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [loaded] * 2

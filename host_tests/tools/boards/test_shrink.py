@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_mpy, library, modules
+from inflight_tools.boards.bundle import compile_mpy, deployed_name, library, modules
 from inflight_tools.boards.shrink import GROUPS, MERGED, PUBLIC, shrink
 from tools.runtimes import device_run, runtime
 
@@ -88,7 +88,7 @@ def test_an_error_loads_its_text(missing):
     """It is the same error where that fails."""
     with device_run.compiled() as lib:
         if missing:
-            (lib / "inflight/texts.mpy").unlink()
+            (lib / f"{deployed_name('inflight.texts').replace('.', '/')}.mpy").unlink()
         command = [*_runtime().command(), "-c", _REFUSED]
         done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

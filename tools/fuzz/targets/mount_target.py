@@ -6,7 +6,6 @@ data: a byte (the shape of the device), the number of steps in the journal's his
 from inflight.journal.journal import DONE, IN, OUT, SESSION, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP
 from inflight.session.session import Session
-from inflight.session.window import load_window
 from inflight.states import REL, STATE
 from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand
@@ -66,11 +65,7 @@ def _use(journal, shape, wanted, sizes):
 
 def _send(journal):
     # Finds pending messages by sequence number and completes them, like the session.
-    session = Session.__new__(Session)
-    session.journal, session.limit = journal, 2
-    session.recorded_most = session.below = 0
-    load_window(session)
-    journal.owner = session
+    session = Session(journal, bytearray(64), b"dev", max_inflight=2)
     for _ in range(journal.live + 1):
         i = session.next_row()
         if i < 0:

@@ -125,7 +125,8 @@ def _shrink(sources):
 def _short_names(trees):
     """{place of a module that is given back: its place by a word of the ROM}. The name of a module stays when it is
     given back, with two paths that have it: there are fewer bytes of a short one, and none for the word itself."""
-    taken = {place.rpartition("/")[2] for place in trees}.union(names_of(trees[f"{PACKAGE}/__init__"]))
+    taken = {place.rpartition("/")[2] for place in trees if place.startswith(f"{PACKAGE}/")}
+    taken.update(names_of(trees[f"{PACKAGE}/__init__"]))
     words = zip(sorted(LENT), short_words(taken), strict=False)
     return {f"{PACKAGE}/{name}": f"{PACKAGE}/{word}" for name, word in words if f"{PACKAGE}/{name}" in trees}
 
@@ -173,7 +174,7 @@ class _Trim(ast.NodeTransformer):
         return super().visit(node)
 
     def visit_AnnAssign(self, node):
-        return node if node.value else None
+        return ast.Assign([node.target], node.value) if node.value else None
 
     def visit_If(self, node):
         self.generic_visit(node)
