@@ -5,8 +5,14 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal, TypeAlias, overload
 
-from .authentication import Authentication
-from .connect_properties import ConnectProperties
+from .level5.authentication import Authentication as Authentication
+from .level5.connect_properties import ConnectProperties
+from .level5.connect_properties import connect_properties as connect_properties
+
+NO_LOCAL: int
+RETAIN_AS_PUBLISHED: int
+RETAIN_IF_NEW: int
+RETAIN_NEVER: int
 
 __version__: str
 
@@ -22,6 +28,35 @@ class ProtocolError(Exception): ...
 class ConnectRefused(OSError):
     code: int
     def __init__(self, code: int, reason: str = "") -> None: ...
+
+class Disconnected(OSError):
+    code: int
+    reason: str
+    reference: str
+    def __init__(self, code: int, reason: str = "", reference: str = "") -> None: ...
+
+class PublishRefused(OSError):
+    code: int
+    mid: int
+    seq: int
+    reason: str
+    def __init__(self, code: int, mid: int, seq: int, reason: str = "") -> None: ...
+
+class MessageDamaged(OSError):
+    records: int
+    mid: int | None
+    seq: int | None
+    def __init__(self, records: int, mid: int | None = None, seq: int | None = None) -> None: ...
+
+class MessageSetAside(OSError):
+    code: int
+    kept: bool
+    mid: int
+    seq: int
+    topic: str
+    size: int
+    qos: int
+    def __init__(self, code: int, kept: bool, mid: int, seq: int, topic: str, size: int, qos: int) -> None: ...
 
 class Properties:
     block: bytes
@@ -50,6 +85,8 @@ class FileFlash:
     def program(self, at: int, buf: Any, off: int, n: int) -> None: ...
     def ioctl(self, op: int, arg: int) -> int: ...
     def close(self) -> None: ...
+
+def erase(device: Any) -> None: ...
 
 class Journal:
     size: int

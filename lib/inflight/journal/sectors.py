@@ -99,7 +99,7 @@ def _read_header(j, i, h):
 def _refuse_others(h):
     # The format before this one had a header of 16 bytes and their CRC.
     if h[:3] == b"IFJ" and h[3] != _VERSION and _word(h, 16) == crc32(memoryview(h)[:16]):
-        raise ValueError("a journal of format %d is here: erase it with inflight.journal.journal.erase(device)" % h[3])
+        raise ValueError("a journal of format %d is here: erase it with inflight.erase(device)" % h[3])
 
 
 def _geometry(j):
