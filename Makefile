@@ -1,7 +1,7 @@
 # Every target sets up what it needs first; a second run finds it in the cache.
 PYTHON ?= python3
 VENV := .venv/bin
-JOBS ?= 6
+JOBS ?= 4
 ARGS ?=
 SETUP = @PYTHONPATH="$(CURDIR)/tools" $(PYTHON) -m tools.setup
 INFLIGHT = @$(VENV)/inflight
@@ -38,7 +38,8 @@ conformance: setup  ## which test proves which statement of MQTT 5, 3.1.1 and 3.
 SEEDED = $(if $(SEED),--seed $(SEED))
 
 crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
-	INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py host_tests/lib/test_power_cuts.py
+	INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py host_tests/lib/test_power_cuts.py \
+		host_tests/device/lib/test_journal_failures.py host_tests/device/lib/test_journal_damage.py
 	@$(VENV)/python -m tools.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
 worlds: setup  ## all states of small worlds: every order of arrival, every power cut (ARGS="--world received")

@@ -19,6 +19,7 @@ from tools.crash.simulation import FAULTS, Simulation
 from tools.crash.wear import Endurance
 from tools.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 
+CUTS = 400  # of random scripts; `make crash` makes more
 # Messages in both directions, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}
 STEPS = [
@@ -275,6 +276,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("campaign", PLANTED)
 def test_campaign(campaign):
     search = Search(1, 200, scripts=2, each=25, campaign=campaign)
@@ -294,6 +296,7 @@ def test_campaign_finds_a_defect(campaign, monkeypatch):
     assert not Search(1, 20_000, campaign=campaign).run()
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_worn_bits_find_a_defect(monkeypatch):
     """A bit of each sector cannot be cleared any more: nothing is lost, if what was programmed is verified."""
     setups = [{**SETUP, "worn": [[512 * s + at, at // 20 % 8, 0] for s in range(5)]} for at in range(30, 330, 20)]
@@ -337,6 +340,7 @@ def test_topic_aliases():
     assert explorer.count["cuts"] > 100
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_counterexample_can_be_saved_and_replayed(monkeypatch):
     """The explorer finds it by restoring snapshots; replay() cuts the power of a running simulation."""
     _delivery_unrecorded(monkeypatch)
@@ -361,13 +365,14 @@ def test_the_script_sets_messages_aside():
 
 
 def test_random_scripts(record_property):
-    search = Search(1, 1000, scripts=4, each=60)
+    search = Search(1, CUTS, scripts=4, each=60)
     assert search.run(), search.found
     record_property("cut points", search.count["cuts"])
-    assert search.count["cuts"] == 1000
+    assert search.count["cuts"] == CUTS
     assert set(GRANULARITIES) <= set(search.count)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_same_seed_makes_the_same_cuts():
     counts = []
     for _ in range(2):

@@ -201,6 +201,7 @@ def stopped_clock(monkeypatch):
     search.model.cache_clear()
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_found(defect, monkeypatch):
     """And its script, played without snapshots, fails in the same way."""
@@ -221,6 +222,7 @@ def test_nothing_is_found_without_a_defect(world):
     assert (found["states"], found["transitions"], found["cuts"]) == STATES[world]
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_state_is_the_same_however_it_is_reached():
     """Restored snapshots, or all steps from the beginning: the keys are equal."""
     world = World(4, (2,), (1,), 1, 0)
@@ -240,6 +242,7 @@ def test_a_state_is_the_same_however_it_is_reached():
         assert On(simulation, state.path).key == state.key
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_command(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "FOLDER", tmp_path)
     monkeypatch.setattr(main, "WORLDS", {"sent, a cut": World(4, (2,), (), 0, 1, None, 1)})

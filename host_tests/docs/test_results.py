@@ -15,6 +15,7 @@ def test_the_page_is_what_the_source_says():
     assert results.PAGE.read_text() == results.page(), "run .venv/bin/python -m tools.results"
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("command", sorted({run["command"] for run in results.runs()}))
 def test_a_command_exists(command):
     words = shlex.split(command)

@@ -1,5 +1,5 @@
-"""Cuts the power at every program, every erase and every fifth byte within them (`make crash`: every byte), and again
-during the recovery. An independent oracle checks the recovered journal."""
+"""Cuts the power at every program, every erase and every eleventh byte within them (`make crash`: every byte), and
+again during the recovery. An independent oracle checks the recovered journal."""
 
 import random
 

@@ -3,10 +3,11 @@ device's messages are delivered. Each attack runs on CPython, and on 32-bit Micr
 
 import contextlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from host_tests.broker import Gone
+from host_tests.broker import Broker, Gone
 from host_tests.processes import running
 from host_tests.security.scripts import LIMIT_S, SCRIPTS
 from tools import runtimes
@@ -21,6 +22,7 @@ HEAP = {"blocking": "224k", "asyncio": "256k"}  # with every module loaded
 GROWTH = 1024 + 1600
 CONNECTIONS = 3  # with an attack, before the broker behaves
 TIMEOUT_MS = 1000
+AT_ONCE = 4  # clients
 INBOUND = 16
 CLIENTS = [("cpython", "blocking"), ("micropython-x86", "blocking"), ("micropython-x86", "asyncio")]
 
@@ -213,17 +215,28 @@ ATTACKS = [
 TIMEOUTS_MS = {one_byte_now_and_then: 400, subscribed_never: 400, pings_never_answered: 400}
 
 
-@pytest.fixture(scope="module")
-def found(request):
+@contextlib.contextmanager
+def interpreter(name):
     """The interpreter and the library, compiled as it is deployed."""
-    found = runtimes.runtime(request.param)
+    found = runtimes.runtime(name)
     if found.reason:
         pytest.skip(f"{found.name} is unavailable: {found.reason}")
     with device_run.compiled() if found.micropython else contextlib.nullcontext() as lib:
         yield found, lib
 
 
-def run_client(broker, kind, found, lib, attack):
+@pytest.fixture(scope="module")
+def results(request):
+    """{attack: Future of run_client()} of a client, for the attacks of the tests that run: most of them are waiting."""
+    name, kind = request.param
+    tests = [item.callspec.params for item in request.session.items if "results" in getattr(item, "fixturenames", ())]
+    chosen = [params["attack"] for params in tests if params["results"] == request.param]
+    with interpreter(name) as found, ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {attack: pool.submit(run_client, kind, *found, attack) for attack in chosen}
+        pool.shutdown(cancel_futures=True)
+
+
+def run_client(kind, found, lib, attack):
     """Runs the client until it has delivered its messages. Returns its figures. `attack`: None for none."""
 
     def script(b):
@@ -241,6 +254,7 @@ def run_client(broker, kind, found, lib, attack):
 
     timeout = TIMEOUTS_MS.get(attack, TIMEOUT_MS)
     with (
+        contextlib.closing(Broker()) as broker,
         broker.play(script),
         running(found, SCRIPTS / "hostile_client.py", kind, broker.port, timeout, heap=HEAP[kind], lib=lib) as process,
     ):
@@ -249,10 +263,10 @@ def run_client(broker, kind, found, lib, attack):
     return json.loads(output)
 
 
-@pytest.mark.parametrize("found, kind", CLIENTS, indirect=["found"])
+@pytest.mark.parametrize("results", CLIENTS, ids="-".join, indirect=True)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_hostile(broker, found, kind, attack):
-    result = run_client(broker, kind, *found, attack)
+def test_hostile(results, attack):
+    result = results[attack].result()
     assert result["pending"] == 0 and result["accepted"] == result["completed"] == 6
     assert result["connects"] + result["refused"] <= CONNECTIONS + 8
     assert result["protocol_errors"] <= CONNECTIONS, result
@@ -262,8 +276,9 @@ def test_hostile(broker, found, kind, attack):
     assert result["erases"] <= 2, result
 
 
-@pytest.mark.parametrize("found", ["cpython", "micropython-x86"], indirect=True)
-def test_without_attack(broker, found):
+@pytest.mark.parametrize("name", ["cpython", "micropython-x86"])
+def test_without_attack(name):
     """The figures without an attack."""
-    result = run_client(broker, "blocking", *found, None)
+    with interpreter(name) as found:
+        result = run_client("blocking", *found, None)
     assert result["connects"] == 1 and result["completed"] == 6

@@ -29,6 +29,7 @@ def test_half_an_hour_in_bad_networks():
         assert row.faults >= 1 or kind == "clear"
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_same_seed_gives_the_same_day():
     first, second = (day.simulate(0.1, len(KINDS), 20, seed=3) for _ in range(2))
     assert first.rows == second.rows

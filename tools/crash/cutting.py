@@ -7,7 +7,7 @@ from collections import namedtuple
 # Bytes of the smallest program operation.
 GRANULARITIES = {"page-1": 1, "page-4": 4, "page-64": 64, "page-256": 256}
 # Bytes between cuts within an operation.
-APART = 1 if os.environ.get("INFLIGHT_ALL_CUTS") else 5
+APART = 1 if os.environ.get("INFLIGHT_ALL_CUTS") else 11
 
 # An operation of the flash; before it: the flash, its undecided bits, the unsynced operations, and the judge's state.
 Operation = namedtuple("Operation", "name at old new flash undecided unsynced promised")

@@ -7,7 +7,7 @@ from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
 from ring import erased, numbers
 from test_journal import RINGS, RecordOwner, bodies, fill, put, rings
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 native-x64 native-x86"
+RUNTIMES = "cpython micropython-x64 micropython-x86"
 
 
 class Interrupted(BaseException):

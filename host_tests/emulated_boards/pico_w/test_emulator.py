@@ -11,6 +11,8 @@ from tools.emulators.pico_w import filesystem, gateway
 from tools.emulators.pico_w.board import Board
 from tools.emulators.power import HOW
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+
 AT = 0x1F0000
 
 

@@ -54,15 +54,12 @@ def sources(board, lib=LIB):
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
 
 
-def _public(around):
-    """Names that are the same on every device: those in the type stubs, on any board, in the firmware, which drivers
-    of other people use. Other names of the library are internal."""
-    return {name for name in _collect(mentioned, around) if not name.startswith("_")}
-
-
-def _used(around):
-    """All names of those modules, so that a board has the words that every other one has."""
-    return sorted(_collect(names_in, around))
+def _names_around(around):
+    """(names that are the same on every device, all names of those modules): the first are those in the type stubs, on
+    any board, in the firmware, which drivers of other people use. Other names of the library are internal. The second
+    are for every board to have the words that every other one has."""
+    public = {name for name in _collect(mentioned, around) if not name.startswith("_")}
+    return sorted(public), sorted(_collect(names_in, around))
 
 
 def _collect(names, texts):
@@ -88,7 +85,8 @@ def shrunk(found, public=()):
 
 
 def _shrunk(texts, around, public):
-    return shrink(texts, _public(around).union(public), _used(around))
+    ours, used = kept(_names_around, around)
+    return shrink(texts, {*ours, *public}, used)
 
 
 def translate(text):
@@ -117,7 +115,8 @@ def _originals():
 
 
 def _names_before(texts, around):
-    return originals(texts, _public(around), _used(around))
+    ours, used = kept(_names_around, around)
+    return originals(texts, set(ours), used)
 
 
 def compile_all(found, public=(), processor=""):

@@ -8,6 +8,7 @@ imports it first."""
 
 import ast
 
+from inflight_tools.boards.names import children, walk
 from inflight_tools.boards.rename import PACKAGE
 
 # The others stay, once they are loaded: with the first message that is received, for example, or since somebody may
@@ -70,7 +71,7 @@ def lend(trees):
     core.body += ast.parse(_GIVE_BACK).body
     for place, tree in trees.items():
         name = place.removeprefix(f"{PACKAGE}/")
-        nodes = [*ast.walk(tree)]
+        nodes = walk(tree)
         borrows = 0
         if any(_borrowed(node, place) for node in nodes):
             for node in nodes:
@@ -91,7 +92,7 @@ def _lend_in(function, place):
         return False
     inside = set()
     _lend_block(function.body, place, inside)
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Name) and node.id in lent and id(node) not in inside:
             raise ValueError(f"{place}: {function.name}() uses {node.id} behind the block that imports it")
     return True
@@ -107,7 +108,7 @@ def _lend_block(block, place, inside):
             end: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None))]
             end += ast.parse("give_back(loaded)").body
             block[i:] = [*ast.parse("loaded = len(lent)").body, ast.Try(rest, [], [], end)]
-            inside |= {id(node) for each in block[i:] for node in ast.walk(each)}
+            inside |= {id(node) for each in block[i:] for node in walk(each)}
             return
         if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
             for child in _blocks(statement):
@@ -122,7 +123,7 @@ def _blocks(statement):
 def _within(node):
     """`node` and what stands in it, without functions in it."""
     yield node
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if not isinstance(child, _FUNCTIONS):
             yield from _within(child)
 

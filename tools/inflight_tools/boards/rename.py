@@ -12,7 +12,7 @@ import ast
 import builtins
 from pathlib import Path
 
-from inflight_tools.boards.names import uses
+from inflight_tools.boards.names import uses, walk
 
 PACKAGE = "inflight"
 # There are more names than words. What each client loads comes first: a name stays when its module is given back.
@@ -140,7 +140,7 @@ class _Module:
 
     def __init__(self, tree):
         self.tree = tree
-        self.nodes = [*ast.walk(tree)]
+        self.nodes = walk(tree)
         self.imports = [node for node in self.nodes if isinstance(node, ast.ImportFrom)]
         self.only_hands_on = all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body)
         fields = ((node, field) for node in self.nodes for field in _FIELDS if field in node._fields)
@@ -163,7 +163,7 @@ class _Module:
                 yield node.attr
             elif isinstance(node, ast.ClassDef):
                 yield from (one.name for one in node.body if isinstance(one, _FUNCTIONS))
-                fields = (name for one in node.body if not isinstance(one, _FUNCTIONS) for name in ast.walk(one))
+                fields = (name for one in node.body if not isinstance(one, _FUNCTIONS) for name in walk(one))
                 yield from (one.id for one in fields if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
     def keywords(self):
@@ -190,7 +190,7 @@ class _Module:
             elif isinstance(node, ast.Global):
                 yield from node.names
         for node in self.tree.body:
-            yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            yield from (n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
     def rename(self, table):
         if self.only_hands_on:
@@ -216,7 +216,7 @@ class _Module:
 def mentioned(text):
     """The names in the bytecode of a module, including its strings."""
     tree = ast.parse(text)
-    nodes = [*ast.walk(tree)]
+    nodes = walk(tree)
     return {*uses(tree), *_keywords(nodes), *_strings(nodes)}
 
 
@@ -227,7 +227,7 @@ def names_in(text):
 
 def names_of(tree):
     """Every name in `tree`, whatever it refers to."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         for field in _FIELDS:
             if isinstance(getattr(node, field, None), str):
                 yield getattr(node, field)
@@ -261,12 +261,12 @@ class _RenameLocals(ast.NodeTransformer):
 
 
 def _has_inner(function):
-    return sum(isinstance(node, (*_FUNCTIONS, ast.Lambda)) for node in ast.walk(function)) > 1
+    return sum(isinstance(node, (*_FUNCTIONS, ast.Lambda)) for node in walk(function)) > 1
 
 
 def _rename_arguments(tree, public, keywords):
     kept = public | keywords
-    for function in ast.walk(tree):
+    for function in walk(tree):
         if isinstance(function, _FUNCTIONS) and not _has_inner(function):
             used = kept.union(names_of(function))
             words = (word for word in _ROM if word not in used and word[0].islower())

@@ -24,7 +24,7 @@ import ast
 from collections import Counter
 
 from inflight_tools.boards.lend import LENT, lend
-from inflight_tools.boards.names import variables_of
+from inflight_tools.boards.names import variables_of, walk
 from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import PACKAGE, names_of, rename, short_words
 
@@ -86,7 +86,7 @@ def originals(sources, public, used):
     functions."""
     trees = _shrink(sources)
     functions = {
-        place: {node.name for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
+        place: {node.name for node in walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
     }
     tables = rename(trees, public, used)
     short = _short_names(trees)
@@ -301,7 +301,7 @@ class _Fold(ast.NodeTransformer):
 
 def _drop_unused_imports(tree):
     """Takes out `import ...` of modules that were imported for their constants, or for CPython, alone."""
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used = {node.id for node in walk(tree) if isinstance(node, ast.Name)}
     for node in [node for node in tree.body if isinstance(node, ast.Import)]:
         node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in used]
         if not node.names:
@@ -317,7 +317,7 @@ def _globals(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
         elif isinstance(node, ast.Assign):
-            names = (name for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            names = (name for target in node.targets for name in walk(target) if isinstance(name, ast.Name))
             yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
 
 
@@ -363,7 +363,7 @@ def _merge(trees, core, modules, constants):
 def _imports(tree, place):
     """[(full name of a module, node)] of the imports in the module at `place`."""
     found: list[tuple[str, ast.stmt]] = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ImportFrom):
             found.append((_imported(node, place) or "", node))
         elif isinstance(node, ast.Import):
@@ -387,7 +387,7 @@ def _join_classes(body, trees, imports):
         ours = [node for name, node in found if isinstance(node, ast.ImportFrom) and name.startswith(f"{PACKAGE}.")]
         uses.update(alias.name for node in ours for alias in node.names)
         if place == f"{PACKAGE}/__init__":  # its table of names and modules
-            uses.update(node.value for node in ast.walk(trees[place]) if isinstance(node, ast.Constant))
+            uses.update(node.value for node in walk(trees[place]) if isinstance(node, ast.Constant))
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
     gone = set()
     for base in classes:
@@ -420,7 +420,7 @@ def _members(node):
 
 def _forget_names(tree):
     """Each class begins with the names of its module and of itself in its table. What comes next takes their places."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ClassDef):
             node.body[:0] = ast.parse("del __module__, __qualname__").body
 
@@ -500,7 +500,7 @@ def _detach_texts(trees):
         elif detach.found:
             tree.body[:0] = ast.parse("from .core import _text").body
     module = ast.parse(_TEXTS)
-    table = next(node for node in ast.walk(module) if isinstance(node, ast.Tuple))
+    table = next(node for node in walk(module) if isinstance(node, ast.Tuple))
     table.elts = [ast.Constant(text) for text in texts]
     return trees | {f"{PACKAGE}/texts": module}
 

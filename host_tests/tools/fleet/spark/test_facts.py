@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from host_tests.tools.fleet.spark.conftest import Fleet
+
 NOW = 1_760_000_000_000
 MINUTE = 60_000
 LIVES = [
@@ -107,23 +109,40 @@ def test_the_sums_are_those_of_the_devices(result):
     assert fleet["devices"] == len(result.devices) == 8
 
 
-def test_gaps_of_devices_that_tell_nothing_are_lost_when_they_are_old(fleet, telemetry):
-    old, new = NOW, NOW + 10 * MINUTE
-    fleet.land(*[telemetry("attic", n, at=old) for n in (0, 1, 3)], *[telemetry("attic", n, at=new) for n in (4, 7)])
-    fleet.run()
+NOON = NOW // 86_400_000 * 86_400_000 + 12 * 60 * MINUTE
 
-    def fate(until):
-        with fleet.database(until=until / 1000) as database:
-            row = database.row("FROM numbers")
+
+@pytest.fixture(scope="module")
+def continued(spark, tmp_path_factory, telemetry, message):
+    """A fleet after a second batch. Message 2 of `filled` and message 72 of `daily` are in that batch."""
+    fleet = Fleet(spark, tmp_path_factory.mktemp("continued"))
+    for device in ("attic", "filled"):
+        fleet.land(*[telemetry(device, n, at=NOW) for n in (0, 1, 3)])
+        fleet.land(*[telemetry(device, n, at=NOW + 10 * MINUTE) for n in (4, 7)])
+    fleet.land(*[telemetry("daily", n, n, at=NOON + n * 20 * MINUTE) for n in range(72)])  # a day
+    fleet.land(*[message("m/collector", {"sent": NOW + s * 1000}, NOW + s * 1000 + 250, by="m") for s in (0, 60)])
+    fleet.run()
+    fleet.land(telemetry("filled", 2, at=NOW + 11 * MINUTE))
+    # Two months late.
+    fleet.land(telemetry("daily", 72, 1000, at=NOON + 60 * 24 * 60 * MINUTE, bt=NOON / 1000))
+    fleet.land(message("m/collector", {"sent": NOW + 90_000}, NOW + 90_500, by="m"))
+    fleet.run()
+    return fleet
+
+
+def test_gaps_of_devices_that_tell_nothing_are_lost_when_they_are_old(continued):
+    old, new = NOW, NOW + 10 * MINUTE
+
+    def fate(until, device="attic"):
+        with continued.database(until=until / 1000) as database:
+            row = database.row(f"FROM numbers WHERE device = '{device}'")
         assert row["guessed"] == row["gone"]
         return row["accepted"], row["delivered"], row["gone"], row["on_way"]
 
     assert fate(new) == (8, 5, 3, 0)
     assert fate(new - MINUTE) == (8, 5, 1, 2)  # 7 arrived after that, so 5 and 6 are late
     assert fate(old - MINUTE) == (8, 5, 0, 3)
-    fleet.land(telemetry("attic", 2, at=new + MINUTE))
-    fleet.run()
-    assert fate(new + 60 * MINUTE) == (8, 6, 2, 0)
+    assert fate(new + 60 * MINUTE, "filled") == (8, 6, 2, 0)
 
 
 def test_timeline_and_events(fleet, telemetry, health, message):
@@ -149,21 +168,15 @@ def test_timeline_and_events(fleet, telemetry, health, message):
     assert device["delivered"] == 11 and facts["since"] == NOW / 1000
 
 
-def test_aggregates_by_minute_hour_and_day(fleet, telemetry):
+def test_aggregates_by_minute_hour_and_day(continued):
     from inflight_tools.fleet.query.export import aggregates
 
-    noon = NOW // 86_400_000 * 86_400_000 + 12 * 60 * MINUTE
-    fleet.land(*[telemetry("attic", n, n, at=noon + n * 20 * MINUTE) for n in range(72)])  # a day
-    fleet.run()
-    fleet.land(telemetry("attic", 72, 1000, at=noon + 60 * 24 * 60 * MINUTE, bt=noon / 1000))  # two months late
-    fleet.run()
-
     def rows(size):
-        with fleet.database() as database:
+        with continued.database() as database:
             found = [row for table in aggregates(database, size) for row in table.to_pylist()]
-        found.sort(key=lambda row: row["time"])
+        found = sorted((row for row in found if row["device"] == "daily"), key=lambda row: row["time"])
         return [
-            (row["time"].timestamp() - noon / 1000, row["count"], row["min"], row["max"], row["mean"]) for row in found
+            (row["time"].timestamp() - NOON / 1000, row["count"], row["min"], row["max"], row["mean"]) for row in found
         ]
 
     assert rows("minute")[0] == (0, 2, 0, 1000, 500) and len(rows("minute")) == 72
@@ -215,14 +228,11 @@ def test_only_what_was_received_in_a_time_counts(fleet, telemetry, message, heal
     assert within(999)["since"] is None
 
 
-def test_the_last_batch_and_how_long_a_marker_took(fleet, message):
-    fleet.land(*[message("c/collector", {"sent": NOW + s * 1000}, NOW + s * 1000 + 250) for s in (0, 60)])
-    fleet.run()
-    fleet.land(message("c/collector", {"sent": NOW + 90_000}, NOW + 90_500))
-    fleet.run()
-    found = fleet.facts()
+def test_the_last_batch_and_how_long_a_marker_took(continued):
+    found = continued.facts()
     assert found["batch"] == 1
-    assert found["collectors"] == [{"by": "c", "seen": NOW / 1000 + 90.5, "marked": NOW / 1000 + 90, "queue_s": 0.5}]
+    (marked,) = (one for one in found["collectors"] if one["by"] == "m")
+    assert marked == {"by": "m", "seen": NOW / 1000 + 90.5, "marked": NOW / 1000 + 90, "queue_s": 0.5}
 
 
 def test_a_restart_whose_delivery_was_deleted_by_age(fleet, health):

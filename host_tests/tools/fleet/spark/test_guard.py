@@ -6,6 +6,21 @@ import shutil
 import pytest
 
 
+@pytest.fixture(scope="module")
+def begun_once(common_fleet, telemetry):
+    """A fleet whose tables have one batch, of message 0."""
+    common_fleet.land(telemetry("attic", 0))
+    common_fleet.run()
+    return common_fleet.root
+
+
+@pytest.fixture
+def begun(fleet, begun_once):
+    """A copy of it."""
+    shutil.copytree(begun_once, fleet.root)
+    return fleet
+
+
 def rewrite(file, text):
     """Changes a file of Hadoop's, which has a checksum beside it."""
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
@@ -38,24 +53,23 @@ def refused(fleet, words):
     return str(found.value)
 
 
-def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(fleet, telemetry):
+def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun, telemetry):
     """Batch 1 is incomplete: the driver was killed before it had written the ledger."""
-    fleet.land(*[telemetry("attic", n) for n in range(4)])
-    fleet.run()
+    fleet = begun
     older = shutil.copytree(fleet.root / "_checkpoint", fleet.root / "older")
-    fleet.land(telemetry("attic", 4))
+    fleet.land(telemetry("attic", 1), telemetry("attic", 2))
     fleet.run()
     newest(fleet.root / "ledger/_delta_log").unlink()
     shutil.rmtree(fleet.root / "_checkpoint")
-    fleet.land(*[telemetry("attic", n) for n in range(2, 6)])
+    fleet.land(*[telemetry("attic", n) for n in range(4)])
     refused(fleet, "have batches up to 1, but their checkpoint is missing: restore .*, or continue with --new-check")
     shutil.copytree(older, fleet.root / "_checkpoint")
     refused(fleet, "have batches up to 1, but their checkpoint ends with batch 0: ")
     fleet.run(new_checkpoint=True)
-    expect_all(fleet, 6)
-    fleet.land(telemetry("attic", 6))
+    expect_all(fleet, 4)
+    fleet.land(telemetry("attic", 4))
     fleet.run()
-    expect_all(fleet, 7)
+    expect_all(fleet, 5)
 
 
 def test_an_empty_note_beside_the_tables(fleet, telemetry):
@@ -75,11 +89,10 @@ def test_an_empty_note_beside_the_tables(fleet, telemetry):
     expect_all(fleet, 2)
 
 
-def test_a_checkpoint_of_another_spark_is_tried(fleet, telemetry, spark):
+def test_a_checkpoint_of_another_spark_is_tried(begun, telemetry, spark):
     from inflight_tools.fleet.spark.guard import advice
 
-    fleet.land(telemetry("attic", 0))
-    fleet.run()
+    fleet = begun
     assert advice(spark, fleet.root) == ""
     notes(fleet, spark="3.5.1")
     fleet.land(telemetry("attic", 1))
@@ -98,7 +111,7 @@ def test_a_checkpoint_of_another_spark_is_tried(fleet, telemetry, spark):
 
 
 def test_tables_of_another_format_can_be_made_again_as_the_error_says(fleet, telemetry):
-    for n in range(3):
+    for n in range(2):
         fleet.land(telemetry("attic", n))
         fleet.run()
     notes(fleet, format=2)
@@ -108,11 +121,9 @@ def test_tables_of_another_format_can_be_made_again_as_the_error_says(fleet, tel
     for file in (old / landed[len(str(fleet.root)) + 1 :]).iterdir():
         file.rename(fleet.landing / file.name)
     fleet.run()
-    expect_all(fleet, 3)
+    expect_all(fleet, 2)
 
 
-def test_tables_of_another_fleet_are_refused(fleet, telemetry):
-    fleet.land(telemetry("attic", 0))
-    fleet.run()
-    notes(fleet, topics="elsewhere")
-    refused(fleet, "are of --root elsewhere, this is inflight: give that one, or other tables")
+def test_tables_of_another_fleet_are_refused(begun):
+    notes(begun, topics="elsewhere")
+    refused(begun, "are of --root elsewhere, this is inflight: give that one, or other tables")

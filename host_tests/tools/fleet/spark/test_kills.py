@@ -1,7 +1,9 @@
 """The driver is killed at random times: no row is lost, none is stored twice."""
 
+import functools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -64,18 +66,27 @@ def test_a_driver_is_killed_repeatedly(fleet, telemetry, tmp_path):
     assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == len(expected)
 
 
-@pytest.fixture
-def batch(spark, fleet, telemetry):
-    """batch(number, *seqs) is a micro-batch as Spark calls it, also again if the driver was killed before it had
-    recorded the batch's end."""
+def take_batch(spark, fleet, telemetry, number, *seqs):
     from inflight_tools.fleet.spark.batch import take
 
-    def run(number, *seqs):
-        lines = [(bytearray(telemetry("attic", seq), "utf-8"),) for seq in seqs]
-        take(spark.createDataFrame(lines, "value BINARY"), number, fleet.root, "inflight")
+    lines = [(bytearray(telemetry("attic", seq), "utf-8"),) for seq in seqs]
+    take(spark.createDataFrame(lines, "value BINARY"), number, fleet.root, "inflight")
 
-    fleet.tables.create()
-    return run
+
+@pytest.fixture(scope="module")
+def begun_once(spark, common_fleet, telemetry):
+    """The tables with batch 0, of numbers 0 and 1."""
+    common_fleet.tables.create()
+    take_batch(spark, common_fleet, telemetry, 0, 0, 1)
+    return common_fleet.root
+
+
+@pytest.fixture
+def batch(spark, fleet, begun_once, telemetry):
+    """batch(number, *seqs) is a micro-batch as Spark calls it, also again if the driver was killed before it had
+    recorded the batch's end. The fleet has a copy of the tables with batch 0."""
+    shutil.copytree(begun_once, fleet.root)
+    return functools.partial(take_batch, spark, fleet, telemetry)
 
 
 def expect(fleet, count, deliveries):
@@ -89,7 +100,6 @@ def expect(fleet, count, deliveries):
 
 
 def test_a_repeated_batch_is_written_once(fleet, batch):
-    batch(0, 0, 1)
     for _ in range(2):
         batch(1, 1, 2, 3)
     expect(fleet, 4, 5)
@@ -126,7 +136,6 @@ def folders(fleet):
 
 def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, kill):
     """It has four commits: raw, measurements, minutes, ledger."""
-    batch(0, 0, 1)
     kill(1, batch, 1, 1, 2, 3)
     kill(2, batch, 1, 1, 2, 3)
     assert fleet.tables.merge() == 0  # it leaves the batch alone
@@ -142,7 +151,6 @@ def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, 
 
 
 def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
-    batch(0, 0, 1)
     batch(1, 1, 2)
     kill(0, fleet.tables.raw.merge, 1)
     expect(fleet, 3, 4)
@@ -156,7 +164,6 @@ def test_of_two_merges_at_once_one_is_refused(fleet, batch, monkeypatch):
 
     from inflight_tools.fleet.spark.tables import Table
 
-    batch(0, 0, 1)
     batch(1, 1, 2)
     commit = Table.commit
 

@@ -5,66 +5,69 @@ import random
 
 import pytest
 
+NOW = 1_760_000_000_000
 DAY = 86_400_000
 
 
-def test_a_message_becomes_one_row_in_each_table(fleet, telemetry):
-    fleet.land(telemetry("attic", 0, 21.5))
-    fleet.run()
-    (raw,) = fleet.tables.raw.read().collect()
-    assert (raw["device"], raw["epoch"], raw["seq"], raw["kind"], raw["first"]) == ("attic", 7, 0, "telemetry", True)
+@pytest.fixture(scope="module")
+def landed(common_fleet, telemetry):
+    """A fleet with devices for each test, after four batches."""
+    fleet = common_fleet
+    fleet.land(telemetry("single", 0, 21.5))
+    fleet.land(*[telemetry("again", n % 5, dup=n >= 5, at=NOW + n) for n in range(15)])
+    fleet.land(telemetry("late", 9))
+    fleet.land(*[telemetry(device, n, epoch=epoch) for n in range(3) for epoch in (1, 2) for device in ("a", "b")])
+    fleet.land(*[telemetry("highest", n, epoch=n) for n in (2**32 - 1, 2**32 - 1, 0)])
+    for days in (0, 1, 30, 400):
+        fleet.land(*[telemetry("old", n, at=NOW + days * DAY, bt=NOW / 1000, dup=days > 0) for n in (0, 2)])
+        if days == 1:
+            fleet.land(telemetry("again", 4, dup=True), telemetry("again", 5))
+            # A backlog of a month arrives after newer messages.
+            fleet.land(*[telemetry("late", n, n, at=NOW + 1, bt=(NOW - (30 - n) * DAY) / 1000) for n in range(9)])
+        fleet.run()
+    return fleet
+
+
+def numbers(fleet, device):
+    """(epoch, seq) in the table of measurements, sorted; `raw` says the same of first deliveries."""
+    found = fleet.numbers("measurements", f"device = '{device}'")
+    assert found == fleet.numbers("raw", f"first AND device = '{device}'")
+    return [number[1:] for number in found]
+
+
+def test_a_message_becomes_one_row_in_each_table(landed):
+    (raw,) = landed.tables.raw.read().where("device = 'single'").collect()
+    assert (raw["device"], raw["epoch"], raw["seq"], raw["kind"], raw["first"]) == ("single", 7, 0, "telemetry", True)
     assert json.loads(raw["payload"])[0]["v"] == 21.5
-    (row,) = fleet.tables.measurements.read().collect()
+    (row,) = landed.tables.measurements.read().where("device = 'single'").collect()
     assert (row["name"], row["unit"], row["value"], row["clock"]) == ("temperature", "Cel", 21.5, "device")
     assert row["time"].timestamp() == 1_760_000_000
-    (minute,) = fleet.tables.minutes.read().collect()
+    (minute,) = landed.tables.minutes.read().where("device = 'single'").collect()
     assert (minute["count"], minute["min"], minute["max"]) == (1, 21.5, 21.5)
 
 
-def test_repetitions_are_stored_in_raw_only(fleet, telemetry):
-    fleet.land(*[telemetry("attic", n % 5, dup=n >= 5, at=1_760_000_000_000 + n) for n in range(15)])
-    fleet.run()
-    fleet.land(telemetry("attic", 4, dup=True), telemetry("attic", 5))
-    fleet.run()
-    assert fleet.tables.raw.read().count() == 17
-    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(6)]
+def test_repetitions_are_stored_in_raw_only(landed):
+    assert landed.tables.raw.read().where("device = 'again'").count() == 17
+    assert numbers(landed, "again") == [(7, n) for n in range(6)]
 
 
-def test_a_repetition_is_detected_however_late_it_is(fleet, telemetry):
-    now = 1_760_000_000_000
-    fleet.land(telemetry("attic", 0, at=now), telemetry("attic", 2, at=now))
-    fleet.run()
-    for days in (1, 30, 400):
-        fleet.land(telemetry("attic", 0, at=now + days * DAY, bt=now / 1000, dup=True))
-        fleet.run()
-    assert fleet.numbers("measurements", "true") == [("attic", 7, 0), ("attic", 7, 2)]
+def test_a_repetition_is_detected_however_late_it_is(landed):
+    assert landed.tables.raw.read().where("device = 'old'").count() == 8
+    assert numbers(landed, "old") == [(7, 0), (7, 2)]
 
 
-def test_late_data_counts(fleet, telemetry):
-    """A backlog of a month arrives after newer messages."""
-    now = 1_760_000_000_000
-    fleet.land(telemetry("attic", 9, at=now))
-    fleet.run()
-    fleet.land(*[telemetry("attic", n, n, at=now + 1, bt=(now - (30 - n) * DAY) / 1000) for n in range(9)])
-    fleet.run()
-    assert fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(10)]
-    assert {row["clock"] for row in fleet.tables.measurements.read().collect()} == {"device"}
+def test_late_data_counts(landed):
+    assert numbers(landed, "late") == [(7, n) for n in range(10)]
+    assert {row["clock"] for row in landed.tables.measurements.read().where("device = 'late'").collect()} == {"device"}
 
 
-def test_devices_and_epochs_have_numbers_of_their_own(fleet, telemetry):
-    fleet.land(*[telemetry(device, n, epoch=epoch) for n in range(3) for epoch in (1, 2) for device in ("a", "b")])
-    fleet.run()
-    assert fleet.numbers() == [(device, epoch, n) for device in "ab" for epoch in (1, 2) for n in range(3)]
+def test_devices_and_epochs_have_numbers_of_their_own(landed):
+    for device in ("a", "b"):
+        assert numbers(landed, device) == [(epoch, n) for epoch in (1, 2) for n in range(3)]
 
 
-def test_the_highest_numbers(fleet, telemetry):
-    fleet.land(
-        telemetry("a", 2**32 - 1, epoch=2**32 - 1),
-        telemetry("a", 2**32 - 1, epoch=2**32 - 1),
-        telemetry("a", 0, epoch=0),
-    )
-    fleet.run()
-    assert fleet.numbers() == [("a", 0, 0), ("a", 2**32 - 1, 2**32 - 1)]
+def test_the_highest_numbers(landed):
+    assert numbers(landed, "highest") == [(0, 0), (2**32 - 1, 2**32 - 1)]
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
@@ -79,7 +82,7 @@ def test_any_order_and_any_repetition(fleet, telemetry, monkeypatch):
     deliveries.sort(key=lambda one: one[1] + dice.uniform(0, 60))
     size = 225
     for at in range(0, len(deliveries), size):
-        fleet.land(*[telemetry(device, n, at=1_760_000_000_000 + at) for device, n in deliveries[at : at + size]])
+        fleet.land(*[telemetry(device, n, at=NOW + at) for device, n in deliveries[at : at + size]])
     fleet.run(files=1)
     assert fleet.files("raw") >= -(-len(deliveries) // size) > 3 > fleet.files("ledger")
     assert fleet.tables.merge() >= 4
