@@ -11,26 +11,22 @@ _EXPORTS = {
     "RamFlash": "flash.flash",
     "FileFlash": "flash.flash",
     "ProtocolError": "packet",
-    "erase": "journal.journal",
-    "ConnectRefused": "session.refused",
-    "Disconnected": "session.refused",
-    "PublishRefused": "session.refused",
-    "MessageDamaged": "session.refused",
-    "MessageSetAside": "session.refused",
-    "properties": "level5.properties5",
-    "connect_properties": "level5.connect_properties",
-    "Authentication": "level5.authentication",
-    "NO_LOCAL": "level5.subscription",
-    "RETAIN_AS_PUBLISHED": "level5.subscription",
-    "RETAIN_IF_NEW": "level5.subscription",
-    "RETAIN_NEVER": "level5.subscription",
 }
+if sys.implementation.name != "micropython":  # there the other names cost something, and are looked up when asked for
+    from .exports import EXPORTS
+
+    _EXPORTS.update(EXPORTS)
 __all__ = tuple(_EXPORTS)
 __version__ = "0.1.0"
 
 
 def __getattr__(name):
     module = _EXPORTS.get(name)
+    if not module:
+        if sys.implementation.name == "micropython":
+            from .exports import EXPORTS
+
+            module = EXPORTS.get(name)
     if not module:
         raise AttributeError(name)
     try:

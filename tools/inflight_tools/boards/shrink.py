@@ -187,7 +187,7 @@ class _Flat(ast.NodeTransformer):
 
     def __init__(self, place):
         self._inside = place.startswith(f"{PACKAGE}/")
-        self._exports = place == f"{PACKAGE}/__init__"
+        self._exports = place in (f"{PACKAGE}/__init__", f"{PACKAGE}/exports")
 
     def visit_Import(self, node):
         for alias in node.names:
@@ -202,7 +202,7 @@ class _Flat(ast.NodeTransformer):
         return node
 
     def visit_Dict(self, node):
-        if self._exports:  # its table of names and modules
+        if self._exports:  # tables of names and modules
             node.values = [ast.Constant(value.value.rpartition(".")[2]) for value in node.values]
         return node
 

@@ -1,0 +1,17 @@
+# What programs import from inflight beside the names in __init__, and where it is.
+
+EXPORTS = {
+    "erase": "journal.journal",
+    "ConnectRefused": "session.refused",
+    "Disconnected": "session.refused",
+    "PublishRefused": "session.refused",
+    "MessageDamaged": "session.refused",
+    "MessageSetAside": "session.refused",
+    "properties": "level5.properties5",
+    "connect_properties": "level5.connect_properties",
+    "Authentication": "level5.authentication",
+    "NO_LOCAL": "level5.subscription",
+    "RETAIN_AS_PUBLISHED": "level5.subscription",
+    "RETAIN_IF_NEW": "level5.subscription",
+    "RETAIN_NEVER": "level5.subscription",
+}
