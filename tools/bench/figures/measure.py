@@ -5,6 +5,7 @@ import secrets
 import statistics
 from dataclasses import dataclass
 
+from inflight_tools.boards.bundle import deployed_name
 from inflight_tools.output import log
 from tools.bench.figures import littlefs, peers
 from tools.bench.figures.run import OURS, Failed, on_cpython
@@ -144,9 +145,10 @@ def ours(code, broker, effort, folder, rom=False):
 
 def modules(code):
     """{module: {mpy: bytes of the file, heap: bytes of its import, rom: heap of its import with the code in ROM}}."""
-    heap, rom = (code.run("modules", MODULES, rom=rom) for rom in (False, True))
+    names = {deployed_name(f"inflight.{name}").partition(".")[2]: name for name in MODULES.split()}
+    heap, rom = (code.run("modules", " ".join(names), rom=rom) for rom in (False, True))
     return {
-        module: {"mpy": size, "heap": heap.get(module), "rom": rom.get(module)}
+        names.get(module, module): {"mpy": size, "heap": heap.get(module), "rom": rom.get(module)}
         for module, size in sorted(code.sizes[OURS].items())
     }
 

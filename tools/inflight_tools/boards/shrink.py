@@ -23,6 +23,7 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 from collections import Counter
 
+from inflight_tools.boards import seldom
 from inflight_tools.boards.lend import LENT, lend
 from inflight_tools.boards.names import variables_of, walk
 from inflight_tools.boards.order import order
@@ -47,6 +48,9 @@ GROUPS = {
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
 PUBLIC = ("compat", "counters", "errors", "journal", "packet", "topic")
+# Those that inflight itself names: what programs import from it.
+_KNOWN = ("__init__", "exports", "client", "aio", "flash", "refused", "properties5", "connect_properties")
+_KNOWN += ("authentication", "subscription")
 # Modules that stay loaded. The texts of the others go when they do.
 _RESIDENT = (
     *GROUPS,
@@ -73,8 +77,7 @@ def shrink(sources, public=None, used=()):
     inflight/journal_core and inflight/texts. ValueError if two modules use a name for different things."""
     trees = _shrink(sources)
     if public is not None:
-        rename(trees, public, used)
-        trees = _with_short_names(trees)
+        trees, _ = _named(trees, public, used)
     for tree in trees.values():
         _forget_names(tree)
         order(tree)
@@ -88,15 +91,35 @@ def originals(sources, public, used):
     functions = {
         place: {node.name for node in walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
     }
-    tables = rename(trees, public, used)
+    trees, tables = _named(trees, public, used)
     short = _short_names(trees)
+    origins = {
+        place: f"{PACKAGE}/{seldom.SELDOM[name][0]}"
+        for place in short
+        if (name := place.rpartition("/")[2]) in seldom.SELDOM
+    }
     return {
         module_name(short.get(place, place)): (
-            module_name(place),
-            {new: name for name, new in table.items() if name in functions[place]},
+            module_name(origins.get(place, place)),
+            {
+                new: name
+                for name, new in tables[origins.get(place, place)].items()
+                if name in functions[origins.get(place, place)]
+            },
         )
-        for place, table in tables.items()
+        for place in [*tables, *origins]
     }
+
+
+def _named(trees, public, used):
+    # With other names, and the methods that are seldom needed in modules of their own. Returns what rename() does, too.
+    if f"{PACKAGE}/core" in trees:
+        seldom.prepare(trees)
+    tables = rename(trees, public, used)
+    if f"{PACKAGE}/core" in trees:
+        found = seldom.take_out(trees, tables)
+        seldom.fill(trees, tables, found, _short_names(trees))
+    return _with_short_names(trees), tables
 
 
 def _shrink(sources):
@@ -123,12 +146,13 @@ def _shrink(sources):
 
 
 def _short_names(trees):
-    """{place of a module that is given back: its place by a word of the ROM}. The name of a module stays when it is
-    given back, with two paths that have it: there are fewer bytes of a short one, and none for the word itself."""
-    taken = {place.rpartition("/")[2] for place in trees if place.startswith(f"{PACKAGE}/")}
-    taken.update(names_of(trees[f"{PACKAGE}/__init__"]))
-    words = zip(sorted(LENT), short_words(taken), strict=False)
-    return {f"{PACKAGE}/{name}": f"{PACKAGE}/{word}" for name, word in words if f"{PACKAGE}/{name}" in trees}
+    """{place of a module that only the library knows: its place by a word of the ROM}. The name of a module that was
+    loaded stays, with two paths that have it: there are fewer bytes of a short one, and none for the word itself."""
+    inside = [place.rpartition("/")[2] for place in trees if place.startswith(f"{PACKAGE}/")]
+    words = short_words({*inside, *names_of(trees[f"{PACKAGE}/__init__"])})
+    ours = sorted({*inside, *LENT, *seldom.SELDOM} - {*_KNOWN, *GROUPS, *PUBLIC})
+    short = {name: f"{PACKAGE}/{word}" for name, word in zip(ours, words, strict=False)}
+    return {f"{PACKAGE}/{name}": place for name, place in short.items() if name in inside}
 
 
 def _with_short_names(trees):
@@ -138,7 +162,10 @@ def _with_short_names(trees):
             found = short.get(name.replace(".", "/"))
             if found and isinstance(node, ast.ImportFrom):
                 node.module = found.rpartition("/")[2] if node.level else _dotted(found)
-    for place, new in short.items():  # what it notes when it is loaded
+            elif found and isinstance(node, ast.Import):
+                for alias in node.names:
+                    alias.name = _dotted(found) if alias.name == name else alias.name
+    for place, new in short.items():  # what one that is lent notes when it is loaded
         name, word = (each.rpartition("/")[2] for each in (place, new))
         for node in trees[place].body:
             call = node.value if isinstance(node, ast.Expr) else None
