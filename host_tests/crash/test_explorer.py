@@ -19,7 +19,6 @@ from tools.crash.simulation import FAULTS, Simulation
 from tools.crash.wear import Endurance
 from tools.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 
-CUTS = 400  # of random scripts; `make crash` makes more
 # Messages in both directions, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}
 STEPS = [
@@ -365,10 +364,10 @@ def test_the_script_sets_messages_aside():
 
 
 def test_random_scripts(record_property):
-    search = Search(1, CUTS, scripts=4, each=60)
+    search = Search(1, 1000, scripts=4, each=60)
     assert search.run(), search.found
     record_property("cut points", search.count["cuts"])
-    assert search.count["cuts"] == CUTS
+    assert search.count["cuts"] == 1000
     assert set(GRANULARITIES) <= set(search.count)
 
 

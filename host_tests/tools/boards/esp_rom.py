@@ -5,6 +5,7 @@ Its flash is NOR: programming clears bits, erasing sets them, 4 KiB at a time.""
 import hashlib
 import os
 import pty
+import select
 import struct
 import threading
 import zlib
@@ -38,14 +39,18 @@ class EspRom:
 
     def __enter__(self):
         self._master, self._slave = pty.openpty()
+        self._ended, self._end = os.pipe()
         self.port = os.ttyname(self._slave)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *exc):
-        os.close(self._slave)
+        # Who was refused may keep the terminal open: the thread does not wait for the other end.
+        os.close(self._end)
         self._thread.join(240)
+        os.close(self._ended)
+        os.close(self._slave)
         if self._master is not None:
             os.close(self._master)
 
@@ -54,6 +59,9 @@ class EspRom:
     def _serve(self):
         waiting = b""
         while self._master is not None:
+            readable = select.select([self._master, self._ended], [], [])[0]
+            if self._master not in readable:
+                return
             try:
                 waiting += os.read(self._master, 65536)
             except OSError:  # the other end is closed

@@ -1,22 +1,16 @@
 """Which names of a module stand in its bytecode: all but those of variables in functions."""
 
 import ast
-import functools
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-@functools.cache
-def _fields(kind):
-    """The fields of a class of nodes that may hold other nodes."""
-    return [name for name in kind._fields if name not in ("id", "attr", "name", "arg", "asname", "ctx", "level")]
+_WITHOUT_NODES = {"id", "attr", "name", "arg", "asname", "ctx", "level"}  # fields that hold no node, or a context
 
 
 def children(node):
     """ast.iter_child_nodes() in less time, without the contexts of names."""
     found = []
-    for name in _fields(type(node)):
-        value = getattr(node, name, None)
+    for name in node._fields:
+        value = None if name in _WITHOUT_NODES else getattr(node, name, None)
         if type(value) is list:
             found += [one for one in value if isinstance(one, ast.AST)]
         elif isinstance(value, ast.AST):
