@@ -302,3 +302,17 @@ def test_user_properties_longer_than_the_buffer(broker, make, pump, qos):
         client.disconnect()
     assert got[:-1] == [("topic", "text/plain", [], 0, 0), ("topic", "text/plain", [], 0, 10)]
     assert codes(client) == [errno.ENOBUFS] and client.counters()["too_long"] == 1
+
+
+def test_no_memory_for_the_rows_of_qos_2(monkeypatch):
+    """Without a journal nothing else tells of them: the next message finds its row."""
+    session = Session(None, bytearray(256), b"client")
+
+    def short(n):
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(window, "bytearray", short, raising=False)
+    with pytest.raises(MemoryError):
+        received(session, 7)
+    assert (received(session, 7), session.row(7, session.limit)) == (NEW, session.limit)

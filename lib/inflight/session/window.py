@@ -38,14 +38,17 @@ def load_window(session):
 
 
 def _allocate(session, n):
-    # The columns get n rows.
-    rows = session.rows
-    old = (session.mids, session.addresses, session.states) if rows else ()
-    session.mids = array("H", bytes(2 * n))
-    session.addresses = array("I", bytes(4 * n))
-    session.states = bytearray(n)  # see states
-    for i in range(rows):
-        session.set_row(i, *(column[i] for column in old))
+    # The columns get n rows: all of them, or none if there is no memory.
+    mids = array("H", bytes(2 * n))
+    addresses = array("I", bytes(4 * n))
+    states = bytearray(n)  # see states
+    for i in range(session.rows):
+        mids[i] = session.mids[i]
+        addresses[i] = session.addresses[i]
+        states[i] = session.states[i]
+    session.addresses = addresses
+    session.states = states
+    session.mids = mids  # last: its length tells that there are rows for messages from the broker
 
 
 def _find_sent(session):
