@@ -6,6 +6,10 @@ import errno
 import pytest
 
 from host_tests.lib import aio_clients
+from inflight.session import window
+from inflight.session.receiving import received
+from inflight.session.session import Session
+from inflight.states import NEW
 from tools.reference.kinds import PUBLISH
 from tools.reference.properties import block
 from tools.reference.wire import puback, publish
