@@ -49,8 +49,10 @@ MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
 PUBLIC = ("compat", "counters", "errors", "journal", "packet", "topic")
 # Those that inflight itself names: what programs import from it.
-_KNOWN = ("__init__", "exports", "client", "aio", "flash", "refused", "properties5", "connect_properties")
-_KNOWN += ("authentication", "subscription")
+_KNOWN = (
+    *("__init__", "exports", "client", "aio", "flash", "refused"),
+    *("properties5", "connect_properties", "authentication", "subscription"),
+)
 # Modules that stay loaded. The texts of the others go when they do.
 _RESIDENT = (
     *GROUPS,
