@@ -20,13 +20,10 @@ _DAY_S = 86_400
 _NOW = int(time.time())
 _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
-_UNUSED = {
-    f"{PACKAGE}/{name}"
-    for name in (
-        *("aio", "consumers", "inbox", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket"),
-        *("errors", "topic"),  # other names of what is in core
-    )
-}
+_UNUSED = (
+    *("aio", "consumers", "inbox", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket"),
+    *("errors", "topic"),  # other names of what is in core
+)
 
 
 def compile_mpy(text, name, optimized="-O3", processor=""):
@@ -184,6 +181,8 @@ def files(board, release=None, processor=""):
     more = {"built": built()}
     if release is not None:
         more["node"] = numbered(texts["node"], release)
-    used = {place: text for place, text in texts.items() if board == "unix" or place not in _UNUSED}
-    compiled = compile_texts(used, processor) | compile_texts(more)
+    if board != "unix":
+        for name in _UNUSED:
+            del texts[deployed_name(f"{PACKAGE}.{name}").replace(".", "/")]
+    compiled = compile_texts(texts, processor) | compile_texts(more)
     return starters | {f"/lib/{place}.mpy": data for place, data in compiled.items()}

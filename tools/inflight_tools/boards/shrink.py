@@ -79,7 +79,7 @@ def shrink(sources, public=None, used=()):
     inflight/journal_core and inflight/texts. ValueError if two modules use a name for different things."""
     trees = _shrink(sources)
     if public is not None:
-        trees, _ = _named(trees, public, used)
+        trees, _, _ = _named(trees, public, used)
     for tree in trees.values():
         _forget_names(tree)
         order(tree)
@@ -93,35 +93,32 @@ def originals(sources, public, used):
     functions = {
         place: {node.name for node in walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
     }
-    trees, tables = _named(trees, public, used)
-    short = _short_names(trees)
-    origins = {
-        place: f"{PACKAGE}/{seldom.SELDOM[name][0]}"
-        for place in short
-        if (name := place.rpartition("/")[2]) in seldom.SELDOM
-    }
+    _, tables, short = _named(trees, public, used)
+    origins = {}  # of modules with methods that are seldom needed
+    for place in short:
+        if found := seldom.SELDOM.get(place.rpartition("/")[2]):
+            origins[place] = f"{PACKAGE}/{found[0]}"
     return {
         module_name(short.get(place, place)): (
-            module_name(origins.get(place, place)),
-            {
-                new: name
-                for name, new in tables[origins.get(place, place)].items()
-                if name in functions[origins.get(place, place)]
-            },
+            module_name(source),
+            {new: name for name, new in tables[source].items() if name in functions[source]},
         )
-        for place in [*tables, *origins]
+        for place, source in {**{place: place for place in tables}, **origins}.items()
     }
 
 
 def _named(trees, public, used):
-    # With other names, and the methods that are seldom needed in modules of their own. Returns what rename() does, too.
-    if f"{PACKAGE}/core" in trees:
+    # With other names, and with the methods that are seldom needed in modules of their own. Returns what rename() does,
+    # too, and the short names of modules.
+    client = f"{PACKAGE}/core" in trees
+    if client:
         seldom.prepare(trees)
     tables = rename(trees, public, used)
-    if f"{PACKAGE}/core" in trees:
-        found = seldom.take_out(trees, tables)
-        seldom.fill(trees, tables, found, _short_names(trees))
-    return _with_short_names(trees), tables
+    found = seldom.take_out(trees, tables) if client else {}
+    short = _short_names(trees)
+    if client:
+        seldom.fill(trees, tables, found, short)
+    return _with_short_names(trees, short), tables, short
 
 
 def _shrink(sources):
@@ -157,8 +154,7 @@ def _short_names(trees):
     return {f"{PACKAGE}/{name}": place for name, place in short.items() if name in inside}
 
 
-def _with_short_names(trees):
-    short = _short_names(trees)
+def _with_short_names(trees, short):
     for place, tree in trees.items():
         for name, node in _imports(tree, place):
             found = short.get(name.replace(".", "/"))
