@@ -24,9 +24,9 @@ def __getattr__(name):
     module = _EXPORTS.get(name)
     if not module:
         if sys.implementation.name == "micropython":
-            from .exports import EXPORTS
+            from .exports import place
 
-            module = EXPORTS.get(name)
+            module = place(name)
     if not module:
         raise AttributeError(name)
     try:

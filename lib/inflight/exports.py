@@ -15,3 +15,8 @@ EXPORTS = {
     "RETAIN_IF_NEW": "level5.subscription",
     "RETAIN_NEVER": "level5.subscription",
 }
+
+
+def place(name):
+    """Returns the module that has it, None: there is none."""
+    return EXPORTS.get(name)

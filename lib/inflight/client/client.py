@@ -55,7 +55,7 @@ class Client(Base):
 
     def _do_step(self, step):
         if step == POLL:
-            self._poll_for_answer()
+            self._poll(self._time_left())
             return
         if step == OPEN:
             from ..net.opening import open_socket
@@ -203,11 +203,12 @@ class Client(Base):
         if self._pending_error:
             raise self._pending_error
 
-    def _poll_for_answer(self):
+    def _time_left(self):
+        # For an answer; _poll() follows, from where it is called, since calls are nested deepest there.
         left = self.session.time_left(ticks_ms(), self._waiting_since)
         if left <= 0:
             raise OSError(ETIMEDOUT, "no answer")
-        self._poll(left)
+        return left
 
     def run_for(self, ms):
         """Keeps the connection for `ms` (less than 6 days): acknowledgements, redelivery, keep alive, handlers, and
@@ -427,7 +428,7 @@ class Client(Base):
         self._waiting_since = ticks_ms()
         try:
             while session.pinging if ping else session.request is not None:
-                self._poll_for_answer()
+                self._poll(self._time_left())
         except (OSError, ProtocolError) as e:
             self._connection_failed(e)
             raise

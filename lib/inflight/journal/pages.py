@@ -97,16 +97,18 @@ class Pages:
         if last == k:
             return
         base = self._base
+        sector = base // self._size
         page = self._page
-        self._dev.writeblocks(base // self._size, page, base % self._size)
+        self._dev.writeblocks(sector, page, base % self._size)
         while k < last:
             i = k % CHUNK
             end = min(CHUNK, i + last - k)
-            self._read(base + k - i, self._chunk)
+            # As _read(), and a page lies within a sector: here calls are nested deepest.
+            self._dev.readblocks(sector, self._chunk, base % self._size + k - i)
             if not has_taken(self._chunk, i, end, page, k, exact):
                 self._bad = base
                 if self._from or base % self._size:  # no header
-                    self._worn = base // self._size
+                    self._worn = sector
                 raise OSError(EIO, "the flash did not take what was programmed")
             k += end - i
         # 16 bytes of FF at a time; those around them are FF already.

@@ -22,7 +22,7 @@ _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = (
     *("aio", "consumers", "inbox", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket"),
-    *("errors", "topic"),  # other names of what is in core
+    *("errors", "exports", "topic"),  # other names of what is in core or elsewhere
 )
 
 
@@ -101,9 +101,12 @@ def deployed_name(name):
     """What a board imports as the library's module or attribute `name`, which is dotted and has its folder."""
     package, _, rest = name.partition(".")
     folder, _, inside = rest.partition(".")
-    module, dot, attribute = inside.partition(".") if (LIB / package / folder).is_dir() else rest.partition(".")
+    inside = inside if inside and (LIB / package / folder).is_dir() else rest
+    module, dot, attribute = inside.partition(".")
     flat = f"{package}.{module}"
-    return {name: new for new, (name, _) in _originals().items()}.get(flat, flat) + dot + attribute
+    # A module with seldom needed methods has the name of the one that it comes from, which stands before it.
+    names = {name: new for new, (name, _) in reversed(_originals().items())}
+    return names.get(flat, flat) + dot + attribute
 
 
 @functools.cache

@@ -17,17 +17,15 @@ SELDOM = {
         (
             *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
             *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_check_connected"),
+            *("discard", "_publish_when_free"),
         ),
     ),
-    "giving_up": ("client", "Client", ("discard", "_publish_when_free")),
-    "telling": ("core", "Base", ("counters", "pending_messages")),
-    "beginning": ("core", "Session", ("connect", "resume", "subscribe", "expect_qos_2")),
-    "repeating": ("core", "Session", ("recover", "repeat_unanswered")),
 }
+_BASE = "Base"  # the class in core by which all of these classes find them
 _FIND = f"""
 _SELDOM = ()
-def seldom(owner, name, rows):
-    for module, names in _SELDOM[rows]:
+def seldom(owner, name):
+    for module, names in _SELDOM:
         if name in names:
             def call(*args, **options):
                 loaded = len(lent)
@@ -39,11 +37,9 @@ def seldom(owner, name, rows):
             return call
     raise AttributeError(name)
 """
-# Classes that have such methods, or whose subclasses do.
-_BASES = ("Base", "Session")
 _ASK = """
 def __getattr__(self, name):
-    return seldom(self, name, %d)
+    return seldom(self, name)
 """
 
 
@@ -53,8 +49,8 @@ def prepare(trees):
     core = trees[f"{PACKAGE}/core"]
     core.body += ast.parse(_FIND).body
     for node in core.body:
-        if isinstance(node, ast.ClassDef) and node.name in _BASES:
-            node.body += ast.parse(_ASK % _BASES.index(node.name)).body
+        if isinstance(node, ast.ClassDef) and node.name == _BASE:
+            node.body += ast.parse(_ASK).body
 
 
 def take_out(trees, tables):
@@ -73,12 +69,23 @@ def take_out(trees, tables):
             of.body.remove(function)
         words = short_words({name for function in functions for name in names_of(function)})
         lent = next(words)
-        head = ast.parse(
-            f"from {PACKAGE}.core import {core.get('lent', 'lent')} as {lent}\n{lent}.append('{module}')"
-        ).body
-        trees[f"{PACKAGE}/{module}"] = ast.Module([*head, *_imports(functions, tree, origin, words), *functions], [])
+        head = ast.parse(f"from {PACKAGE}.core import {core.get('lent', 'lent')} as {lent}")
+        head.body += ast.parse(f"{lent}.append('{module}')").body
+        head.body += _imports(functions, tree, origin, words)
+        _call_each_other(functions, {table.get(name, name) for name in methods if name.startswith("_")})
+        trees[f"{PACKAGE}/{module}"] = ast.Module([*head.body, *functions], [])
         found[module] = names
     return found
+
+
+def _call_each_other(functions, own):
+    # At once: stack is short while a client connects.
+    for function in functions:
+        for node in walk(function):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Attribute) and called.attr in own and ast.unparse(called.value) == "self":
+                node.args.insert(0, called.value)
+                node.func = ast.Name(called.attr, ast.Load())
 
 
 def _imports(functions, tree, origin, words):
@@ -110,8 +117,5 @@ def fill(trees, tables, found, short):
     name = tables.get(f"{PACKAGE}/core", {}).get("_SELDOM", "_SELDOM")
     for node in trees[f"{PACKAGE}/core"].body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            rows: tuple[list, ...] = ([], [])
-            for module, names in found.items():
-                place = short[f"{PACKAGE}/{module}"].rpartition("/")[2]
-                rows[SELDOM[module][1] == "Session"].append((place, tuple(names)))
-            node.value = ast.parse(repr(tuple(map(tuple, rows))), mode="eval").body
+            rows = [(short[f"{PACKAGE}/{module}"].rpartition("/")[2], tuple(names)) for module, names in found.items()]
+            node.value = ast.parse(repr(tuple(rows)), mode="eval").body
