@@ -44,7 +44,7 @@ def device(path, page):
 def held(flash, partition):
     """Sequence numbers of the messages that the journal holds."""
     from inflight import Journal
-    from inflight.journal.journal import OUT
+    from inflight.journal import OUT  # as it is named on a board
     from storage import journal_flash
 
     journal = Journal(journal_flash(partition, None if partition else flash))

@@ -65,7 +65,7 @@ def _shrunk(text):
 
 
 def test_the_block_of_an_import_gives_back():
-    text = "def f(x):\n    if x:\n        from inflight.flash.posix import open_flash\n        return open_flash(x)\n"
+    text = "def f(x):\n    if x:\n        from inflight.arguments import flag\n        return flag(x)\n"
     scope = {}
     exec("\n".join(line for line in _shrunk(text).splitlines() if "inflight.core" not in line), scope)
     given = []

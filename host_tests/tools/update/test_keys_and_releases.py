@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import announcement
 from announcement import SIGNATURE, NotSigned, Refused, check, is_signed
 from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware
-from inflight import __version__, sectors
+from inflight import __version__
+from inflight.journal import sectors
 from inflight_tools import cli
 from inflight_tools.boards import bundle
 from inflight_tools.boards.images.filesystem import BLOCK, build

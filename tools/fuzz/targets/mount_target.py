@@ -6,6 +6,7 @@ data: a byte (the shape of the device), the number of steps in the journal's his
 from inflight.journal.journal import DONE, IN, OUT, SESSION, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP
 from inflight.session.session import Session
+from inflight.session.window import load_window
 from inflight.states import REL, STATE
 from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand
@@ -63,9 +64,21 @@ def _use(journal, shape, wanted, sizes):
             wanted.remove(next(w for w in wanted if w[:4] == record))
 
 
+class _Window(Session):
+    """The rows of a session, whatever client id the journal serves."""
+
+    def __init__(self, journal):
+        self.use(bytearray(64), journal)
+        self.limit = 2
+        self.recorded_most = self.below = 0
+        self.record_at = self.record_copy = -1
+        load_window(self)
+        journal.owner = self
+
+
 def _send(journal):
     # Finds pending messages by sequence number and completes them, like the session.
-    session = Session(journal, bytearray(64), b"dev", max_inflight=2)
+    session = _Window(journal)
     for _ in range(journal.live + 1):
         i = session.next_row()
         if i < 0:

@@ -65,7 +65,7 @@ def _collect(names, texts):
 
 def _around(lib):
     """The texts of the type stubs, of all boards and of the firmware."""
-    files = [*(lib / PACKAGE).glob("*.pyi"), *BOARDS.glob("*/*.py"), *modules_in(FIRMWARE)]
+    files = [*(lib / PACKAGE).rglob("*.pyi"), *BOARDS.glob("*/*.py"), *modules_in(FIRMWARE)]
     return [file.read_text("utf-8") for file in sorted(files)]
 
 
