@@ -16,6 +16,8 @@
 #   - a copy whose original is not marked yet: the last record, and the first live one of the tail.
 #     The original is marked;
 #   - no erased sector, and a head with copies of some live records of the tail: the head is erased;
+#   - none, and a head without live records, nor space for those of the tail: it is erased, and NOTEs tell the numbers
+#     again;
 #   - a sector retired, or without a header: its erase is finished.
 # Damage looks different: a record whose CRC is wrong has other records behind it, and a sector
 # whose header is spoilt has readable records. It costs that record, and is counted.

@@ -21,8 +21,8 @@ _OTHERS = (
 
 
 def skip(session, error, kind):
-    """The session met `error`, the decoder if kind is 0. Raises it, unless that is a PUBLISH to be skipped: then it
-    returns what next_packet() does."""
+    """The session met `error`, while it looked for a packet if kind is 0. Raises it, unless that is a PUBLISH to be
+    skipped: then it returns what next_packet() does."""
     if isinstance(error, OutboxFull):
         return _without_space(session)
     again = getattr(session, "malformed", False)  # a PUBLISH was malformed before
@@ -71,7 +71,7 @@ def _close_in_time(session):
 
 
 def _bytes_left(d):
-    # How many bytes of the PUBLISH the decoder has not gone through, from d.start on; 0: it is none, or its length is
+    # How many bytes of the PUBLISH are not gone through, from d.start on; 0: it is none, or its length is
     # not in order.
     if d._skip >= 0:
         return d._skip + (2 if d.flags & 6 else 0) + d.size
