@@ -146,9 +146,12 @@ class Connection:
         else:
             self._send_publish(mid, message, 1)
 
-    def _redeliver_held(self):
+    def _may_send(self):
         # [MQTT5-3.3.4-9] Those in flight of another connection count as soon as they are sent on this one.
-        while self.held and (self.level < 5 or len(self.open) < self.window):
+        return self.level < 5 or len(self.open) < self.window
+
+    def _redeliver_held(self):
+        while self.held and self._may_send():
             self.redeliver(self.held.pop(0))
 
     def _send_publish(self, mid, message, dup):
@@ -185,11 +188,10 @@ class Connection:
         block = properties.block(*announced) if p.level == 5 else None
         self._send(NOBODY, 0, wire.connack(int(present and p.level > 3), 0, block))
         for mid, (_, released) in self.session.flight.items():
-            if released:
+            if released or self._may_send():
                 self.redeliver(mid)
             else:
                 self.held.append(mid)
-        self._redeliver_held()
 
     def resolve(self, p):
         """Gives a PUBLISH the topic that its alias stands for. Raises Violation. [MQTT5-3.3.2-7] [MQTT5-3.3.2-9]"""
