@@ -28,12 +28,12 @@ def will(config):
 
 
 def _properties(**given):
-    import inflight
+    import inflight.level5.properties5 as module
 
-    properties = inflight.properties
-    sys.modules.pop("inflight.level5.properties5", None)  # nothing else here needs it
-    del inflight.level5.properties5
-    return properties(**given)
+    for home in ("inflight", "inflight.level5"):  # a board has no folders
+        if sys.modules.pop(home + ".properties5", None):  # nothing else here needs it
+            delattr(sys.modules[home], "properties5")
+    return module.properties(**given)
 
 
 class Node:

@@ -64,6 +64,28 @@ def _shrunk(text):
     return shrink({place: file.read_text() for place, file in library().items()} | {"mine": text})["mine"]
 
 
+_NODE = """
+import sys
+import inflight
+import node
+class Config:
+    root, device, protocol_level, sleep_ms, will_delay_s, report_every = "root", "box", 5, 4000, 0, 1
+assert len(node.will(Config)) == 5
+print([name for name in sys.modules if "properties5" in name], "properties5" in inflight.__dict__)
+from inflight import Disconnected, properties
+"""
+
+
+def test_the_firmware_needs_properties_for_a_moment():
+    """For the will of a sensor that sleeps, at level 5; as it is deployed."""
+    found = runtime("micropython-x64")
+    if found.reason:
+        pytest.skip(found.reason)
+    environment = device_run.application_environment(found)
+    done = subprocess.run([*found.command(), "-c", _NODE], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[] False\n", "")
+
+
 def test_the_block_of_an_import_gives_back():
     text = "def f(x):\n    if x:\n        from inflight.arguments import flag\n        return flag(x)\n"
     scope = {}

@@ -22,7 +22,7 @@ _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = (
     *("aio", "consumers", "inbox", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket"),
-    *("errors", "exports", "topic"),  # other names of what is in core or elsewhere
+    *("errors", "topic"),  # other names of what is in core
 )
 
 
