@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,15 @@ def runtime(request):
     if found.reason:
         pytest.skip(f"{found.name} is unavailable: {found.reason}")
     return found
+
+
+@pytest.fixture(autouse=True)
+def signals_are_left_alone():
+    """A handler that a test left would keep every process that is forked later from ending."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before, "a signal's handler has been left behind"
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ it."""
 
 from collections import Counter
 from functools import partial
-from multiprocessing import Pool
 from multiprocessing.pool import ThreadPool
 
 import typer
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tools.crash import kept
+from tools.processes import workers
 from tools.worlds.search import explore
 from tools.worlds.world import Violation, World, prepare
 
@@ -49,8 +49,8 @@ def main(
     console = Console()
     table = Table("world", *_COLUMNS)
     total = Counter()
-    with Pool(jobs, prepare) as processes, ThreadPool(jobs) as threads:
-        search = partial(_explore, run=partial(processes.imap, chunksize=4))
+    with workers(jobs, prepare, chunk=4) as run, ThreadPool(jobs) as threads:
+        search = partial(_explore, run=run)
         for name, found, violation in threads.imap_unordered(search, [world] if world else WORLDS):
             if violation:
                 file = kept.FOLDER / f"found-{name.replace(',', '').replace(' ', '-')}.json"

@@ -79,7 +79,6 @@ def started(monkeypatch, folder, *options):
     """The options that `pipeline` hands on to (`collect`, `tables`), {name: value}."""
     given = []
     monkeypatch.setattr(together, "run", lambda commands, *_: given.extend(commands) or 0)
-    monkeypatch.setattr(commands, "stop_event", lambda: None)
     words = ["pipeline", "--broker", "x", "--data", folder, *options]
     done = CliRunner().invoke(commands.app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
@@ -139,10 +138,12 @@ PIPELINE = r"""
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where these tests run under nohup
 from rich.console import Console
-from inflight_tools.fleet import commands, together
+from inflight_tools.fleet import together
+from inflight_tools.signals import stop_event
 tell = "os.write(1, b'%d\\n' % os.getpid())"  # in one piece: what two processes print may mix
 child = [sys.executable, "-c", f"import os, threading; {tell}; threading.Event().wait()"]
-together.run([child, child], together.Status(int), Console(), commands.stop_event())
+with stop_event() as stopping:
+    together.run([child, child], together.Status(int), Console(), stopping)
 """
 
 
@@ -163,7 +164,7 @@ def test_nothing_goes_on_when_the_terminal_is_closed():
 # The signal comes while the program holds the lock of the event that it waits for.
 WITHIN_WAIT = """
 import os, signal, threading
-from inflight_tools.fleet import commands
+from inflight_tools.signals import stop_event
 
 def enter(condition):
     condition.acquire()
@@ -171,9 +172,10 @@ def enter(condition):
         sent.append(os.kill(os.getpid(), signal.SIGTERM))
 
 sent = []
-stopping = commands.stop_event()
-threading.Condition.__enter__ = enter
-stopping.wait()
+with stop_event() as stopping:
+    before, threading.Condition.__enter__ = threading.Condition.__enter__, enter
+    stopping.wait()
+    threading.Condition.__enter__ = before
 """
 
 

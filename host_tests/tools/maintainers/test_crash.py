@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from inflight.session.session import Session
 from tools.crash import __main__ as crash
-from tools.crash import kept
+from tools.crash import campaign, cutting, kept
 from tools.crash.machine import CAMPAIGNS
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -19,7 +19,8 @@ app.command()(crash.main)
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "FOLDER", tmp_path)
-    monkeypatch.setattr(crash, "_SLICES", 2)
+    monkeypatch.setattr(campaign, "_SLICES", 2)
+    cutting.quick_crc(monkeypatch.setattr)
     return tmp_path
 
 
@@ -30,8 +31,8 @@ def run(*words):
 def test_no_finding(folder):
     result = run()
     assert result.exit_code in (0, 1)  # too few erases for even wear
-    for campaign in CAMPAIGNS:
-        assert f"{campaign}: 80 power cuts in" in result.output and "seed 5" in result.output
+    for name in CAMPAIGNS:
+        assert f"{name}: 80 power cuts in" in result.output and "seed 5" in result.output
     for kind in ("lost", "duplicated", "ids reused", "out of order"):
         assert f"│ {kind:17} │ 0" in result.output, result.output
     assert not list(folder.iterdir())
@@ -44,7 +45,7 @@ def test_unknown_campaign():
 
 def test_finding_is_saved(folder, monkeypatch):
     monkeypatch.setattr(Session, "free_mid", lambda self, other: 7)
-    monkeypatch.setattr(crash.Endurance, "run", lambda self, erases: 0)
+    monkeypatch.setattr(campaign.Endurance, "run", lambda self, erases: 0)
     result = run("--campaign", "cuts")
     assert result.exit_code == 1
     assert "three:" not in result.output

@@ -2,7 +2,6 @@
 
 import contextlib
 import queue
-import signal
 import time
 from functools import partial
 
@@ -17,6 +16,7 @@ from inflight_tools.broker import broker_of_settings
 from inflight_tools.output import failing
 from inflight_tools.payload import fields_of
 from inflight_tools.settings import settings_given
+from inflight_tools.signals import on_stop
 from inflight_tools.visible import visible
 
 _STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
@@ -72,13 +72,12 @@ class Stream:
 
     def show(self, console):
         """Prints events until Ctrl-C. Raises OSError if nothing of the broker can come any more."""
-        # Not by KeyboardInterrupt, which a callback could swallow.
-        signal.signal(signal.SIGINT, lambda *_: self._events.put(None))
-        while event := self._next():
-            at, source, text = event
-            shown = visible(text.expandtabs())
-            line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (shown, _STYLES.get(source, "default")))
-            console.print(line, soft_wrap=True)
+        with on_stop(lambda: self._events.put(None)):  # not by KeyboardInterrupt, which a callback could swallow
+            while event := self._next():
+                at, source, text = event
+                shown = visible(text.expandtabs())
+                line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (shown, _STYLES.get(source, "default")))
+                console.print(line, soft_wrap=True)
         if self._ended:
             raise OSError(self._ended)
 

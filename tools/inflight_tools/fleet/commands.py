@@ -3,12 +3,9 @@
 import contextlib
 import datetime
 import json
-import queue
 import re
-import signal
 import sys
 import tempfile
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -37,6 +34,7 @@ from inflight_tools.fleet.transfer.download import Download
 from inflight_tools.fleet.transfer.upload import Upload
 from inflight_tools.fleet.where import command as found_by
 from inflight_tools.output import epilog, failing, failure, first_line, log
+from inflight_tools.signals import stop_event
 
 CONSOLE = Console(stderr=True)
 _STATUS_S = 2  # between the collector's reports on a terminal
@@ -74,25 +72,6 @@ def _spark(name, master, partitions, conf):
         finally:
             if spark:
                 spark.stop()
-
-
-def stop_event():
-    """An Event that SIGTERM and SIGINT set; and SIGHUP, when the terminal is closed, unless it is ignored (nohup)."""
-    stopping = threading.Event()
-    # Event.set() would wait for a lock for ever if a signal came while this thread is within wait(): put() takes none.
-    signals = queue.SimpleQueue()
-
-    def stop():
-        signals.get()
-        stopping.set()
-
-    threading.Thread(target=stop, daemon=True).start()
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    for number in numbers:
-        signal.signal(number, lambda *_: signals.put(None))
-    return stopping
 
 
 def _location(data, given, name):
@@ -202,9 +181,8 @@ def tables(
     landing, to = _location(data, landing, "landing"), _location(data, to, "tables")
     if "://" not in landing:
         Path(landing).mkdir(parents=True, exist_ok=True)
-    stopping = stop_event()
     exported = _serve(metrics)  # before Spark: a wrong port is told at once
-    with _spark("tables", master, partitions, conf) as spark:
+    with stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
@@ -236,10 +214,11 @@ def _moving(make):
         metrics: options.Metrics = None,
     ):
         folder = options.local_folder(landing) if landing else data / "landing"
-        transfer.move(
-            lambda objects: make(folder, objects, keep_moved),
-            *(uri, stop_event(), once, every, as_json, metrics),
-        )
+        with stop_event() as stopping:
+            transfer.move(
+                lambda objects: make(folder, objects, keep_moved),
+                *(uri, stopping, once, every, as_json, metrics),
+            )
 
     return main
 
@@ -419,4 +398,5 @@ def pipeline(
     landing = LandingFiles(data / "landing", data / "tables")
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
     commands = [[*this, *words] for words in (collect, spark)]
-    raise typer.Exit(together.run(commands, together.Status(lambda: len(landing.unread())), CONSOLE, stop_event()))
+    with stop_event() as stopping:
+        raise typer.Exit(together.run(commands, together.Status(lambda: len(landing.unread())), CONSOLE, stopping))

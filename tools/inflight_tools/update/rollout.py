@@ -3,7 +3,6 @@
 import contextlib
 import json
 import queue
-import signal
 import time
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,6 +17,7 @@ from inflight_tools import options
 from inflight_tools.broker import broker_of_settings
 from inflight_tools.output import failing
 from inflight_tools.settings import settings
+from inflight_tools.signals import stop_event
 from inflight_tools.update import release as releases
 from inflight_tools.update.server import Server
 from inflight_tools.update.waves import EXPIRED, GOOD, Course, waves
@@ -132,18 +132,6 @@ def _planned(fleet, devices, number, canary, wave):
     return waves([device for device in devices if device not in done], canary, wave)
 
 
-@contextlib.contextmanager
-def _stopping():
-    """Yields a function that is true after Ctrl-C or SIGTERM."""
-    stop = []
-    kept = {number: signal.signal(number, lambda *_: stop.append(True)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(stop)
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-
-
 def main(
     release: Annotated[
         Path | None, typer.Argument(help="file of `inflight release`; without one: shows the fleet")
@@ -167,7 +155,7 @@ def main(
     with failing():
         image = releases.load(release) if release else None
         place = broker_of_settings(settings(config, ca, cert, key), broker, ca, cert, key)
-        with Server(place) as server, _stopping() as stopping:
+        with Server(place) as server, stop_event() as stopping:
             fleet = Fleet(server)
             fleet.catch_up()
             devices = fleet.chosen(device)
@@ -179,7 +167,7 @@ def main(
                 course = Course(image.number, planned, stop_at, patience * 3600)
                 with contextlib.ExitStack() as stack:
                     status = stack.enter_context(console.status("begins")) if console.is_terminal else None
-                    run(server, fleet, course, image, _Report(console, course, as_json, status), stopping)
+                    run(server, fleet, course, image, _Report(console, course, as_json, status), stopping.is_set)
     _conclude(console, fleet, devices, course, image, as_json, server.refused)
 
 

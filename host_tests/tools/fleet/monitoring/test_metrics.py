@@ -215,7 +215,6 @@ def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of
         wait = terminate = poll
 
     monkeypatch.setattr(together.subprocess, "Popen", Child)
-    monkeypatch.setattr(commands, "stop_event", threading.Event)  # the tests keep their signal handlers
     words = ["pipeline", "--broker", "localhost", "--data", str(tmp_path), "--metrics", text]
     done = CliRunner().invoke(commands.app, words)
     assert done.exit_code == 0

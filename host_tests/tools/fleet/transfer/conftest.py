@@ -58,9 +58,8 @@ class Way:
 
 
 @pytest.fixture
-def run_here(monkeypatch):
+def run_here():
     """run_here(word, ...) returns the finished command `inflight fleet ...`, which ran in this process."""
-    monkeypatch.setattr(commands, "stop_event", threading.Event)  # the tests keep their signal handlers
     return lambda *words: CliRunner().invoke(commands.app, [str(word) for word in words], env={"COLUMNS": "400"})
 
 

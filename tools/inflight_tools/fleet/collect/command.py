@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import signal
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.options import local_folder
 from inflight_tools.output import failing, log
+from inflight_tools.signals import on_stop
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -60,6 +60,5 @@ def main(
         told = tell if as_json else None
         collector = Collector(server, name, spool, log, figures, share, max_payload, report, marker, told, level)
         serve_metrics(metrics, log, lambda module: module.CollectorMetrics(collector, name, folder))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: collector.stop())
-        collector.run()
+        with on_stop(collector.stop):
+            collector.run()
