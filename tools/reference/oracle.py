@@ -438,8 +438,8 @@ class Incoming:
 
     def answer_written(self, kind, mid):
         """The client sent PUBACK, PUBREC or PUBCOMP."""
-        # [MQTT-4.6.0-2] [MQTT-4.6.0-3]: those to PUBLISH in the order of PUBLISH. PUBCOMP answers another packet: it comes
-        # also while a message of QoS 2 that finds no space is left with the server.
+        # [MQTT-4.6.0-2] [MQTT-4.6.0-3]: those to PUBLISH in the order of PUBLISH. PUBCOMP answers another packet: it
+        # comes also while a message of QoS 2 that finds no space is left with the server.
         due = [answer for answer in self.unanswered if (answer[0] == PUBCOMP) == (kind == PUBCOMP)]
         if due[:1] != [(kind, mid)]:
             raise Finding(OTHER, "type %d for Message ID %d is unexpected or out of order" % (kind, mid))
