@@ -9,6 +9,7 @@ import pytest
 
 from host_tests.lib.aio_clients import run
 from inflight import AsyncClient
+from inflight.cpython import stream
 from inflight.net.transport import Transport
 from nor import NorFlash
 from tools.reference.kinds import PUBLISH
@@ -62,6 +63,38 @@ def test_a_socket_that_cannot_be_wrapped_is_closed_by_asyncio(broker, error):
     run(scene())
 
 
+@pytest.mark.parametrize(("qos", "n"), [(0, 8), (0, 9), (1, 9)])
+def test_an_interrupt_within_a_packet_ends_the_connection(broker, make, monkeypatch, qos, n):
+    """Ctrl-C comes while the socket takes no more. No packet follows there: neither another one, nor one of QoS 0 of
+    which only the payload would be exchanged."""
+    client = make(broker.port)
+    write, wait = stream.write, Transport.wait
+    taken = [5, 0]
+
+    def full(self, buf, at, n):
+        return write(self, buf, at, min(n, taken.pop(0))) if taken else write(self, buf, at, n)
+
+    def interrupted(self, ms, writing=False):
+        if writing:
+            raise KeyboardInterrupt
+        wait(self, ms)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, payload=b"1" * 8)
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1" * 8)
+        monkeypatch.setattr(stream, "write", full)
+        monkeypatch.setattr(Transport, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.publish("t", b"2" * n, qos)
+        with pytest.raises(OSError, match="not connected"):
+            client.publish("t", b"3" * n)
+
+
 def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
     ours = socket.create_connection(("127.0.0.1", broker.port))
 
@@ -70,7 +103,7 @@ def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
 
     monkeypatch.setattr("inflight.net.opening.poller", poller)
     with pytest.raises(MemoryError):
-        Transport(ours, "127.0.0.1", None, 1000)
+        Transport(ours, "127.0.0.1", None)
     assert ours.fileno() == -1
 
 

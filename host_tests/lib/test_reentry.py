@@ -94,6 +94,7 @@ def played(k, qos):
         if client.counters()["outages"]:  # a stranger connected to this port
             accepted = [(payload, level) for payload, level in accepted if level]
         check_delivered(broker, flash, accepted)
+        client.disconnect()
     return k - lines.left, became
 
 

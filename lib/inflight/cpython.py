@@ -206,7 +206,7 @@ def locked(method, runs, within):
             depth = self._depth
             runner = self._runner
             if not depth:
-                self._state &= ~within  # a signal came before they were off
+                self._guard &= ~within  # a signal came before they were off
             elif runs and runner not in (None, me):
                 text = "%s(): another thread runs this client: from here only publish() can be called"
                 raise RuntimeError(text % method.__name__)
@@ -230,7 +230,7 @@ def locked(method, runs, within):
 def share_among_threads(client_class, running, outside):
     """publish(), is_pending() and pending_messages() of a Client may be called from any thread. Each call has the lock,
     but while the one that runs the client calls back or waits. Everything else is refused while another thread runs it.
-    running, outside: the bits of its state, as base has them."""
+    running, outside: the bits of its guard, as base has them."""
     make = client_class.__init__
     leave = client_class._leave
     come_back = client_class._return
@@ -244,14 +244,14 @@ def share_among_threads(client_class, running, outside):
         self._briefly = False  # and is a publish()
         other = getattr(journal, "client", None)  # which had the journal last
         with other._lock if other else self._lock:
-            if other and other._depth and other._state & running:
+            if other and other._depth and other._guard & running:
                 raise RuntimeError("a call of the client that has this journal is under way: repeat this later")
             make(self, host, client_id, journal, **options)
             if journal:
                 journal.client = self
 
     def _leave(self):
-        away = self._state & running and self._runner == threading.get_ident()
+        away = self._guard & running and self._runner == threading.get_ident()
         leave(self)
         if away:
             self._lock.release()

@@ -46,7 +46,17 @@ OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
 REQUEST = const(2)  # something was asked
 
-# One thread of control: the bits of a client's `_state`. RUNNING is off again however an operation ends; READING and
+IDLE = const(0)  # `_state` of a client: see base
+OPENING = const(1)
+CONNECTING = const(2)
+UP = const(3)
+CLOSING = const(4)
+
+READ = const(1)  # what a client waits for between two steps: bytes from the broker,
+WRITE = const(2)  # that the socket takes more,
+CONSUMER = const(3)  # that a consumer takes a message, or asks for the next one
+
+# One thread of control: the bits of a client's `_guard`. RUNNING is off again however an operation ends; READING and
 # WRITING stand if it was interrupted (Ctrl-C, no memory). So one that begins finds RUNNING: another one is under way,
 # which has called it (a scheduled function, a handler of signals), and it is refused; else READING or WRITING, or
 # Session.busy: what was interrupted is recovered first.

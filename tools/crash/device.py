@@ -33,10 +33,11 @@ class FakeTransport:
         self.broken = False
         self.down = b""  # bytes that the client has not read yet
         self.stream = self  # Client writes some packets to `stream` directly
+        self.write = self.send
         self.file = None
         self._raw = b""
 
-    def write(self, buf, at, n):
+    def send(self, buf, at, n):
         self._before_write()
         self._raw += bytes(memoryview(buf)[at : at + n])
         if self.broken:
@@ -56,7 +57,7 @@ class FakeTransport:
         self.down = self.down[n:]
         return n
 
-    def wait(self, ms):
+    def wait(self, ms, write=False):
         if not self.down:
             self._wait()
 
@@ -136,7 +137,7 @@ class Device(Client):
         except (OSError, ProtocolError, MemoryError) as error:
             self._connection_failed(error)
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     poll = locked(poll, True, RUNNING | OUTSIDE)
 

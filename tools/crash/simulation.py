@@ -8,7 +8,7 @@ from inflight import OutboxFull, properties
 from inflight.counters import DROPPED
 from inflight.journal.records import HEADER
 from inflight.packet import ProtocolError
-from inflight.states import INTERRUPTED
+from inflight.states import IDLE, INTERRUPTED, UP
 from ring import numbers
 from tools.crash.device import Device, HandlerError, aged, mounted
 from tools.crash.messages import outgoing
@@ -358,8 +358,8 @@ class Simulation:
         # What Client._check_interrupted() finds while there is a link.
         device = self.device
         session = device.session
-        flags = (device._state & INTERRUPTED, session.busy, session.ready, session.out_left)
-        return any(flags) or device._connected_at is None
+        flags = (device._guard & INTERRUPTED, session.busy, session.ready, session.out_left)
+        return any(flags) or device._state not in (IDLE, UP)
 
     def _linked(self):
         return self.device.transport and not self.device.transport.broken

@@ -3,7 +3,7 @@
 # awaited within a step of the session: a caller that is cancelled leaves packets and journal
 # whole, and what is half written goes on. Messages for `async for` are kept by consumers.
 #
-# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _state
+# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _guard
 # while bytes or a message change hands. Nothing is written any more then. _recover() replaces the client's tasks,
 # which may wait in the middle of something, and reads the journal anew.
 
@@ -12,13 +12,12 @@ import sys
 from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
-import inflight.packet as packet
 
 from ..compat import passed, ticks_diff, ticks_ms
 from ..errors import OutboxFull
 from ..net.io_waiter import IOWaiter, open_socket, sleep_ms
-from ..net.transport import PACE, Transport
-from ..states import INTERRUPTED, OPEN, POLL, WRITING
+from ..net.transport import Transport
+from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, POLL, READ, READING, UP, WRITE
 from .base import Base
 
 
@@ -37,22 +36,13 @@ class AsyncClient(Base):
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
-        self._out_at = self._out_left = 0  # what is still to be written of session.view
-        self._writing_since = self._waiting_since = (
-            0  # since when the socket takes what it took; a step of connecting began
-        )
-        self._written = 0  # bytes since then
         self._tick = min(self.session.tick, self._timeout_ms // 4 or 1)
         self._tasks = ()
-        self._closed = False  # disconnect() ended it
         self._waiter = IOWaiter()
-        self._ready = False
         self._error = None  # what ended the last attempt or connection
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
-        self._consumers = None  # Consumers, once there is one
         self._reconnecting = False  # another connection shall get messages that were left with the broker
-        self._requested = None  # filters and handlers of the SUBSCRIBE under way
         self._granted_qos = None  # what the last one was granted
 
     # --- life ---
@@ -92,7 +82,7 @@ class AsyncClient(Base):
         self._error = None
         self._start()
         tasks = self._tasks
-        while not (self._ready or self._consumers and self._consumers.paused and self.connected):
+        while not (self._state == UP or self._consumers and self._consumers.paused and self.connected):
             if self._error or self._tasks is not tasks:
                 raise self._error or OSError(ECONNABORTED, "disconnected")
             await self._wait_for_change()
@@ -104,7 +94,7 @@ class AsyncClient(Base):
         self._check_will(will)
         start = ticks_ms()
         try:  # nobody understands a DISCONNECT within another packet
-            while self.connected and self._out_left and not self._pending_error and not self._timed_out(start):
+            while self.connected and self._out_left and not self._broken and not self._timed_out(start):
                 await self._wait_for_change()
         finally:
             self._closed = True
@@ -117,8 +107,9 @@ class AsyncClient(Base):
     def _try_disconnect(self, will):
         # As far as the socket takes it at once.
         try:
-            if self.connected and self._flush():
-                self._send_disconnect(will)
+            if self.connected and self._write():
+                self.session.disconnect(4 if will else 0)
+                self._write()
         except Exception:
             pass  # it is gone already
 
@@ -132,17 +123,12 @@ class AsyncClient(Base):
         self._report_end(error)
 
     def _close(self):
-        self._out_left = 0
-        self._ready = self._reconnecting = False
+        self._reconnecting = False
         self._requested = None
         if self._consumers:
             self._consumers.connection_closed()
-        self.session.reset()
-        if self._transport:
-            self._waiter.wake()  # nobody waits for a closed socket
-            self._transport.close()
-            self._transport = None  # last: until then all this is done again after an interrupt
-        self._state = 0
+        self._waiter.wake()  # nobody waits for a closed socket
+        super()._close()
         self._changed.set()
 
     def _check_interrupted(self, error=None):
@@ -172,15 +158,16 @@ class AsyncClient(Base):
             await sleep_ms(20)
             self._collect(True)
         # Was the one before interrupted?
-        if self._transport or self._connect_reported or self._state & INTERRUPTED or self.session.busy:
+        if self._state != IDLE or self._guard & INTERRUPTED or self.session.busy:
             super()._recover()
-        self._pending_error = None
         await self._open()
         while not self._reconnecting:
-            await self._poll()
-        while not self._flush():
-            await self._wait_writable()
-        self._send_disconnect()
+            await self._advance()
+        while not self._write():
+            await self._waiter.wait(self._transport.file, True)
+        self.session.disconnect()
+        self._write()
+        self._close()
         self._next_attempt = ticks_ms()
         self._report_end(None)
 
@@ -221,61 +208,35 @@ class AsyncClient(Base):
                 if step == POLL:
                     if self.session.time_left(ticks_ms(), self._waiting_since) <= 0:
                         raise OSError(ETIMEDOUT, "no answer")
-                    await self._poll()
+                    await self._advance()
                     continue
                 if step == OPEN:
                     sock = await open_socket(self._waiter, self._host, self._port, self._timeout_ms)
-                    self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
-                self._waiting_since = self._writing_since = ticks_ms()
+                    self._transport = Transport(sock, self._host, self._tls)
+                self._waiting_since = ticks_ms()
         finally:
             steps.close()
         self._report_connect()
         self._tick = min(self._tick, self.session.tick)  # the broker may want shorter intervals
-        self._ready = True
         self._error = None
         self._changed.set()
 
     # --- moving bytes ---
 
-    def _flush(self):
-        # Writes what the socket takes. Returns True if nothing is left, and the buffer is free.
-        if self._pending_error:
-            raise self._pending_error
-        if self._state & INTERRUPTED:
-            raise OSError(ECONNABORTED, "an operation was interrupted")
-        if not self._transport:
-            return True
-        session = self.session
-        while True:
-            self._state = WRITING
-            if not self._out_left:
-                self._out_left = session.data_to_send(ticks_ms())
-                self._out_at = session.out_at
-                if not self._out_left:
-                    if session.connected and self._consumers and self._consumers.acknowledge():
-                        continue
-                    self._state = 0
-                    return True
-                self._restart_write_timer()
-            done = self._transport.send(session.view, self._out_at, self._out_left) or 0
-            self._out_at += done
-            self._out_left -= done
-            self._written += done
-            self._state = 0
-            if not done:
-                return False
-            if self._written >= PACE:
-                self._restart_write_timer()
-
-    def _restart_write_timer(self):
-        # The socket has a time-out for the next bytes.
-        self._written = 0
-        self._writing_since = ticks_ms()
+    def _write(self):
+        # As Base has it; then go acknowledgements of what consumers are through with.
+        while super()._write():
+            self._guard |= READING
+            more = self.session.connected and self._consumers and self._consumers.acknowledge()
+            self._guard &= ~READING
+            if not more:
+                return True
+        return False
 
     def _try_flush(self):
-        # As _flush(), for others than the client's task, which then waits, or ends the connection.
+        # As _write(), for others than the client's task, which then waits, or ends the connection.
         try:
-            done = self._flush()
+            done = self._write()
         except Exception as e:
             self._abort(e)
             return True
@@ -285,68 +246,42 @@ class AsyncClient(Base):
 
     def _abort(self, error):
         # Ends the connection: that is for the client's task to do.
-        if not self._pending_error:
-            self._pending_error = error
+        if self._transport and not self._broken:
+            self._broken = error
             self._wake()
 
     def _timed_out(self, start, parts=1):
         return passed(ticks_ms(), start, self._timeout_ms // parts)
 
-    async def _wait_writable(self):
-        # Waits until the socket takes more, a tick at most.
-        if self._timed_out(self._writing_since):
-            self._abort(OSError(ETIMEDOUT, "the broker takes too little"))
-        else:
-            await self._waiter.wait(self._transport.file, True)
-
-    async def _poll(self):
-        # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
-        session = self.session
-        while not self._flush():
-            await self._wait_writable()
-        self._changed.set()
-        n = self._transport.receive(session.into, session.space)
-        if not n:
-            if session.overdue(ticks_ms()):
-                raise OSError(ETIMEDOUT, "no answer")
-            await self._waiter.wait(self._transport.file, False)
-            if self._waiter.woken:
+    async def _advance(self):
+        # A step, and a wait for what it needs, a tick at most.
+        need = self._step()
+        if need != WRITE:
+            self._changed.set()
+        if need == CONSUMER:
+            start = ticks_ms()
+            self._consumers.asked.clear()
+            await self._consumers.asked.wait()
+            self._waiting_since = ticks_ms()  # the time of the application is not the broker's
+            self.session.paused(start, ticks_ms())
+        elif need:
+            await self._waiter.wait(self._transport.file, need == WRITE)
+            if need == READ and self._waiter.woken:
                 self._collect(True)
-            return
-        session.bytes_received(n, ticks_ms())
-        kind = session.next_event(ticks_ms())
-        while kind:
-            if kind == packet.PUBLISH:
-                if not (self._consumers and await self._consumers.deliver()):
-                    self._deliver()
-            elif session.completed:
-                self._report_complete(session.completed)
-            elif kind == packet.SUBACK and self._requested and not session.request:  # not of another id
-                from ..session.subscribing import granted
-
-                self._granted_qos = granted(self, *self._requested)  # whoever asked, and may have been cancelled
-                self._requested = None
-            elif kind == packet.CONNACK and not session.present and (self._clean_session or session.protocol_level > 3):
-                if self._consumers:
-                    self._consumers.session_lost()
-            while not self._flush():
-                await self._wait_writable()
-            if session.code:
-                return
-            kind = session.next_event(ticks_ms())
-        if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
-            raise OSError(ETIMEDOUT, "no answer")
-        self._collect(False)
-        await sleep_ms(0)  # a broker that never pauses leaves time to the others
+        else:
+            self._collect(False)
+            await sleep_ms(0)  # a broker that never pauses leaves time to the others
 
     def _deliver(self):
-        if self.session.deliver:
-            if not self._message:
-                self._load_dispatching()
-            start = ticks_ms()
-            self._dispatch(self)
-            self.session.paused(start, ticks_ms())
-        self.session.delivered()
+        taken = self._consumers.deliver() if self._consumers else False
+        return super()._deliver() if taken is False else taken
+
+    def _answered(self):
+        if not self.session.request:  # or the packet was none of its SUBACK
+            from ..session.subscribing import granted
+
+            self._granted_qos = granted(self, *self._requested)  # whoever asked, and may have been cancelled
+            self._requested = None
 
     async def _wait_for_change(self, ms=1 << 20):
         # Waits until something has changed, `ms` or a tick at most.
@@ -392,7 +327,7 @@ class AsyncClient(Base):
         payload = self._encode_payload(payload)
         if not self._try_flush():
             return -1
-        if not qos and (not self.connected or self._pending_error):
+        if not qos and (not self.connected or self._broken):
             raise OSError(ENOTCONN, "not connected")
         try:
             mid = self.session.publish(self.session.name, payload, qos, retain)
@@ -419,7 +354,7 @@ class AsyncClient(Base):
         transport = self._transport
         while self._out_left:
             await self._wait_for_change()
-            if self._pending_error or self._transport is not transport:
+            if self._broken or self._transport is not transport:
                 raise OSError(ECONNRESET, "the connection broke")
 
     async def drain(self, ms, mid=0):
@@ -491,9 +426,9 @@ class AsyncClient(Base):
     async def _is_ready(self):
         # A connection that is being made asks for its own handlers first.
         self._check_interrupted()
-        while self._transport and not self._ready:
+        while self._state == CONNECTING:
             await self._wait_for_change()
-        return self._ready
+        return self._state == UP
 
     async def _request(self, patterns, qos_list, handlers):
         # The request of a caller that was cancelled may still be under way.
@@ -505,7 +440,7 @@ class AsyncClient(Base):
         await self._wait_until(lambda: self.session.request is None)
 
     async def _wait_until(self, done):
-        transport = self._ready and self._transport
+        transport = self._state == UP and self._transport
         self._try_flush()
         start = ticks_ms()
         while transport and self._transport is transport:

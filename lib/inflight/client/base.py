@@ -1,18 +1,43 @@
-# What the blocking and the asyncio client share: arguments, handlers, back-off. No I/O.
+# What the blocking and the asyncio client share: the connection's state, the step that moves bytes, what the
+# application is told, the pauses between connections. Nothing here waits: a step says what to wait for, and each client
+# does that in its own way.
+#
+#   _state       there is                                       it ends with
+#   IDLE         no connection                                  OPENING, when an attempt is due
+#   OPENING      a socket that is being connected               CONNECTING, or IDLE
+#   CONNECTING   CONNECT, then a SUBSCRIBE for each filter      UP: on_connect is called; or IDLE: on_error is
+#   UP           the connection                                 CLOSING
+#   CLOSING      no connection, on_disconnect is to be called   IDLE
+#
+# `_broken` is the error that ends the connection as soon as what goes on is over: a handler, or another task's turn.
+# `_guard` (see states) tells an operation within another one from one after another that was interrupted.
 
 import random
 from binascii import crc32
-from errno import ECONNABORTED
+from errno import ECONNABORTED, ETIMEDOUT
 
 import inflight.counters as counters
 
 from ..compat import const, of_bytes, passed, print_exception, ticks_add, ticks_diff, ticks_ms
 from ..errors import refuse
-from ..packet import ProtocolError
+from ..packet import PUBLISH, ProtocolError
 from ..session.session import Session
-from ..states import INTERRUPTED, OUTSIDE, RUNNING
+from ..states import (
+    CLOSING,
+    CONSUMER,
+    IDLE,
+    INTERRUPTED,
+    OUTSIDE,
+    READ,
+    READING,
+    RUNNING,
+    UP,
+    WRITE,
+    WRITING,
+)
 from ..topic import encode_name
 
+_PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
 _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -85,11 +110,19 @@ class Base:
     _handlers: list
     _topic: object
     _state: int
-    _connect_reported: bool
+    _guard: int
     _last_error: Exception
+    _transport: object
     _connected_at: int
-    _pending_error: Exception
+    _broken: Exception
     _next_attempt: int
+    _waiting_since: int
+    _closed = False  # disconnect() ended it
+    _consumers = None  # of asyncio
+    _held = False  # the message that came last waits for them
+    _requested = None  # what asyncio needs when the SUBACK has come
+    _out_at = _out_left = 0  # bytes of session.view that the socket has not taken yet,
+    _took = _writing_since = 0  # and how many it took since when
 
     def __init__(self, host, client_id="", journal=None, **options):
         self._set_up(*self._configure(host, client_id, journal, **options))
@@ -133,7 +166,7 @@ class Base:
         try:
             return self.session.is_pending(mid)
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def pending_messages(self):
         """An iterator over the pending messages, from the oldest on: (Message ID, sequence number, topic, size of the
@@ -197,34 +230,126 @@ class Base:
 
             self._message = Message5(self)
 
+    # --- moving bytes ---
+
+    def _write(self):
+        # Writes what the socket takes. Returns True if nothing is left, and the buffer is free. Raises OSError, also if
+        # it takes less than _PACE bytes in as long as the time-out.
+        if self._broken:
+            raise self._broken
+        if self._guard & WRITING or self._guard & (READING | OUTSIDE) == READING:
+            raise OSError(ECONNABORTED, "an operation was interrupted")
+        session = self.session
+        while self._transport:
+            self._guard |= WRITING
+            n = self._out_left
+            at = self._out_at
+            if not n:
+                n = session.data_to_send(ticks_ms())
+                if not n:
+                    self._guard &= ~WRITING
+                    break
+                at = session.out_at
+                self._took = _PACE  # the time-out begins with bytes that the socket does not take
+            done = self._transport.send(session.view, at, n) or 0
+            if done != n:
+                self._out_at = at + done
+                self._took += done
+                if self._took >= _PACE:
+                    self._took = 0
+                    self._writing_since = ticks_ms()
+                elif passed(ticks_ms(), self._writing_since, self._timeout_ms):
+                    raise OSError(ETIMEDOUT, "the broker takes too little")
+            self._out_left = n - done
+            self._guard &= ~WRITING
+            if not done:
+                return False
+        return True
+
+    def _step(self):
+        # Writes what is due, handles what has come, and reads once. Never waits. Returns what to wait for before the
+        # next step, 0: nothing.
+        session = self.session
+        need = WRITE
+        n = 0
+        while self._write():
+            self._guard |= READING
+            kind = 0
+            if self._held:
+                kind = PUBLISH
+            elif not session.code:
+                kind = session.next_event(ticks_ms())
+            if not kind and not n:
+                n = self._transport.receive(session.into, session.space)
+                if not n:
+                    need = READ
+                    break
+                session.bytes_received(n, ticks_ms())
+                kind = session.next_event(ticks_ms())
+            if kind == PUBLISH:
+                self._held = not self._deliver()
+                if self._held:
+                    need = CONSUMER
+                    break
+            elif session.completed:
+                self._report_complete(session.completed)
+            elif not kind:  # that was what one read has brought: others count their time between two reads
+                need = 0
+                break
+            elif self._requested:
+                self._answered()
+            self._guard &= ~READING
+        self._guard &= ~READING
+        if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
+            raise OSError(ETIMEDOUT, "no answer")
+        return need
+
+    def _deliver(self):
+        # Returns True when the message is through.
+        if self.session.deliver:
+            start = ticks_ms()
+            if not self._message:
+                self._load_dispatching()
+            guard = self._guard
+            try:
+                self._leave()
+                self._dispatch(self)
+            finally:
+                self._return(guard)
+            now = ticks_ms()  # that was not the broker's time
+            self._waiting_since = ticks_add(self._waiting_since, ticks_diff(now, start))
+            self.session.paused(start, now)
+        self.session.delivered()
+        return True
+
     # --- what the application is told ---
 
     def _report_connect(self):
         # After the steps of connecting, whose modules are gone by now: the callback may need stack and heap.
         self._connected_at = ticks_ms()
-        self._connect_reported = True
+        self._state = UP
         if self.on_connect:
             self._report(self.on_connect, self.session.present)
 
     def _begin(self, bits):
         # An operation begins, if none of these bits stands: `try` follows, and sets RUNNING off.
-        if self._state & bits & RUNNING:
+        if self._guard & bits & RUNNING:
             raise RuntimeError("the client is busy: this call came within another one, repeat it later")
-        if self._state & bits:
+        if self._guard & bits:
             raise ValueError("only publish() can be called while a handler runs or the client waits")
-        self._state |= RUNNING
+        self._guard |= RUNNING
 
     def _leave(self):
         # A callback, or a wait, follows.
-        self._state = self._state & INTERRUPTED | OUTSIDE
+        self._guard = self._guard & INTERRUPTED | OUTSIDE
 
-    def _return(self, state):
-        # It is over; `state` is what was before.
-        self._state = self._state & INTERRUPTED | state & (RUNNING | OUTSIDE)
+    def _return(self, guard):
+        # It is over; `guard` is what was before.
+        self._guard = self._guard & INTERRUPTED | guard & (RUNNING | OUTSIDE)
 
     def _report(self, callback, value):
         # Whatever a callback raises, the client goes on.
-        state = self._state
+        guard = self._guard
         try:
             self._leave()
             callback(value)
@@ -234,13 +359,13 @@ class Base:
             else:
                 self._report(self.on_error, e)
         finally:
-            self._return(state)
+            self._return(guard)
 
     def _report_end(self, error):
         # A connection or an attempt has ended; error None: because it was asked for.
         self._last_error = error
-        announced = self._connect_reported
-        self._connect_reported = False
+        announced = self._state == CLOSING
+        self._state = IDLE
         if announced and self.on_disconnect:
             self._report(self.on_disconnect, error)
         elif error and self._reconnect:  # else it is raised
@@ -266,12 +391,6 @@ class Base:
         if will and (will is not True or self.session.protocol_level < 5):
             refuse("will", will)
 
-    def _send_disconnect(self, will=False):
-        # DISCONNECT, then nothing more is sent [MQTT-3.14.4-1, 3.14.4-2].
-        self.session.disconnect(4 if will else 0)
-        self._flush()
-        self._close()
-
     def _recover(self, error=None):
         # An operation was interrupted (Ctrl-C, no memory; error None), or the flash failed in it: the connection ends,
         # and what the journal holds is read anew. Raises OSError, also when it is called again.
@@ -279,7 +398,7 @@ class Base:
         self._drop_connection(error)
         if self.session.busy:
             self.session.recover()
-        if self._connect_reported:
+        if self._state == CLOSING:
             self._report_end(error)
 
     def _connection_failed(self, error):
@@ -288,7 +407,21 @@ class Base:
         self._back_off(ticks_ms())
         self._report_end(error)
 
+    def _close(self):
+        # Called again, it does the rest of what an interrupt left.
+        self._state = CLOSING if self._state >= UP else IDLE
+        self.session.reset()
+        self._broken = None
+        self._held = False
+        self._out_left = 0
+        if self._transport:
+            self._transport.close()
+            self._transport = None
+        self._guard &= RUNNING | OUTSIDE
+
     def _drop_connection(self, error):
+        self._broken = None
+        self._guard &= ~READING  # what was read does not count any more: a DISCONNECT may still be written
         if self._transport and isinstance(error, ProtocolError):  # once, also when connect() has told of it
             self.session.count[counters.PROTOCOL_ERRORS] += 1
             self._connected_at = None  # however long it lasted, the next pause is longer

@@ -1,15 +1,15 @@
 # The blocking client: a socket around the session.
 
 import sys
-from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
+from errno import ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
 
 from ..compat import sleep_ms, ticks_add, ticks_diff, ticks_ms
 from ..errors import OutboxFull, refuse
 from ..net.transport import Transport
-from ..packet import PUBLISH, ProtocolError
-from ..states import INTERRUPTED, OPEN, OUTSIDE, POLL, READING, RUNNING, WRITING
+from ..packet import ProtocolError
+from ..states import IDLE, INTERRUPTED, OPEN, OUTSIDE, POLL, RUNNING, UP, WRITE, WRITING
 from .base import Base
 
 
@@ -21,10 +21,6 @@ class Client(Base):
     before anything is written, if a call of this client is at work in the same thread. All other methods raise
     RuntimeError then, and while one of them runs in another thread."""
 
-    _transport: Transport
-    _waiting_since: "Any"  # type: ignore[name-defined] # noqa: F821  since when an answer is waited for
-    _keep_connected = True  # run_for() keeps the connection up
-
     # --- connecting ---
 
     def connect(self):
@@ -35,11 +31,11 @@ class Client(Base):
         try:
             self._connect()
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def _connect(self):
         self._end_connection(False)
-        self._keep_connected = True
+        self._closed = False
         self._connected_at = None
         steps = self._connect_steps()
         try:
@@ -60,26 +56,18 @@ class Client(Base):
         if step == OPEN:
             from ..net.opening import open_socket
 
-            state = self._state
+            guard = self._guard
             try:
                 self._leave()
                 sock = open_socket(self._host, self._port, self._timeout_ms)
             finally:
-                self._return(state)
-            self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+                self._return(guard)
+            self._transport = Transport(sock, self._host, self._tls)
         self._waiting_since = ticks_ms()
 
-    def _close(self):
-        if self._transport:
-            self._transport.close()
-            self._transport = None
-        self._pending_error = None
-        self._state &= RUNNING | OUTSIDE
-        self.session.reset()
-
     def _connection_failed(self, error):
-        if self._state & OUTSIDE:
-            self._pending_error = error  # the handler's message has to be settled first
+        if self._guard & OUTSIDE:
+            self._broken = error  # the handler's message has to be settled first
             self.session.forget()
             return
         super()._connection_failed(error)
@@ -93,15 +81,16 @@ class Client(Base):
         try:
             self._end_connection(will)
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def _end_connection(self, will):
-        self._keep_connected = False
+        self._closed = True
         self._check_interrupted()
         if self.connected:
             try:
                 self._flush()
-                self._send_disconnect(will)
+                self.session.disconnect(4 if will else 0)
+                self._flush()
             except OSError:
                 pass  # it is gone already
         self._close()
@@ -111,37 +100,30 @@ class Client(Base):
     def connect_soon(self):
         """Lets run_for() connect at once, also after disconnect(): for when the network comes. The pauses between
         attempts grow from the shortest again."""
-        self._keep_connected = True
+        self._closed = False
         self._attempts = 0
         self._next_attempt = ticks_ms()
 
     # --- moving bytes ---
 
     def _check_interrupted(self, error=None):
-        if self._state & OUTSIDE:
+        if self._guard & OUTSIDE:
             return
-        if self._pending_error:  # of on_connect: the connection broke there
-            self._connection_failed(self._pending_error)
+        if self._broken:  # of on_connect: the connection broke there
+            self._connection_failed(self._broken)
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
-        connecting = self._transport and self._connected_at is None
-        if self._state & INTERRUPTED or session.busy or session.ready or session.out_left or connecting:
+        within = session.busy or session.ready or session.out_left or self._out_left
+        if self._guard & INTERRUPTED or within or self._state not in (IDLE, UP):
             self._recover(error)
 
     def _flush(self):
-        session = self.session
-        if self._state & WRITING:
-            raise OSError(ECONNABORTED, "interrupted within a packet")
-        self._state |= WRITING
-        n = session.data_to_send(ticks_ms())
-        while n:
-            self._transport.write(session.view, session.out_at, n)
-            n = session.data_to_send(ticks_ms())
-        self._state &= ~WRITING
+        while not self._write():
+            self._transport.wait(100, True)
 
     def _wait(self, ms):
         # For something to read, or until an attempt to connect is due.
-        state = self._state
+        guard = self._guard
         try:
             self._leave()
             if self._transport:
@@ -149,59 +131,21 @@ class Client(Base):
             else:
                 sleep_ms(ms)
         finally:
-            self._return(state)
+            self._return(guard)
 
     def _poll(self, ms):
-        # Writes what is due, waits up to `ms` for something to read, and handles it. Returns False if nothing came.
-        session = self.session
-        if self._pending_error:
-            raise self._pending_error
-        self._flush()
-        self._state = RUNNING | READING
-        n = self._transport.receive(session.into, session.space)
-        if not n and ms > 0:
-            self._state = RUNNING
-            self._wait(min(ms, session.tick))
-            if self._pending_error:
-                raise self._pending_error
-            self._state = RUNNING | READING
-            n = self._transport.receive(session.into, session.space)
-        if n:
-            session.bytes_received(n, ticks_ms())
-            kind = session.next_event(ticks_ms())
-            while kind:  # of what one read has brought: the caller's time and the keep alive count between two reads
-                if kind == PUBLISH:
-                    self._deliver()
-                elif session.completed:
-                    self._report_complete(session.completed)
-                    if self._pending_error:
-                        raise self._pending_error
+        # A step, and another one when something has come, for which it waits up to `ms`. Returns False if nothing came.
+        need = self._step()
+        while need:
+            if need == WRITE:
                 self._flush()
-                if session.code:
-                    break
-                kind = session.next_event(ticks_ms())
-        self._state = RUNNING
-        if session.overdue(ticks_ms()):
-            raise OSError(ETIMEDOUT, "no answer")
-        return n > 0
-
-    def _deliver(self):
-        if self.session.deliver:
-            start = ticks_ms()
-            if not self._message:
-                self._load_dispatching()
-            state = self._state
-            try:
-                self._leave()
-                self._dispatch(self)
-            finally:
-                self._return(state)
-            now = ticks_ms()  # that was not the broker's time
-            self._waiting_since = ticks_add(self._waiting_since, ticks_diff(now, start))
-            self.session.paused(start, now)
-        self.session.delivered()
-        if self._pending_error:
-            raise self._pending_error
+            elif ms <= 0:
+                return False
+            else:
+                self._wait(min(ms, self.session.tick))
+                ms = 0
+            need = self._step()
+        return True
 
     def _time_left(self):
         # For an answer; _poll() follows, from where it is called, since calls are nested deepest there.
@@ -221,7 +165,7 @@ class Client(Base):
                 self._run_step(ms)
                 ms = ticks_diff(end, ticks_ms())
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def _run_step(self, ms):
         if not self._reconnect and not self.connected:
@@ -231,7 +175,7 @@ class Client(Base):
                 self._check_interrupted()
             if self.session.connected:
                 idle = not self._poll(ms)
-            elif self._reconnect and self._keep_connected and self._attempt_due(ticks_ms()):
+            elif self._reconnect and not self._closed and self._attempt_due(ticks_ms()):
                 self._connect()
                 return
             else:
@@ -261,7 +205,7 @@ class Client(Base):
             session.commit()
             return session.count[counters.DROPPED] == dropped
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     # --- what an application asks for ---
 
@@ -272,7 +216,7 @@ class Client(Base):
         Raises ValueError; OutboxFull; OSError at QoS 0 without a connection, or if flash fails; RuntimeError.
         [MQTT-4.3.1-1, 4.3.2-1, 4.3.3-1]"""
         session = self.session
-        if topic is self._topic and qos == 0 and not (retain or self._state or session.busy):
+        if topic is self._topic and qos == 0 and not (retain or self._guard or self._out_left or session.busy):
             if self._publish_repeated(topic, payload, properties):
                 return 0
         self._begin(RUNNING)
@@ -293,41 +237,46 @@ class Client(Base):
                 self._check_interrupted(e)
                 self._check(topic, qos, retain, properties)  # on_disconnect may have published
                 mid = session.publish(session.name, payload, qos, retain)
-            if session.connected and not self._pending_error:
+            if session.connected and not self._broken:
                 try:
                     self._flush()
-                    if session.queued and not self._state & OUTSIDE:
+                    if session.queued and not self._guard & OUTSIDE:
                         self._poll(0)  # a full window opens when its acknowledgements are read
                 except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
                     self._connection_failed(e)
             return mid
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def _publish_repeated(self, topic, payload, properties):
         # A message of QoS 0 to the same topic as the last one, of the same length: nothing else waits to be written.
         # Returns False if it is another one.
         session = self.session
-        self._state = RUNNING | WRITING
+        self._guard = RUNNING | WRITING
         try:
             # The topic once more: a scheduled function may have published before the line above.
             n = session.repeat(payload, properties) if topic is self._topic else 0
             if n:
-                buf = session.out
-                done = self._transport.stream.write(buf, 0, n) or 0
+                done = self._transport.stream.write(session.out, 0, n) or 0
                 if done != n:
-                    self._transport.write(buf, done, n - done)
+                    session.view = session.out
+                    self._out_at = done
+                    self._out_left = n - done
+                    self._took = 0
+                    self._writing_since = ticks_ms()
+                    self._guard = RUNNING
+                    self._flush()
                 session.count[counters.SENT] += 1
         except BaseException as e:
-            self._state = WRITING
+            self._guard = WRITING
             if isinstance(e, OSError):
                 self._connection_failed(e)
             raise
-        self._state = 0
+        self._guard = 0
         return n
 
     def _publish_now(self, payload, retain):
-        if not self.connected or self._pending_error:
+        if not self.connected or self._broken:
             raise OSError(ENOTCONN, "not connected")
         try:
             self._flush()
@@ -346,7 +295,7 @@ class Client(Base):
             try:
                 return self.session.publish(self.session.name, payload, qos, retain)
             except OutboxFull:
-                if self._state & OUTSIDE or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
+                if self._guard & OUTSIDE or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
                     raise
             try:
                 self._poll(100)
@@ -366,7 +315,7 @@ class Client(Base):
             self._check_interrupted()
             return discard_message(self.session, mid)
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def subscribe(self, filters, qos=0, handler=None, stream=False):
         """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
@@ -387,7 +336,7 @@ class Client(Base):
             codes = granted(self, patterns, self._handlers)
             return codes[0] if isinstance(filters, (str, bytes)) else codes
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def unsubscribe(self, *filters):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
@@ -403,7 +352,7 @@ class Client(Base):
             self.session.subscribe(patterns, None)
             self._wait_for_answer()
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
@@ -415,7 +364,7 @@ class Client(Base):
             self._wait_for_answer(True)
             return ticks_diff(ticks_ms(), start)
         finally:
-            self._state &= ~RUNNING
+            self._guard &= ~RUNNING
 
     def _check_connected(self):
         self._check_interrupted()

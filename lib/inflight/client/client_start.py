@@ -23,10 +23,9 @@ def start(client, level_5, arguments):
     user, password = client._login
     write(client.session, client._clean_session, client._keepalive, user, password, client._will)
     client._transport = None
-    client._pending_error = None  # ends the connection, after what goes on: a handler, or another task
+    client._broken = None  # the error that ends the connection, after what goes on: a handler, or another task
     client._message = None  # what handlers get: see dispatching
-    client._state = 0  # see base
-    client._connect_reported = False  # on_connect() told of the connection
+    client._state = client._guard = 0  # see states
     client._last_error = None  # the error that ended the last connection, or attempt
     client._attempts = 0
     client._connected_at = None  # since when the connection stands

@@ -58,22 +58,22 @@ class Consumers:
 
     # --- the client's side ---
 
-    async def deliver(self):
-        """Takes the message that was received, if it is for consumers. Returns False if it is for handlers, whose
-        turn it is now."""
+    def deliver(self):
+        """Takes the message that was received, if it is for consumers. Returns True; False if it is for handlers, whose
+        turn it is now; None if consumers have to move first: it is to be called again then."""
         session = self._client.session
         if not session.deliver or session.offset:
             return False
         if session.redelivered and self._holds(session.mid):
             return True  # it is acknowledged when its consumer is through with it
         if has_handler(self._client):
-            if session.flags & 6:
-                await self._wait(self._all_acknowledged)
+            if session.flags & 6 and (self._in_use or self._inbox.unanswered) and self._waits():
+                return None
+            self.paused = False
             return False
         if session.n < session.size:
             return False
-        await self._queue()
-        return True
+        return self._queue()
 
     def _holds(self, mid):
         # True if this message of QoS 2 waits, or is in use: on this connection from now on.
@@ -83,43 +83,31 @@ class Consumers:
                 return True
         return self._inbox.holds(mid)
 
-    def _all_acknowledged(self):
-        return not (self._in_use or self._inbox.unanswered)
-
-    async def _queue(self):
+    def _queue(self):
         client = self._client
         session = client.session
         inbox = self._inbox
         if inbox.empty:
             self._active_at = ticks_ms()
         if not (self._skipped and session.flags & 6):  # those behind one that was left stay as well: order
-            if await self._wait(lambda: inbox.put(session, session.redelivered)):
+            if inbox.put(session, session.redelivered):
+                self.paused = False
                 session.count[counters.RECEIVED] += 1
                 self.message_ready.set()
-                return
+                return True
+            if self._waits():
+                return None
         if not session.flags & 6:
             session.count[counters.UNHANDLED] += 1
         elif not self._skipped:
             self._skipped = True
             client._report(client.on_error, OSError(ENOBUFS, "no consumer: messages are left with the broker"))
-
-    async def _wait(self, done):
-        # Returns True when done(), False when consumers have not moved for a while. All goes on but reading.
-        client = self._client
-        while not done():
-            if client._timed_out(self._active_at, 4):
-                self.paused = False
-                return False
-            self.paused = True
-            client._changed.set()
-            while not client._flush():
-                await client._wait_writable()
-            client._waiting_since = ticks_ms()  # the time of the application is not the broker's
-            self.asked.clear()
-            await self.asked.wait()
-            client.session.paused(client._waiting_since, ticks_ms())
-        self.paused = False
         return True
+
+    def _waits(self):
+        # Returns True while consumers have moved of late.
+        self.paused = not self._client._timed_out(self._active_at, 4)
+        return self.paused
 
     def acknowledge(self):
         """Lets the next message go that its consumer is through with. Returns True if there was one."""
@@ -167,11 +155,11 @@ class Consumers:
     async def _take(self, consumer):
         client = self._client
         while not client._closed:
-            client._state |= READING
+            client._guard |= READING
             message = self._inbox.take(self._make)
             if message and message.qos:
                 self._in_use.append([message.mid, message.qos << 1, consumer, client._transport, self._active_at])
-            client._state &= ~READING
+            client._guard &= ~READING
             if message:
                 return message
             if self._skipped:

@@ -1,7 +1,7 @@
 # The steps of connecting. Loaded for each connection.
 
 from ..compat import ticks_ms
-from ..states import OPEN, OTHER_SESSION, POLL, REQUEST
+from ..states import CONNECTING, OPEN, OPENING, OTHER_SESSION, POLL, REQUEST
 
 
 def steps(client):
@@ -62,12 +62,16 @@ def _open(client):
         # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
         for h in client._handlers:
             h[4] = False
+    if client._consumers and not session.present and (client._clean_session or session.protocol_level > 3):
+        client._consumers.session_lost()
 
 
 def _call(client):
     # A connection, CONNECT and CONNACK.
     session = client.session
+    client._state = OPENING
     yield OPEN
+    client._state = CONNECTING
     if client._http_request:
         from ..net.upgrade import steps as upgrade
 

@@ -78,10 +78,10 @@ def leave(session, client, error):
     if not isinstance(error, ProtocolError):
         slow_down(client, getattr(error, "code", 0))
         return
-    if getattr(client, "_out_left", 0):
+    if client._out_left:
         return  # nobody understands a DISCONNECT within another packet
     session.disconnect(getattr(error, "code", ERROR))
     try:
-        client._flush()
+        client._write()
     except Exception:
         pass  # it is gone already

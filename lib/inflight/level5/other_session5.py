@@ -33,6 +33,7 @@ class _Ending:
     def __init__(self, transport, ms):
         self._transport = transport
         self.file = transport.file
+        self.send = transport.send
         self.close = transport.close
         self._ms = ms
         self._since = ticks_ms()
@@ -42,8 +43,8 @@ class _Ending:
         self._try(self._transport.receive, view, space)
         return 0
 
-    def wait(self, ms):
-        self._try(self._transport.wait, ms)
+    def wait(self, ms, write=False):
+        self._try(self._transport.wait, ms, write)
 
     def _try(self, step, *args):
         try:

@@ -38,7 +38,7 @@ def messages(client):
         try:
             found = next_message(client.session, seq)
         finally:
-            client._state &= ~RUNNING
+            client._guard &= ~RUNNING
         if not found:
             return
         yield found

@@ -76,7 +76,7 @@ class Link:
         if self.broken:
             raise OSError(ECONNRESET, "the link broke")
 
-    def wait(self, ms):
+    def wait(self, ms, write=False):
         pass
 
     def close(self):

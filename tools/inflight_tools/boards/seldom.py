@@ -16,7 +16,7 @@ SELDOM = {
         "Client",
         (
             *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
-            *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_check_connected"),
+            *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
             *("discard", "_publish_when_free"),
         ),
     ),

@@ -34,7 +34,7 @@ def main():
 
     def send():
         for _ in range(n):
-            transport.write(buffer, 0, size)
+            transport.send(buffer, 0, size)
 
     def publish():
         one.round(1, n, 8)
