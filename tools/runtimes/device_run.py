@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from inflight_tools.boards.bundle import FIRMWARE, compile_all, compile_mpy, compile_texts, library, shrunk, sources
-from inflight_tools.boards.rename import PACKAGE
+from inflight_tools.boards.loading import PACKAGE
 from inflight_tools.cache import write_below
 from inflight_tools.sources import search_path
 from tools.runtimes import DEVICE_NAMES, runtime

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from inflight_tools.boards.bundle import deployed_name, library
-from inflight_tools.boards.lend import LENT
+from inflight_tools.boards.loading import LENT
 from inflight_tools.boards.shrink import shrink
 from tools.runtimes import device_run, runtime
 

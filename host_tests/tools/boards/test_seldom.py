@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from inflight_tools.boards.bundle import library, shrunk
-from inflight_tools.boards.seldom import SELDOM
+from inflight_tools.boards.loading import SELDOM
 from tools.runtimes import device_run, runtime
 
 _SCRIPT = """

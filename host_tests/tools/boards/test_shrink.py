@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from inflight_tools.boards.bundle import compile_mpy, deployed_name, library, modules
-from inflight_tools.boards.shrink import GROUPS, MERGED, PUBLIC, shrink
+from inflight_tools.boards.loading import GROUPS, MERGED, PUBLIC
+from inflight_tools.boards.shrink import shrink
 from tools.runtimes import device_run, runtime
 
 

@@ -9,7 +9,8 @@ import time
 import inflight
 from inflight_tools.boards import native
 from inflight_tools.boards.kept import kept
-from inflight_tools.boards.rename import PACKAGE, mentioned, names_in
+from inflight_tools.boards.loading import PACKAGE
+from inflight_tools.boards.rename import mentioned, names_in
 from inflight_tools.boards.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
 

@@ -8,49 +8,11 @@ imports it first."""
 
 import ast
 
+from inflight_tools.boards.loading import COLLECTED, LENT, PACKAGE
 from inflight_tools.boards.names import children, walk
-from inflight_tools.boards.rename import PACKAGE
 
-# The others stay, once they are loaded: with the first message that is received, for example, or since somebody may
-# compare or catch what they define.
-LENT = (
-    "arguments",
-    "client_start",
-    "connect",
-    "contents",
-    "counter_names",
-    "cursor",
-    "discarding",
-    "expiry5",
-    "finishing",
-    "foreign",
-    "handshake",
-    "handshake5",
-    "leaving5",
-    "lost_messages",
-    "new_journal",
-    "opening",
-    "options",
-    "other_session5",
-    "pinning",
-    "posix",
-    "recovery",
-    "refusing5",
-    "sector_reader",
-    "sectors",
-    "session_load",
-    "session_record",
-    "stored5",
-    "subscribing",
-    "suspects",
-    "texts",
-    "upgrade",
-    "window",
-)
-# These stay, too, but what their import has left is collected as for the others: messages wait behind it.
-_COLLECTED = ("receiving", "dispatching")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PLACES = {f"{PACKAGE}/{name}" for name in (*LENT, *_COLLECTED)}
+_PLACES = {f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED)}
 # It is collected at once: what is allocated next would lie between what is free, and leave fragments of it.
 _GIVE_BACK = f"""
 lent = []
@@ -77,7 +39,7 @@ def lend(trees):
             for node in nodes:
                 if isinstance(node, _FUNCTIONS):
                     borrows += _lend_in(node, place)
-        noted = name if name in LENT else "" if name in _COLLECTED else None
+        noted = name if name in LENT else "" if name in COLLECTED else None
         words = [word for word, used in (("lent", borrows or noted is not None), ("give_back", borrows)) if used]
         if words and tree is not core:
             tree.body[:0] = ast.parse(f"from {PACKAGE}.core import {', '.join(words)}").body

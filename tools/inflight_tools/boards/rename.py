@@ -12,49 +12,9 @@ import ast
 import builtins
 from pathlib import Path
 
+from inflight_tools.boards.loading import FAMILIES, FIRST, PACKAGE
 from inflight_tools.boards.names import uses, walk
 
-PACKAGE = "inflight"
-# There are more names than words. What each client loads comes first: a name stays when its module is given back.
-_LOADED = (
-    "core",
-    "client",
-    "journal_core",
-    "options",
-    "client_start",
-    "session_load",
-    "session_record",
-    "window",
-    "opening",
-    "handshake",
-    "connect",
-    "subscribing",
-    "receiving",
-    "dispatching",
-    "new_journal",
-    "recovery",
-    "sector_reader",
-    "sectors",
-    "contents",
-    "finishing",
-    "arguments",
-    "pinned",
-    "pinning",
-    "flash",
-    "synced_file",
-    "posix",
-    "mqtt5_core",
-    "handshake5",
-)
-_FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
-# Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
-# line, so they have the same words.
-_FAMILIES = (
-    ("recovery", "sector_reader", "sectors", "contents", "finishing"),  # journals, and what reads them
-    ("flash", "posix", "synced_file", "pinned", "pinning", "slots"),
-    ("aio", "consumers", "inbox", "io_waiter", "received5"),
-    ("websocket", "upgrade"),
-)
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -78,17 +38,18 @@ def rename(trees, public, used=()):
     attributes = internal & set().union(used, *(module.attributes() for module in found.values()))
     rank = {
         name: k
-        for k, place in reversed([*enumerate(_FIRST)])
-        for name in (library[place].names() if place in library else ())
+        for k, module in reversed([*enumerate(FIRST)])
+        if (place := f"{PACKAGE}/{module}") in library
+        for name in library[place].names()
     }
 
     def words(names, taken):
-        ordered = sorted(names, key=lambda name: (rank.get(name, len(_FIRST)), name))
+        ordered = sorted(names, key=lambda name: (rank.get(name, len(FIRST)), name))
         return dict(zip(ordered, _unused(taken), strict=False))
 
     taken = public.union(used, *(module.names() for module in found.values()))
     table = {}
-    shared = [_only_in(names, attributes, library) for names in _FAMILIES]
+    shared = [_only_in(names, attributes, library) for names in FAMILIES]
     for names in shared:
         table |= words(names, taken)
     table |= words(attributes.difference(*shared), taken.union(table.values()))

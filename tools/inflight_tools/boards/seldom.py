@@ -6,21 +6,10 @@ The class finds such a method by __getattr__. A method that a subclass calls by 
 
 import ast
 
+from inflight_tools.boards.loading import PACKAGE, SELDOM
 from inflight_tools.boards.names import variables_of, walk
-from inflight_tools.boards.rename import PACKAGE, names_of, short_words
+from inflight_tools.boards.rename import names_of, short_words
 
-# {module: (module it comes from, class, methods)}: those of one module are needed together.
-SELDOM = {
-    "connecting": (
-        "client",
-        "Client",
-        (
-            *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
-            *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
-            *("discard", "_publish_when_free"),
-        ),
-    ),
-}
 _BASE = "Base"  # the class in core by which all of these classes find them
 _FIND = f"""
 _SELDOM = ()

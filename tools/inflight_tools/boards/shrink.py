@@ -24,49 +24,12 @@ import ast
 from collections import Counter
 
 from inflight_tools.boards import seldom
-from inflight_tools.boards.lend import LENT, lend
+from inflight_tools.boards.lend import lend
+from inflight_tools.boards.loading import GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM
 from inflight_tools.boards.names import variables_of, walk
 from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import PACKAGE, names_of, rename, short_words
+from inflight_tools.boards.rename import names_of, rename, short_words
 
-GROUPS = {
-    "core": [
-        "compat",
-        "states",
-        "counters",
-        "errors",
-        "packet",
-        "topic",
-        "packet_buffer",
-        "session",
-        "base",
-        "transport",
-    ],
-    "journal_core": ["loops", "pages", "records", "journal"],
-    "mqtt5_core": ["errors5", "lengths5", "mqtt5"],
-}
-MERGED = {name: group for group, names in GROUPS.items() for name in names}
-# Those of them that drivers and programs import by their own names.
-PUBLIC = ("compat", "counters", "errors", "journal", "packet", "topic")
-# Those that inflight itself names: what programs import from it.
-_KNOWN = (
-    *("__init__", "exports", "client", "aio", "flash", "refused"),
-    *("properties5", "connect_properties", "authentication", "subscription"),
-)
-# Modules that stay loaded. The texts of the others go when they do.
-_RESIDENT = (
-    *GROUPS,
-    "client",
-    "aio",
-    "consumers",
-    "dispatching",
-    "receiving",
-    "flash",
-    "io_waiter",
-    "pinned",
-    "slots",
-    "websocket",
-)
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
 _BUILT_IN = ("array", "binascii", "errno", "hashlib", "json", "os", "random", "select", "socket", "struct", "time")
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
@@ -96,7 +59,7 @@ def originals(sources, public, used):
     _, tables, short = _named(trees, public, used)
     origins = {}  # of modules with methods that are seldom needed
     for place in short:
-        if found := seldom.SELDOM.get(place.rpartition("/")[2]):
+        if found := SELDOM.get(place.rpartition("/")[2]):
             origins[place] = f"{PACKAGE}/{found[0]}"
     return {
         module_name(short.get(place, place)): (
@@ -149,7 +112,7 @@ def _short_names(trees):
     loaded stays, with two paths that have it: there are fewer bytes of a short one, and none for the word itself."""
     inside = [place.rpartition("/")[2] for place in trees if place.startswith(f"{PACKAGE}/")]
     words = short_words({*inside, *names_of(trees[f"{PACKAGE}/__init__"])})
-    ours = sorted({*inside, *LENT, *seldom.SELDOM} - {*_KNOWN, *GROUPS, *PUBLIC})
+    ours = sorted({*inside, *LENT, *SELDOM} - {*KNOWN, *GROUPS, *PUBLIC})
     short = {name: f"{PACKAGE}/{word}" for name, word in zip(ours, words, strict=False)}
     return {f"{PACKAGE}/{name}": place for name, place in short.items() if name in inside}
 
@@ -516,7 +479,7 @@ def _text(*words):
 
 def _detach_texts(trees):
     texts = {}
-    for name in _RESIDENT:
+    for name in RESIDENT:
         tree = trees.get(f"{PACKAGE}/{name}", ast.Module([], []))
         detach = _DetachTexts(texts)
         detach.visit(tree)

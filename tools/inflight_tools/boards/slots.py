@@ -6,7 +6,7 @@ import runpy
 import struct
 
 from inflight_tools.boards.bundle import FIRMWARE
-from inflight_tools.boards.rename import PACKAGE
+from inflight_tools.boards.loading import PACKAGE
 
 LAUNCHER = ("image", "launch", "starting", "trial", "update_record")  # modules that start an application in a slot
 _LIB = "/lib/"

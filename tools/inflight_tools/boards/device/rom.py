@@ -11,7 +11,7 @@ from mpremote.romfs import make_romfs
 from mpremote.transport import TransportError
 
 from inflight_tools.boards.device.link import DeviceError
-from inflight_tools.boards.rename import PACKAGE
+from inflight_tools.boards.loading import PACKAGE
 from inflight_tools.cache import write_below
 
 LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and imports modules from here
