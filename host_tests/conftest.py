@@ -17,8 +17,8 @@ from tools.peers.mosquitto import Mosquitto, unavailable
 from tools.runtimes import device_run
 
 DEVICE = Path(__file__).parent / "device"
-# Where a test file runs by `make test`, unless it says otherwise by a line like this at its top. With INFLIGHT_TOOLS=1 it
-# runs where its line `MORE_RUNTIMES = "..."` says, too. The other runtimes run by `make test-everywhere`.
+# Where a test file runs by `make test`, unless it says otherwise by a line like this at its top. With INFLIGHT_TOOLS=1
+# it runs where its line `MORE_RUNTIMES = "..."` says, too. The other runtimes run by `make test-everywhere`.
 RUNTIMES = "cpython micropython-x64 micropython-x86"
 # Files with the same line `WORKER = "browser"` run on one worker, one test after the other: they share a slow fixture,
 # or wait more than they compute. In conftest.py it counts for all files beside it. Those of the worker "first" take as

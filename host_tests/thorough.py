@@ -12,6 +12,6 @@ def more(*values):
     return [pytest.param(value, marks=pytest.mark.long("INFLIGHT_TOOLS")) for value in values]
 
 
-def some(numbers, apart):
-    """All of a range's numbers, or only those so far apart."""
-    return numbers if THOROUGH else numbers[::apart]
+def some(values, apart):
+    """All values of a sequence, or only those so far apart."""
+    return values if THOROUGH else values[::apart]
