@@ -17,8 +17,8 @@ from tools.peers.mosquitto import Mosquitto, unavailable
 from tools.runtimes import device_run
 
 DEVICE = Path(__file__).parent / "device"
-# Where a test file runs by `make test`, unless it says otherwise by a line like this at its top. The runtimes that it
-# leaves out run by `make test-everywhere`.
+# Where a test file runs by `make test`, unless it says otherwise by a line like this at its top. With INFLIGHT_TOOLS=1
+# it runs where its line `MORE_RUNTIMES = "..."` says, too. The other runtimes run by `make test-everywhere`.
 RUNTIMES = "cpython micropython-x64 micropython-x86"
 # Files with the same line `WORKER = "browser"` run on one worker, one test after the other: they share a slow fixture,
 # or wait more than they compute. In conftest.py it counts for all files beside it. Those of the worker "first" take as
@@ -75,8 +75,9 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     """Long tests start first, so that no worker is left alone with one at the end. Tests for which the environment
     variable is not set are deselected, not skipped: the summary stays short."""
-    for item in filter(_is_left_out, items):
-        item.add_marker(pytest.mark.long("INFLIGHT_EVERYWHERE"))
+    for item in items:
+        if _is_left_out(item.path, runtime_of(item.name)):
+            item.add_marker(pytest.mark.long("INFLIGHT_EVERYWHERE"))
     config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
     items[:] = sorted(filter(_is_asked_for, items), key=_weight, reverse=True)
 
@@ -134,6 +135,8 @@ def worker_of(file):
 def runtimes_of(file):
     """Names of the runtimes that `make test` runs a file on. UsageError if it names others than there are."""
     names = said(file, "RUNTIMES", RUNTIMES).split()
+    if os.environ.get("INFLIGHT_TOOLS"):
+        names += said(file, "MORE_RUNTIMES").split()
     unknown = set(names).difference(runtimes.DEVICE_NAMES)
     if unknown or not names:
         allowed = " ".join(runtimes.DEVICE_NAMES)
@@ -150,9 +153,8 @@ def _is_asked_for(item):
     return all(os.environ.get(mark.args[0]) for mark in item.iter_markers("long"))
 
 
-def _is_left_out(item):
-    runtime = runtime_of(item.name)
-    return runtime not in (None, "micropython-own", *runtimes_of(item.path))
+def _is_left_out(file, runtime):
+    return runtime not in (None, "micropython-own", *runtimes_of(file))
 
 
 def pytest_collect_file(file_path, parent):
@@ -170,6 +172,8 @@ def pytest_pycollect_makemodule(module_path, parent):
 class DeviceFile(pytest.File):
     def collect(self):
         for runtime in runtimes.runtimes():
+            if _is_left_out(self.path, runtime.name) and not os.environ.get("INFLIGHT_EVERYWHERE"):
+                continue  # made only to be deselected they would take each worker a second
             run = DeviceRun(self.path, runtime)
             for name in device_run.test_names(self.path):
                 yield DeviceItem.from_parent(self, name=f"{name}[{runtime.name}]", test=name, run=run)

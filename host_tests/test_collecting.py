@@ -39,6 +39,14 @@ def test_a_file_runs_where_it_says():
     assert usual | others == everywhere
 
 
+def test_with_the_tests_of_maintainers_tools_a_file_runs_on_more(tmp_path, monkeypatch):
+    for asked, names in ("", ["cpython"]), ("1", ["cpython", "micropython-x64"]):
+        monkeypatch.setenv("INFLIGHT_TOOLS", asked)
+        file = tmp_path / f"test_made{asked}.py"
+        file.write_text('RUNTIMES = "cpython"\nMORE_RUNTIMES = "micropython-x64"\n')
+        assert runtimes_of(file) == names
+
+
 @pytest.mark.parametrize("names", ["cpython micropython-z80", ""])
 def test_runtimes_that_do_not_exist_are_refused(tmp_path, names):
     file = tmp_path / "test_made.py"

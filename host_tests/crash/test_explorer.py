@@ -8,6 +8,7 @@ import inflight.journal.contents
 import inflight.journal.recovery
 import inflight.journal.sector_reader
 import inflight.session.discarding
+from host_tests.thorough import THOROUGH, some
 from inflight import Journal
 from inflight.journal.sector_reader import size_in_header
 from inflight.session.session import Session
@@ -198,8 +199,6 @@ AT_ITS_END = (_all_discarded, _nothing_discarded, _discarded_too_early)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_found(defect, monkeypatch):
     breaks, kinds = DEFECTS[defect]
@@ -220,7 +219,7 @@ def test_nothing_is_found_without_a_defect():
 
 @pytest.mark.parametrize("what", FAULTS)
 def test_client_survives_a_flash_fault(what):
-    for steps in (STEPS, BEHIND, ENDED, ASIDE):
+    for steps in some((STEPS, BEHIND, ENDED, ASIDE), 3):
         explorer = Explorer(SETUP, steps)
         explorer.explore([Focus([what], None, True, 0)])
         assert explorer.count["faults"] > 30
@@ -228,14 +227,12 @@ def test_client_survives_a_flash_fault(what):
 
 def test_bit_rot():
     """A bit flips while the power is off: at most one record is lost, and it is counted."""
-    for n in range(12):
+    for n in some(range(12), 3):
         explorer = Explorer(SETUP, STEPS)
         explorer.explore([Focus(["rot", n * 7919], None, n % 2 == 0, 0)])
         assert explorer.count["rot"] > 30
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_missing_verification_is_found(monkeypatch):
     monkeypatch.setattr("inflight.journal.pages.has_taken", lambda *of: True)
@@ -243,8 +240,6 @@ def test_missing_verification_is_found(monkeypatch):
         Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_uncounted_damage_is_found(monkeypatch):
     mount = inflight.journal.recovery.mount
@@ -284,8 +279,6 @@ def test_campaign(campaign):
     assert bool(search.count["undecided"]) == (campaign == "undecided")
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("campaign", ["undecided", "three"])
@@ -364,10 +357,11 @@ def test_the_script_sets_messages_aside():
 
 
 def test_random_scripts(record_property):
-    search = Search(1, 1000, scripts=4, each=60)
+    cuts, each = (1000, 60) if THOROUGH else (400, 20)
+    search = Search(1, cuts, scripts=4, each=each)
     assert search.run(), search.found
     record_property("cut points", search.count["cuts"])
-    assert search.count["cuts"] == 1000
+    assert search.count["cuts"] == cuts
     assert set(GRANULARITIES) <= set(search.count)
 
 
@@ -381,8 +375,6 @@ def test_same_seed_makes_the_same_cuts():
     assert counts[0] == counts[1]
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(1800)
 def test_random_script_finds_a_defect_and_is_shrunk(monkeypatch):
@@ -400,8 +392,6 @@ def test_sectors_wear_evenly(interrupted):
     assert bool(endurance.cuts) == interrupted
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_uneven_wear_is_measured(monkeypatch):
     monkeypatch.setattr(Simulation, "do", lambda self, step: self.flash.ioctl(6, 0))

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import inflight.journal.sectors
 import inflight.session.receiving
 from host_tests.crash import test_explorer as random_cuts
+from host_tests.thorough import more
 from inflight.journal.journal import DONE, Journal
 from inflight.packet import PUBREC
 from inflight.session.session import Session
@@ -39,6 +40,7 @@ STATES = {  # states, transitions, cuts
     World(5, (2, 1), (), 1, 0, None, 1): (662, 1352, 0),
     World(5, (2,), (), 0, 1, 0, 1): (27, 44, 22),
 }
+LARGE = BOTH, SENT_CUT
 
 
 def _acknowledges_the_oldest(monkeypatch):
@@ -216,7 +218,7 @@ def test_a_defect_is_found(defect, monkeypatch):
     assert str(again.value) == str(error)
 
 
-@pytest.mark.parametrize("world", STATES, ids=str)
+@pytest.mark.parametrize("world", [*more(*LARGE), *(one for one in STATES if one not in LARGE)], ids=str)
 def test_nothing_is_found_without_a_defect(world):
     found = explore(world)
     assert (found["states"], found["transitions"], found["cuts"]) == STATES[world]

@@ -6,9 +6,12 @@ import sys
 
 _ARCH = getattr(sys.implementation, "_mpy", 0) >> 10 & 15  # MicroPython's: 1 x86, 2 x64, then ARM; 0 CPython
 EMULATED = _ARCH > 2 or sys.platform == "webassembly"  # takes ten times as long: fewer inputs, fewer kinds of flash
-# CPython tries every third power cut and bit flip (`make crash`: each), MicroPython with 32 bits every 9th, with 64
-# bits every 27th, emulated interpreters every 81st: odd steps, so that all bits of a byte are covered.
-CUT_STEP = 81 if EMULATED else 27 if _ARCH == 2 else 9 if _ARCH else 1 if os.getenv("INFLIGHT_ALL_CUTS") else 3
+# CPython and MicroPython with 32 bits try every 9th power cut and bit flip, with 64 bits every 27th, emulated
+# interpreters every 81st: odd steps, so that all bits of a byte are covered. With INFLIGHT_TOOLS=1 CPython tries every
+# third, and each by `make crash`.
+CUT_STEP = 81 if EMULATED else 27 if _ARCH == 2 else 9
+if not _ARCH:
+    CUT_STEP = 1 if os.getenv("INFLIGHT_ALL_CUTS") else 3 if os.getenv("INFLIGHT_TOOLS") else CUT_STEP
 
 
 class SkipTest(Exception):

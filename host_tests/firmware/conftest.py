@@ -96,8 +96,10 @@ class ShortRuns(Client):
     """A client that returns soon from run_for(): a test sees what has happened before the application's next turn is
     due."""
 
+    most_ms = 10
+
     def run_for(self, ms):
-        super().run_for(min(ms, 10))
+        super().run_for(min(ms, self.most_ms))
 
 
 class Maker:

@@ -8,6 +8,8 @@ import pytest
 
 from inflight import RamFlash
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
 ACTUATORS = [
     {"driver": "switch", "pin": 5, "name": "pump"},
     {"driver": "pwm", "pin": 6, "name": "fan"},

@@ -18,6 +18,8 @@ from tools.peers.certificates import der, server_context
 from tools.peers.mosquitto import only
 from tools.peers.tls_proxy import tls_proxy
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
 AGAIN = 75  # exit status that asks for a restart
 NETWORKS = [
     {"ssid": "cellar", "rssi": -80, "key": "other-key"},

@@ -13,6 +13,9 @@ from host_tests.tools.fleet.report import chromium
 from tools.peers.certificates import server_context
 from tools.peers.tls_proxy import tls_proxy
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
+
 pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
 
 

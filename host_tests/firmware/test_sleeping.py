@@ -9,6 +9,8 @@ import pytest
 from host_tests.broker import PATIENCE_S
 from host_tests.waiting import wait_for
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
 AGAIN = 75  # exit status of a deep sleep, which asks for a restart
 SLEEP_MS = 500
 

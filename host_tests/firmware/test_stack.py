@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from host_tests.thorough import more
 from tools.peers.subscriber import Subscriber
 from tools.runtimes import device_run
 
@@ -16,7 +17,7 @@ MOST = 7_200
 
 
 @pytest.mark.parametrize("machine", ["micropython-armhf"], indirect=True)
-@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("level", [*more(4), 5])
 def test_stack(machine, mosquitto, level):
     """Commands, a broker that forgets its sessions while messages wait, and a journal that has to move records."""
     broker = mosquitto()

@@ -135,8 +135,6 @@ def breakage(what):
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("what", DEFECTS)
 def test_injected_defects_are_found(monkeypatch, what):
     name, where, attribute, wrong = breakage(what)
@@ -150,8 +148,6 @@ def test_injected_defects_are_found(monkeypatch, what):
     assert len(short) <= len(found[1]) and broken(module.run, short)
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_endless_runs_are_found(monkeypatch):
     """An input must not run for ever, nor read for ever."""

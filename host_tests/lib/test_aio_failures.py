@@ -9,6 +9,7 @@ import warnings
 import pytest
 
 from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, run, until
+from host_tests.thorough import some
 from host_tests.virtual import new_loop
 from nor import NorFlash
 
@@ -229,6 +230,6 @@ def test_interrupted_between_two_bytecodes(automatic, error):
     assert n > 1000
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a socket or a coroutine that has no name yet is the collector's
-        for at in range(1, n, max(1, n // POINTS)):
+        for at in some(range(1, n, max(1, n // POINTS)), 3):
             interrupted_run(automatic, error, at)
         gc.collect()

@@ -10,6 +10,7 @@ import pytest
 
 from host_tests.broker import Faults
 from host_tests.lib.either import only_blocking
+from host_tests.thorough import some
 from inflight import OutboxFull, RamFlash
 from nor import NorFlash, PowerCut
 from tools.reference.kinds import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
@@ -147,7 +148,7 @@ def test_cut_after_every_packet(make_run, what, reset, restart):
 def test_cut_after_every_byte(make_run, what, restart):
     """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Cut at every byte."""
     n = total(make_run, what)
-    for k in range(1, n + 1):
+    for k in some(range(1, n + 1), 4):
         make_run(Faults(**{what: k}), restart).go()
     print(f"{n} cut points")
 
@@ -185,7 +186,7 @@ def test_cut_while_a_long_payload_arrives(make, automatic, what, restart):
     def play(faults=None):
         return Streaming(make, automatic, faults, restart, out=[], gifts=gifts, buffer=bytearray(256)).go()
 
-    for k in range(1, play().broker.total[what] + 1, 1 if what == "in_bytes" else 7):
+    for k in some(range(1, play().broker.total[what] + 1, 1 if what == "in_bytes" else 7), 4):
         play(Faults(**{what: k}))
 
 
@@ -298,7 +299,7 @@ def test_level_5_cut_after_every_byte(make_run, what):
     """[MQTT5-3.1.2-5] [MQTT5-3.3.1-1] [MQTT5-4.1.0-1] [MQTT5-4.3.2-3] [MQTT5-4.3.3-3] [MQTT5-4.3.3-5] [MQTT5-4.4.0-1]
     [MQTT5-4.6.0-1] The same at level 5, in turn with a restart, and with one at level 4."""
     n = total(make_run, what, protocol_level=5)
-    for k in range(1, n + 1):
+    for k in some(range(1, n + 1), 4):
         run = make_run(Faults(**{what: k}), restart=k % 3 > 0, protocol_level=5)
         if k % 3 == 2:
             run.faults.after_cut = lambda run=run: run.options.update(protocol_level=4)

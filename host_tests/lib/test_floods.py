@@ -11,6 +11,7 @@ import pytest
 
 import inflight.cpython
 from host_tests.lib import aio_clients
+from host_tests.thorough import more
 from inflight.level5.authentication import Authentication
 from inflight.packet import ProtocolError
 from tools.reference.kinds import CONNECT, SUBSCRIBE
@@ -189,8 +190,11 @@ FRAMES = {
 # What the client answers, as the standard says, or what is an answer: it sends no PINGREQ, or has its PINGRESP.
 LIVELY = ("PUBLISH 1", "PUBREC", "PUBREL", "PINGRESP")
 
+OF_PACKETS = [(f"{name}, level {level}", name, level) for name in PACKETS for level in (4, 5)]
+# Each packet at one of the levels, and with INFLIGHT_TOOLS=1 at the other.
 FLOODS = [
-    *((f"{name}, level {level}", name, level) for name in PACKETS for level in (4, 5)),
+    *(OF_PACKETS[::4] + OF_PACKETS[3::4]),
+    *more(*OF_PACKETS[1::4], *OF_PACKETS[2::4]),
     *((f"WebSocket: {name}", name, 4) for name in FRAMES),
 ]
 

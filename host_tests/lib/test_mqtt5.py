@@ -241,7 +241,7 @@ def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code):
         with pytest.raises(Disconnected):
             client.ping()
         while not pauses:
-            client.run_for(10)
+            client.run_for(1000)
     assert (pauses[0] > 1) == (code in LASTING)
 
 
@@ -262,7 +262,7 @@ def test_pause_after_a_refusal(virtual, make5, monkeypatch, code):
 
     with virtual.play(script):
         while not pauses:
-            client.run_for(10)
+            client.run_for(1000)
     assert client.errors[0].code == code
     assert (pauses[0] > 1) == (code > 0x85)
 

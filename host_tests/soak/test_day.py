@@ -46,8 +46,6 @@ def test_reconnects_are_spread():
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_storm_is_detected():
     """Devices without back-off reconnect all at once, and exceed the bound."""
     _, counts = storm.spread(15, 30, 0, 0, seed=1)
@@ -102,8 +100,6 @@ def answer_before_it_is_durable(monkeypatch):
     monkeypatch.setattr(Journal, "commit", lambda self: None)
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize(
     "mutate, ways, seed, hours, of_each, problem",

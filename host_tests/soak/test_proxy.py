@@ -57,8 +57,6 @@ def test_kind(kind, qos):
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_protocol_violation_is_detected(monkeypatch):
     """A PUBLISH is sent again without DUP."""
     again = Session.retransmit

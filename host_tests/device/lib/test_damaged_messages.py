@@ -10,6 +10,9 @@ from nor import NorFlash, PowerCut, after, before
 from session_peer import Peer, ack
 from session_peer5 import Peer5
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 # Bodies of records with a right CRC that are no PUBLISH of their Message ID (2), by what is wrong.
 WRONG = (
     b"",

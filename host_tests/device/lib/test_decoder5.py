@@ -20,6 +20,9 @@ from inflight.packet import (
 from tools.reference import wire
 from tools.reference.properties import block
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 MALFORMED, ERROR = 0x81, 0x82
 USER = block((0x26, ("name", "value")))
 

@@ -8,7 +8,8 @@ from inflight import RamFlash
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
 from nor import NorFlash
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf native-x64 native-x86"
+RUNTIMES = "cpython micropython-x64 micropython-x86 native-x86"
+MORE_RUNTIMES = "micropython-armhf native-x64"
 
 RINGS = ((1, 512), (4, 512), (64, 512), (256, 1024))
 

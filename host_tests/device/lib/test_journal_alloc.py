@@ -9,7 +9,8 @@ from inflight import FileFlash, Journal, RamFlash
 from inflight.journal.journal import DONE, IN, OUT, RELEASED
 from nor import NorFlash
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 native-x64 native-x86"
+RUNTIMES = "cpython micropython-x64 micropython-x86 native-x86"
+MORE_RUNTIMES = "native-x64"
 
 BODY = 95  # a PUBLISH of a topic of 25 bytes and a payload of 64: 2 + 2 + 25 + 2 + 64
 MESSAGE = 89  # topic and payload alone

@@ -6,6 +6,9 @@ from nor import NorFlash, PowerCut, after, mixed, noise, scattered, torn, undeci
 from ring import end, erased, head, numbers
 from test_journal import RecordOwner, bodies, fill, put, rings
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 
 def filled(page=64, blocks=6, size=512):
     """A flash with live records of all kinds in each state, with done ones between them, and their addresses:

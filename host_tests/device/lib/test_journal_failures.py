@@ -7,7 +7,8 @@ from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
 from ring import erased, numbers
 from test_journal import RINGS, RecordOwner, bodies, fill, put, rings
 
-RUNTIMES = "cpython micropython-x64 micropython-x86"
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
 
 
 class Interrupted(BaseException):

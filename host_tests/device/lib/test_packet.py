@@ -10,7 +10,8 @@ from inflight.session.connect import connect_packet
 from inflight.session.packet_buffer import PacketBuffer
 from inflight.session.subscribing import request_packet
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-wasm"
+MORE_RUNTIMES = "micropython-armhf"
 
 
 def h(text):

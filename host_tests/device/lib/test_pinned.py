@@ -14,7 +14,8 @@ from littlefs_model import ROOT, Board, each_cut, files, free, read, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
-RUNTIMES = "cpython micropython-x64 micropython-x86"
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
 FOLDER = ROOT + "/journal"
 ENOSPC = 28
 USER = {"/main.py": b"import this\n" * 100, "/lib": None, "/lib/data.bin": bytes(range(256)) * 5}

@@ -126,20 +126,22 @@ def start(name):
 
 
 def command():
-    source = b""
+    source = bytearray()  # bytes would be copied for each byte, and collected
     while True:
         byte = take()
-        if byte == b"\x05":  # raw paste: the bytes A and 1 follow; the answer: not supported
+        if byte > b"\r":
+            source += byte
+        elif byte == b"\x05":  # raw paste: the bytes A and 1 follow; the answer: not supported
             take()
             take()
             put(b"R\x00")
         elif byte == b"\x02":
             return None
         elif byte == b"\x01":
-            source = b""
+            source = bytearray()
             put(b"raw REPL; CTRL-B to exit\r\n>")
         elif byte == b"\x04":
-            return source
+            return bytes(source)
         elif byte != b"\r" or source:
             source += byte
 

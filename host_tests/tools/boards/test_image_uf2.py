@@ -151,6 +151,7 @@ print(json.dumps([sorted(found), host, hasattr(inflight, "Client")]))
 """
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_pico_w_boots_the_image_and_finds_its_application(tmp_path):
     if reason := emulated.unavailable():
         pytest.skip(reason)

@@ -10,6 +10,7 @@ from littlefs import LittleFS, UserContextFile
 from typer.testing import CliRunner
 
 import announcement
+from host_tests.thorough import more
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools import cli
@@ -74,13 +75,13 @@ def test_device_and_tools_decide_alike():
     assert not announcement.imports(5, 6)
 
 
-def test_the_runtimes_with_machine_code_have_it():
+@pytest.mark.parametrize("wanted", ["x86", *more("x64")])
+def test_the_runtimes_with_machine_code_have_it(wanted):
     from tools.runtimes.device_run import deployed, precompiled
 
-    for name in ("native-x64", "native-x86"):
-        wanted = runtime(name).processor
-        assert processor_of((deployed(wanted) / "inflight/journal_core.mpy").read_bytes()) == wanted
-        assert processor_of((precompiled(wanted) / "lib/inflight/journal/loops.mpy").read_bytes()) == wanted
+    assert runtime(f"native-{wanted}").processor == wanted
+    assert processor_of((deployed(wanted) / "inflight/journal_core.mpy").read_bytes()) == wanted
+    assert processor_of((precompiled(wanted) / "lib/inflight/journal/loops.mpy").read_bytes()) == wanted
     assert processor_of((deployed() / "inflight/journal_core.mpy").read_bytes()) == ""
 
 

@@ -17,6 +17,8 @@ from host_tests.tools.boards.standin import StandIn
 from tools.demo.sensors import best_runtime
 from tools.setup.common import CHECKOUT
 
+WORKER = "new board"
+
 NEW = {
     'platform = "rp2"': 'platform = "linux"',  # the stand-in is a process
     '"pico_w"': '"abacus_w"',

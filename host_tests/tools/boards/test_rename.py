@@ -41,24 +41,34 @@ def test_internal_names_are_replaced_everywhere(tmp_path):
     assert not internal & set().union(*map(mentioned, found.values()))
 
 
-def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
-    test = tmp_path / "mine.py"
-    test.write_text("def f(session):\n    return session.next_row.rows\n")
-    found = shrunk(library() | {"mine": test})
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """Modules that are compiled with the library: {place: file}."""
+    folder = tmp_path_factory.mktemp("beside")
+    texts = {
+        "mine": "def f(session):\n    return session.next_row.rows\n",
+        "package/mine": "from .other import open_socket\nfrom inflight.net.opening import addresses, prepare\n",
+        "package/other": "def open_socket():\n    pass\n",
+    }
+    files = {place: folder / f"{place.replace('/', '_')}.py" for place in texts}
+    for place, file in files.items():
+        file.write_text(texts[place])
+    return files
+
+
+def test_modules_compiled_with_the_library_get_the_same_words(beside):
+    found = shrunk(library() | beside)
     (first, second) = re.search(r"return session\.(\w+)\.(\w+)", found["mine"]).groups()
     assert first != "next_row" and {first, second} < attributes(found["inflight/core"])
-    assert shrunk(library() | {"mine": test}, {"next_row"})["mine"].count("next_row") == 1
+    assert shrunk(library() | beside, {"next_row"})["mine"].count("next_row") == 1
 
 
-def test_modules_beside_the_library_keep_their_own_names(tmp_path):
+def test_modules_beside_the_library_keep_their_own_names(beside):
     """Also where they have the names of library functions."""
-    test, other = tmp_path / "mine.py", tmp_path / "other.py"
-    test.write_text("from .other import open_socket\nfrom inflight.net.opening import addresses, prepare\n")
-    other.write_text("def open_socket():\n    pass\n")
-    found = shrunk(library() | {"package/mine": test, "package/other": other})
+    found = shrunk(library() | beside)
     assert found["package/mine"].startswith("from .other import open_socket as open_socket\n")
     assert found["package/mine"].endswith(" as prepare\n")
-    assert found["package/other"] == other.read_text()
+    assert found["package/other"] == beside["package/other"].read_text()
 
 
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])

@@ -65,8 +65,6 @@ def measured(tmp_path_factory):
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_message_takes_its_record_and_its_marks_of_the_flash(measured):
     """15 bytes around a PUBLISH of 95, and one byte programmed again for each state."""
     ours = {(row["kind"], row["qos"]): row for row in measured[0]["wear"] if row["way"] == "inflight"}
@@ -76,16 +74,12 @@ def test_a_message_takes_its_record_and_its_marks_of_the_flash(measured):
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_littlefs_takes_more(measured):
     rows = measured[0]["wear"]
     ours = max(row["erases"] for row in rows if row["way"] == "inflight")
     assert all(row["erases"] > ours and row["programmed"] > 111 for row in rows if row["way"] != "inflight")
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_another_client_stands_beside_ours_in_every_row(measured):
     figures, text, _ = measured
@@ -98,8 +92,6 @@ def test_another_client_stands_beside_ours_in_every_row(measured):
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_level_5_stands_beside_level_4_and_paho(measured):
     figures, text, _ = measured
     level_5 = figures["level_5"]
@@ -110,8 +102,6 @@ def test_level_5_stands_beside_level_4_and_paho(measured):
     assert all(0 < found["publish"] < found["client"] for found in taken.values())
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_another_client_does_not_make_ours_larger(tmp_path):
     """Whatever names it has inside."""
@@ -142,8 +132,6 @@ class Fragile:
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_client_that_hangs_now_and_then_is_not_tried_for_ever(tmp_path):
     code = Fragile()
     found = measure.smallest(code, 0, ["umqtt_simple2"], measure.TINY, tmp_path)["umqtt_simple2"]
@@ -158,8 +146,6 @@ HANGS = "import time\ntime.sleep(1000)\n"
 RAISES = "class MQTTClient:\n    def __init__(self, *args):\n        raise OSError('no thanks')\n"
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_clients_that_hang_or_fail_leave_the_others_their_figures(measured, mosquitto, tmp_path):
     """One hangs at once, one raises: in each part their cells say that, and all other cells stand."""
@@ -188,8 +174,6 @@ def test_clients_that_hang_or_fail_leave_the_others_their_figures(measured, mosq
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_plots_are_pictures(measured):
     for name in ("throughput.svg", "wear.svg"):
         root = ElementTree.parse(measured[2] / name).getroot()
@@ -197,8 +181,6 @@ def test_plots_are_pictures(measured):
         assert len(root.findall("{*}path")) >= 4
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_lines_of_a_plot_stand_where_their_points_are():
     root = ElementTree.fromstring(svg("t", "x", "y", {"a & b": [[0, 1], [1, 10], [10, 100]]}))
@@ -210,16 +192,12 @@ def test_lines_of_a_plot_stand_where_their_points_are():
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_folder_without_clients_is_told(tmp_path):
     done = CliRunner().invoke(benchmark.app, ["--peers", str(tmp_path)])
     assert done.exit_code == 1
     assert "looked for umqtt/simple.py, umqtt/simple2.py, mqtt_as/__init__.py" in done.output.replace("\n", " ")
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_checkouts_are_found_wherever_they_lie(tmp_path):
     for path in ("lib/micropython/umqtt.simple/umqtt/simple.py", "b/src/umqtt/simple2.py", "c/mqtt_as.py"):
@@ -237,8 +215,6 @@ def test_checkouts_are_found_wherever_they_lie(tmp_path):
     assert list(peers.find(tmp_path)["mqtt_as_client"]) == ["mqtt_as/__init__", "mqtt_as/properties"]
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_script_that_fails_says_why(tmp_path):
     code = Code(tmp_path, _available(benchmark.best_runtime().name))

@@ -162,7 +162,7 @@ def publish(broker, *payloads, topic="inflight/attic/telemetry", retain=False, c
 
 
 @contextmanager
-def load(broker, rate=4000):
+def load(broker, rate=1500):
     """Publishes numbers in the background, `rate` a second. Yields the list of those published. At the end the broker
     has acknowledged all."""
     done, numbers = threading.Event(), []

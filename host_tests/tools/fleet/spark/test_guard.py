@@ -72,6 +72,7 @@ def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun,
     expect_all(fleet, 5)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_an_empty_note_beside_the_tables(fleet, telemetry):
     """A driver that was killed at its first start may have left it."""
     note = fleet.root / "pipeline.json"
@@ -89,6 +90,7 @@ def test_an_empty_note_beside_the_tables(fleet, telemetry):
     expect_all(fleet, 2)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_checkpoint_of_another_spark_is_tried(begun, telemetry, spark):
     from inflight_tools.fleet.spark.guard import advice
 
@@ -110,6 +112,7 @@ def test_a_checkpoint_of_another_spark_is_tried(begun, telemetry, spark):
     assert advice(spark, fleet.root) == ""
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_tables_of_another_format_can_be_made_again_as_the_error_says(fleet, telemetry):
     for n in range(2):
         fleet.land(telemetry("attic", n))
@@ -124,6 +127,8 @@ def test_tables_of_another_format_can_be_made_again_as_the_error_says(fleet, tel
     expect_all(fleet, 2)
 
 
-def test_tables_of_another_fleet_are_refused(begun):
+def test_tables_of_another_fleet_or_format_are_refused(begun):
     notes(begun, topics="elsewhere")
     refused(begun, "are of --root elsewhere, this is inflight: give that one, or other tables")
+    notes(begun, topics="inflight", format=2)
+    refused(begun, "are of format 2, this is 3: use the version that wrote them, or make new ones")

@@ -99,6 +99,7 @@ def expect(fleet, count, deliveries):
     assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == count
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_repeated_batch_is_written_once(fleet, batch):
     for _ in range(2):
         batch(1, 1, 2, 3)
@@ -159,6 +160,7 @@ def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
     assert fleet.tables.merge() == 0
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_of_two_merges_at_once_one_is_refused(fleet, batch, monkeypatch):
     from deltalake.exceptions import CommitFailedError
 

@@ -108,6 +108,7 @@ def test_devices_and_collectors_of_all_levels(fleet, mosquitto, collect):
 EXPIRIES = {0: None, 1: 5, 2: 60, 6: None, 7: None}  # by number
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_tables_of_a_version_without_properties_go_on(fleet, telemetry, message, monkeypatch):
     """Columns are added; rows of before have none. Hostile properties stop nothing."""
     from deltalake import DeltaTable

@@ -158,6 +158,7 @@ def test_a_collector_that_is_away_may_still_have_messages(fleet, telemetry, mess
     assert (found["fleet"]["on_way"], found["fleet"]["lost"], found["fleet"]["guessed"]) == (0, 1, 0)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_gap_whose_deliveries_were_deleted_by_age_is_lost(fleet, telemetry):
     """`raw` has nothing of the device any more."""
     fleet.land(*[telemetry("attic", n, at=NOW) for n in (0, 2)])
@@ -231,6 +232,7 @@ def test_nothing_is_lost_while_a_batch_is_written(fleet, message):
     assert facts(fleet) == before
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_batch_and_a_merge_while_tables_are_opened(fleet, telemetry, monkeypatch):
     from inflight_tools.fleet.query import database
 
