@@ -55,6 +55,7 @@ CLOSING = const(4)
 READ = const(1)  # what a client waits for between two steps: bytes from the broker,
 WRITE = const(2)  # that the socket takes more,
 CONSUMER = const(3)  # that a consumer takes a message, or asks for the next one
+SOME = const(1)  # packets that were read, of any type: see Base._held
 
 # One thread of control: the bits of a client's `_guard`. RUNNING is off again however an operation ends; READING and
 # WRITING stand if it was interrupted (Ctrl-C, no memory). So one that begins finds RUNNING: another one is under way,

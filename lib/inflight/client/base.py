@@ -31,6 +31,7 @@ from ..states import (
     READ,
     READING,
     RUNNING,
+    SOME,
     UP,
     WRITE,
     WRITING,
@@ -119,7 +120,7 @@ class Base:
     _waiting_since: int
     _closed = False  # disconnect() ended it
     _consumers = None  # of asyncio
-    _held = False  # the message that came last waits for them
+    _held = 0  # SOME packets of the last read are not handled yet; PUBLISH: this one waits for consumers
     _requested = None  # what asyncio needs when the SUBACK has come
     _out_at = _out_left = 0  # bytes of session.view that the socket has not taken yet,
     _took = _writing_since = 0  # and how many it took since when
@@ -235,70 +236,79 @@ class Base:
     def _write(self):
         # Writes what the socket takes. Returns True if nothing is left, and the buffer is free. Raises OSError, also if
         # it takes less than _PACE bytes in as long as the time-out.
+        guard = self._guard
         if self._broken:
             raise self._broken
-        if self._guard & WRITING or self._guard & (READING | OUTSIDE) == READING:
+        if guard & WRITING or guard & (READING | OUTSIDE) == READING:
             raise OSError(ECONNABORTED, "an operation was interrupted")
+        transport = self._transport
+        if not transport:
+            return True
         session = self.session
-        while self._transport:
-            self._guard |= WRITING
-            n = self._out_left
-            at = self._out_at
+        self._guard = guard | WRITING
+        n = self._out_left
+        at = self._out_at
+        while True:
             if not n:
                 n = session.data_to_send(ticks_ms())
                 if not n:
-                    self._guard &= ~WRITING
-                    break
+                    self._guard = guard
+                    return True
                 at = session.out_at
-                self._took = _PACE  # the time-out begins with bytes that the socket does not take
-            done = self._transport.send(session.view, at, n) or 0
-            if done != n:
-                self._out_at = at + done
-                self._took += done
-                if self._took >= _PACE:
-                    self._took = 0
-                    self._writing_since = ticks_ms()
-                elif passed(ticks_ms(), self._writing_since, self._timeout_ms):
-                    raise OSError(ETIMEDOUT, "the broker takes too little")
-            self._out_left = n - done
-            self._guard &= ~WRITING
+            done = transport.send(session.view, at, n)
+            if done == n:
+                n = self._out_left = 0
+                continue
+            done = done or 0
+            self._took += done
+            if not self._out_left or self._took >= _PACE:
+                self._took = 0
+                self._writing_since = ticks_ms()
+            elif passed(ticks_ms(), self._writing_since, self._timeout_ms):
+                raise OSError(ETIMEDOUT, "the broker takes too little")
+            self._out_at = at = at + done
+            self._out_left = n = n - done
             if not done:
+                self._guard = guard
                 return False
-        return True
 
     def _step(self):
-        # Writes what is due, handles what has come, and reads once. Never waits. Returns what to wait for before the
+        # Writes what is due, reads once, and handles what has come. Never waits. Returns what to wait for before the
         # next step, 0: nothing.
         session = self.session
-        need = WRITE
-        n = 0
-        while self._write():
-            self._guard |= READING
-            kind = 0
-            if self._held:
-                kind = PUBLISH
-            elif not session.code:
-                kind = session.next_event(ticks_ms())
-            if not kind and not n:
-                n = self._transport.receive(session.into, session.space)
-                if not n:
-                    need = READ
-                    break
+        if not self._write():
+            return WRITE
+        self._guard |= READING
+        need = READ
+        held = self._held
+        if not held:
+            n = self._transport.receive(session.into, session.space)
+            if n:
                 session.bytes_received(n, ticks_ms())
-                kind = session.next_event(ticks_ms())
+                held = SOME
+        while held:  # others count their time between two reads
+            kind = held
+            if held == SOME:
+                kind = 0 if session.code else session.next_event(ticks_ms())
             if kind == PUBLISH:
-                self._held = not self._deliver()
-                if self._held:
+                if not self._deliver():
+                    held = PUBLISH
                     need = CONSUMER
                     break
             elif session.completed:
                 self._report_complete(session.completed)
-            elif not kind:  # that was what one read has brought: others count their time between two reads
-                need = 0
+            elif not kind:
+                held = need = 0
                 break
             elif self._requested:
                 self._answered()
+            held = SOME
             self._guard &= ~READING
+            if not self._write():
+                need = WRITE
+                break
+            self._guard |= READING
+        self._held = held
         self._guard &= ~READING
         if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
             raise OSError(ETIMEDOUT, "no answer")
@@ -412,7 +422,7 @@ class Base:
         self._state = CLOSING if self._state >= UP else IDLE
         self.session.reset()
         self._broken = None
-        self._held = False
+        self._held = 0
         self._out_left = 0
         if self._transport:
             self._transport.close()

@@ -615,7 +615,9 @@ class Session(PacketBuffer):
         """Returns how many bytes of `view`, from out_at on, are to be written next, whole and
         before anything else; 0 if there is nothing to say. What they say is durable by then: all that
         leaves is offered here. Raises OSError if flash fails."""
-        self.begin()
+        if self.busy:
+            self.begin()
+        self.busy = True
         self.now = now
         n = self._select()
         if n:
@@ -716,7 +718,9 @@ class Session(PacketBuffer):
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker. Where
         messages to the broker wait, they go first, and collect() raises it."""
-        self.begin()
+        if self.busy:
+            self.begin()
+        self.busy = True
         kind = 0
         try:
             kind = self.next_packet()
