@@ -31,7 +31,6 @@ class AsyncClient(Base):
 
     On CPython a client belongs to the event loop that it first waits in: make another one for another asyncio.run()."""
 
-    _transport: Transport
     _failures = (Exception, asyncio.CancelledError)  # the latter of a task that it looks at: nobody cancels it itself
 
     def __init__(self, host, client_id="", journal=None, **options):

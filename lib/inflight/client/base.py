@@ -20,6 +20,7 @@ import inflight.counters as counters
 
 from ..compat import const, of_bytes, passed, print_exception, ticks_add, ticks_diff, ticks_ms
 from ..errors import refuse
+from ..net.transport import Transport
 from ..packet import PUBLISH, ProtocolError
 from ..session.session import Session
 from ..states import (
@@ -113,13 +114,13 @@ class Base:
     _state: int
     _guard: int
     _last_error: Exception
-    _transport: object
+    _transport: Transport
     _connected_at: int
     _broken: Exception
     _next_attempt: int
-    _waiting_since: int
+    _waiting_since: "Any"  # type: ignore[name-defined] # noqa: F821  since when an answer is waited for
     _closed = False  # disconnect() ended it
-    _consumers = None  # of asyncio
+    _consumers: "Any" = None  # type: ignore[name-defined] # noqa: F821  of asyncio
     _held = 0  # SOME packets of the last read are not handled yet; PUBLISH: this one waits for consumers
     _requested = None  # what asyncio needs when the SUBACK has come
     _out_at = _out_left = 0  # bytes of session.view that the socket has not taken yet,

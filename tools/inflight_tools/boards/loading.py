@@ -6,8 +6,8 @@ PACKAGE = "inflight"
 # What is always loaded together is one module. {module: those that it consists of, each behind those that it needs}
 GROUPS = {
     "core": (
-        *("compat", "states", "counters", "errors", "packet", "topic", "packet_buffer", "session", "base"),
-        *("transport",),
+        *("compat", "states", "counters", "errors", "packet", "topic", "packet_buffer", "session"),
+        *("transport", "base"),
     ),
     "journal_core": ("loops", "pages", "records", "journal"),
     "mqtt5_core": ("errors5", "lengths5", "mqtt5"),
