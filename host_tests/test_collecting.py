@@ -14,7 +14,9 @@ from tools.setup.common import CHECKOUT
 
 def collected(*args, **variables):
     """{runtime: number of tests} that pytest collects with these variables in the environment."""
-    unset = {name: text for name, text in os.environ.items() if not name.startswith("INFLIGHT_")}
+    # As here, but for what is given: runtimes_of() follows INFLIGHT_TOOLS.
+    kept = [name for name in os.environ if name == "INFLIGHT_TOOLS" or not name.startswith("INFLIGHT_")]
+    unset = {name: os.environ[name] for name in kept}
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", *args]
     done = subprocess.run(command, cwd=CHECKOUT, env=unset | variables, capture_output=True, text=True)
     names = re.findall(r"::test_\w+\[([\w-]+)\]$", done.stdout, re.M)

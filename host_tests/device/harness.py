@@ -10,7 +10,7 @@ EMULATED = _ARCH > 2 or sys.platform == "webassembly"  # takes ten times as long
 # interpreters every 81st: odd steps, so that all bits of a byte are covered. With INFLIGHT_TOOLS=1 CPython tries every
 # third, and each by `make crash`.
 CUT_STEP = 81 if EMULATED else 27 if _ARCH == 2 else 9
-if not _ARCH:
+if not (_ARCH or EMULATED):
     CUT_STEP = 1 if os.getenv("INFLIGHT_ALL_CUTS") else 3 if os.getenv("INFLIGHT_TOOLS") else CUT_STEP
 
 

@@ -6,12 +6,16 @@ import socket
 import pytest
 
 import inflight.client.aio
+import inflight.client.client
 import inflight.cpython
+import inflight.net.opening
 import inflight.net.transport
-from inflight import AsyncClient, Journal, RamFlash
-from inflight.net.transport import PACE, Transport
+from inflight import AsyncClient, Client, Journal, RamFlash
+from inflight.net.transport import Transport
+from tools.reference.wire import connack
 
 TIMEOUT_MS = 10_000
+PACE = 256  # bytes in as long
 
 
 class Clock:
@@ -24,19 +28,20 @@ class Clock:
 
 
 class Slow(Transport):
-    """A connection whose peer reads `share` bytes in `pause` ms, and sends nothing."""
+    """A connection whose peer reads `share` bytes in `pause` ms; `sends`: bytes of its own."""
 
-    def __init__(self, clock, share, pause):
-        self._clock, self._share, self._pause = clock, share, pause
+    def __init__(self, clock, share, pause, sends=b""):
+        self._clock, self.share, self._pause = clock, share, pause
         self._free = 0
         self.took = 0
         ours, self._theirs = socket.socketpair()
-        super().__init__(ours, "peer", None, TIMEOUT_MS)
+        self._theirs.sendall(sends)
+        super().__init__(ours, "peer", None)
         clock.wait = self.pause
 
     def pause(self):
         self._clock.now += self._pause
-        self._free = self._share
+        self._free = self.share
 
     def send(self, buf, at, n):
         n = min(n, self._free)
@@ -51,11 +56,11 @@ class Slow(Transport):
 
 @pytest.fixture
 def slow(clock):
-    """slow(share, pause) is a connection."""
+    """slow(share, pause, sends) is a connection."""
     made = []
 
-    def make(share, pause):
-        made.append(Slow(clock, share, pause))
+    def make(*of):
+        made.append(Slow(clock, *of))
         return made[-1]
 
     yield make
@@ -90,20 +95,42 @@ def clock(monkeypatch):
     return clock
 
 
+@pytest.fixture
+def connected(clock, slow, monkeypatch):
+    """connected(share, pause) is a blocking client, and its connection. That was a quick one before: `clock` and `took`
+    count from now on."""
+    clients = []
+
+    def make(share, pause):
+        transport = slow(1000, pause, connack(0))
+        monkeypatch.setattr(inflight.net.opening, "open_socket", lambda *where: None)
+        monkeypatch.setattr(inflight.client.client, "Transport", lambda *of: transport)
+        client = Client("127.0.0.1", "device", timeout_ms=TIMEOUT_MS, keepalive=0, on_error=lambda error: None)
+        clients.append(client)
+        client.connect()
+        transport.share = share
+        clock.now = transport.took = transport._free = 0
+        return client, transport
+
+    yield make
+    for client in clients:
+        client.disconnect()
+
+
 @pytest.mark.parametrize("share, pause", [(1, 100), (1, 9_000), (20, 1_000)])
-def test_too_slow(clock, slow, share, pause):
+def test_too_slow(clock, connected, share, pause):
     """The write ends after one time-out with less than PACE bytes."""
-    transport = slow(share, pause)
+    client, transport = connected(share, pause)
     with pytest.raises(OSError, match="takes too little"):
-        transport.write(bytes(100_000), 0, 100_000)
+        client.publish("t", bytes(400))
     assert clock.now <= TIMEOUT_MS + pause and transport.took < PACE
 
 
-def test_slow_but_fast_enough(clock, slow):
+def test_slow_but_fast_enough(clock, connected):
     """A long message over a slow connection is sent completely."""
-    transport = slow(40, 1_000)
-    transport.write(bytes(10_000), 0, 10_000)
-    assert transport.took == 10_000 and clock.now > 20 * TIMEOUT_MS
+    client, transport = connected(40, 1_000)
+    client.publish("t", bytes(10_000))
+    assert transport.took > 10_000 and clock.now > 20 * TIMEOUT_MS
 
 
 def test_asyncio_too_slow(clock, slow, monkeypatch):

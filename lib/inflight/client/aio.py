@@ -17,7 +17,7 @@ from ..compat import passed, ticks_diff, ticks_ms
 from ..errors import OutboxFull
 from ..net.io_waiter import IOWaiter, open_socket, sleep_ms
 from ..net.transport import Transport
-from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, POLL, READ, READING, UP, WRITE
+from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, POLL, READING, UP, WRITE
 from .base import Base
 
 
@@ -255,8 +255,10 @@ class AsyncClient(Base):
     async def _advance(self):
         # A step, and a wait for what it needs, a tick at most.
         need = self._step()
-        if need != WRITE:
-            self._changed.set()
+        while need == WRITE:
+            await self._waiter.wait(self._transport.file, True)
+            need = self._step()
+        self._changed.set()
         if need == CONSUMER:
             start = ticks_ms()
             self._consumers.asked.clear()
@@ -264,8 +266,8 @@ class AsyncClient(Base):
             self._waiting_since = ticks_ms()  # the time of the application is not the broker's
             self.session.paused(start, ticks_ms())
         elif need:
-            await self._waiter.wait(self._transport.file, need == WRITE)
-            if need == READ and self._waiter.woken:
+            await self._waiter.wait(self._transport.file, False)
+            if self._waiter.woken:
                 self._collect(True)
         else:
             self._collect(False)
