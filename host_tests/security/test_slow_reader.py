@@ -85,6 +85,7 @@ def clock(monkeypatch):
 
         async def wait(self, file, write):
             clock.wait()
+            await asyncio.sleep(0)
 
         def wake(self):
             pass
@@ -150,3 +151,22 @@ def test_asyncio_too_slow(clock, slow, monkeypatch):
 
     asyncio.run(scene())
     assert clock.now <= 2 * TIMEOUT_MS
+
+
+def test_asyncio_slow_but_fast_enough(clock, slow, monkeypatch):
+    """A CONNECT takes its time as any other packet does: its answer is waited for when it has left."""
+
+    async def open_socket(*where):
+        return None
+
+    monkeypatch.setattr(inflight.client.aio, "open_socket", open_socket)
+    monkeypatch.setattr(inflight.client.aio, "Transport", lambda *of: slow(40, 1_000, connack(0)))
+    options = {"will": ("w", bytes(1_500), 0, False), "buffer": bytearray(4096), "keepalive": 0}
+    client = AsyncClient("127.0.0.1", "device", timeout_ms=TIMEOUT_MS, reconnect=False, **options)
+
+    async def scene():
+        await client.connect()
+        await client.disconnect()
+
+    asyncio.run(scene())
+    assert clock.now > 3 * TIMEOUT_MS
