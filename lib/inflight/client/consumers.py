@@ -51,6 +51,7 @@ class Consumers:
         self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
         self._active_at = 0  # when a consumer asked, or a message came to an empty inbox
         self._skipped = False  # messages for the inbox were left with the broker
+        self._session_on = None  # the connection of which it is known what session the broker has
         self.paused = False  # the client waits for consumers
         self.asked = asyncio.Event()  # a consumer did, or time has passed
         self.message_ready = asyncio.Event()  # there is one, or there will be no more
@@ -110,8 +111,15 @@ class Consumers:
         return self.paused
 
     def acknowledge(self):
-        """Lets the next message go that its consumer is through with. Returns True if there was one."""
+        """Lets the next message go that its consumer is through with. Returns True if there was one. The first call on
+        a connection comes between CONNACK and what follows it: if the broker has a new session, Message IDs of the old
+        one mean nothing."""
         client = self._client
+        if client._transport is not self._session_on:
+            self._session_on = client._transport
+            if self._session_on and not client.session.present:
+                if client._clean_session or client.session.protocol_level > 3:
+                    self._in_use = []
         for used in self._in_use:
             consumer = used[_CONSUMER]
             if not consumer or consumer.done():
@@ -126,10 +134,6 @@ class Consumers:
         self._inbox.clear()
         self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
         self.paused = self._skipped = False
-
-    def session_lost(self):
-        """The broker has a new session: Message IDs of the old one mean nothing."""
-        self._in_use = []
 
     # --- the consumer's side ---
 

@@ -62,8 +62,6 @@ def _open(client):
         # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
         for h in client._handlers:
             h[4] = False
-    if client._consumers and not session.present and (client._clean_session or session.protocol_level > 3):
-        client._consumers.session_lost()
 
 
 def _call(client):
