@@ -199,7 +199,8 @@ class Session(PacketBuffer):
 
     def begin(self):
         """An operation begins: what changes the session is whole when `busy` is off again; whatever interrupts it
-        leaves it on. Raises OSError, ValueError."""
+        leaves it on. Each packet passes next_event() and data_to_send(): these spare the call, unless it refuses.
+        Raises OSError, ValueError."""
         if self.busy:
             if self.journal and self.journal.owner is not self:
                 raise ValueError("another client uses this journal since: make a new one for it, or a journal for each")
