@@ -94,19 +94,19 @@ def translate(text):
 
 def _translated(frame):
     begin, module, between, function = frame.groups()
-    name, functions = _originals().get(module, (module, {}))
+    _, name, functions = _originals().get(module, ("", module, {}))
     return begin + name + between + functions.get(function, function)
 
 
 def deployed_name(name):
-    """What a board imports as the library's module or attribute `name`, which is dotted and has its folder."""
+    """What a board imports as the library's module or attribute `name`, which is dotted and has its folder; or as one
+    of the modules that the build makes of it."""
     package, _, rest = name.partition(".")
     folder, _, inside = rest.partition(".")
     inside = inside if inside and (LIB / package / folder).is_dir() else rest
     module, dot, attribute = inside.partition(".")
     flat = f"{package}.{module}"
-    # A module with seldom needed methods has the name of the one that it comes from, which stands before it.
-    names = {name: new for new, (name, _) in reversed(_originals().items())}
+    names = {name: new for new, (name, _, _) in _originals().items()}
     return names.get(flat, flat) + dot + attribute
 
 

@@ -3,6 +3,9 @@ stand apart. The sources say nothing of it, and the build asks nothing else."""
 
 PACKAGE = "inflight"
 
+# What stands in one file and is not loaded together. {module: (module that it comes from, its functions, classes and
+# constants)}: it imports those before it when it is loaded, and those behind it where it uses them.
+APART: dict[str, tuple[str, tuple[str, ...]]] = {}
 # What is always loaded together is one module. {module: those that it consists of, each behind those that it needs}
 GROUPS = {
     "core": (

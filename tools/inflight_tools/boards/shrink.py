@@ -3,6 +3,7 @@ another module and each module costs heap, and in the checkout they cost nothing
 modules are compiled, all together,
 
 - the folders of the library are for readers: a board has its modules in one,
+- what stands in one file and is not loaded together becomes modules of its own (apart),
 - constants become numbers wherever they are used, and tables of them become bytes,
 - what is there for CPython goes,
 - classes do not keep the names of their module and of themselves, which nothing there reads,
@@ -24,8 +25,9 @@ import ast
 from collections import Counter
 
 from inflight_tools.boards import seldom
+from inflight_tools.boards.apart import take_apart
 from inflight_tools.boards.lend import lend
-from inflight_tools.boards.loading import GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM
+from inflight_tools.boards.loading import APART, GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM
 from inflight_tools.boards.names import variables_of, walk
 from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import names_of, rename, short_words
@@ -50,24 +52,21 @@ def shrink(sources, public=None, used=()):
 
 
 def originals(sources, public, used):
-    """{module that tracebacks name: (its name in the source, {name in the output of shrink(): name in the source})} of
-    functions."""
+    """{module that tracebacks name: (what it is called in loading, the module of the source that it comes from, {name
+    in the output of shrink(): name in the source})} of functions."""
     trees = _shrink(sources)
     functions = {
         place: {node.name for node in walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
     }
     _, tables, short = _named(trees, public, used)
-    origins = {}  # of modules with methods that are seldom needed
-    for place in short:
-        if found := SELDOM.get(place.rpartition("/")[2]):
-            origins[place] = f"{PACKAGE}/{found[0]}"
-    return {
-        module_name(short.get(place, place)): (
-            module_name(source),
-            {new: name for name, new in tables[source].items() if name in functions[source]},
-        )
-        for place, source in {**{place: place for place in tables}, **origins}.items()
-    }
+    found = {}
+    for place in dict.fromkeys((*tables, *short)):
+        name = place.removeprefix(f"{PACKAGE}/")
+        source = f"{PACKAGE}/{SELDOM[name][0]}" if name in SELDOM else place
+        names = {new: name for name, new in tables[source].items() if name in functions[source]}
+        origin = f"{PACKAGE}/{APART[name][0]}" if name in APART else source
+        found[module_name(short.get(place, place))] = module_name(place), module_name(origin), names
+    return found
 
 
 def _named(trees, public, used):
@@ -85,9 +84,9 @@ def _named(trees, public, used):
 
 
 def _shrink(sources):
-    trees = {
-        place: _BuiltIn().visit(_Flat(place).visit(_Trim().visit(ast.parse(text)))) for place, text in sources.items()
-    }
+    trees = {place: _Flat(place).visit(_Trim().visit(ast.parse(text))) for place, text in sources.items()}
+    take_apart(trees)
+    trees = {place: _BuiltIn().visit(tree) for place, tree in trees.items()}
     constants = {_dotted(place): _constants(place, trees) for place in trees}
     merged = {f"{PACKAGE}/{name}" for name in MERGED}
     trees = {place: _Fold(place, constants, place in merged).visit(tree) for place, tree in trees.items()}

@@ -1,0 +1,144 @@
+"""What stands in one file and is not loaded together becomes modules of its own on a board."""
+
+import ast
+
+import pytest
+
+from inflight_tools.boards.apart import take_apart
+from inflight_tools.boards.loading import MERGED
+
+_FILE = """
+import struct
+from errno import EIO
+from .compat import const
+
+_SIZE = const(3)
+_BOTH = const(4)
+
+class Thing:
+    def get(self):
+        return _BOTH
+
+    def rare(self, n):
+        n += 1
+        if n > 2:
+            for i in range(n):
+                seldom(self, i)
+        elif n:
+            return other()
+        return n
+
+def seldom(thing, i):
+    return _pack(thing.get() + i + _BOTH)
+
+def other():
+    return Thing()
+
+def _pack(n):
+    return struct.pack("B", n + _SIZE)
+"""
+_TABLE = {"rarely": ("file", ("other", "seldom"))}
+
+
+def taken_apart(text=_FILE, table=_TABLE, **more):
+    """The modules that become of inflight/file, without what lend adds."""
+    trees = {f"inflight/{name}": ast.parse(one) for name, one in {"file": text, **more}.items()}
+    take_apart(trees, table)
+    return {
+        place.removeprefix("inflight/"): ast.unparse(ast.fix_missing_locations(tree)) for place, tree in trees.items()
+    }
+
+
+def test_the_names_of_the_table_are_a_module_with_what_only_they_use():
+    assert taken_apart()["rarely"].splitlines() == [
+        "import struct",
+        "from .compat import const",
+        "from .file import Thing, _BOTH",
+        "_SIZE = const(3)",
+        "",
+        "def seldom(thing, i):",
+        "    return _pack(thing.get() + i + _BOTH)",
+        "",
+        "def other():",
+        "    return Thing()",
+        "",
+        "def _pack(n):",
+        "    return struct.pack('B', n + _SIZE)",
+    ]
+
+
+def test_who_uses_them_imports_them_where_that_begins():
+    """Not within the loop; and each branch what it uses."""
+    assert taken_apart()["file"].splitlines() == [
+        "from errno import EIO",  # others may import it from here
+        "from .compat import const",
+        "_BOTH = const(4)",
+        "",
+        "class Thing:",
+        "",
+        "    def get(self):",
+        "        return _BOTH",
+        "",
+        "    def rare(self, n):",
+        "        n += 1",
+        "        if n > 2:",
+        "            from .rarely import seldom",
+        "            for i in range(n):",
+        "                seldom(self, i)",
+        "        elif n:",
+        "            from .rarely import other",
+        "            return other()",
+        "        return n",
+    ]
+
+
+def test_an_import_serves_all_that_follows_it():
+    text = "def f(x):\n    x = one(x)\n    if x:\n        two(x)\ndef one(x): pass\ndef two(x): pass\n"
+    found = taken_apart(text, {"part": ("file", ("one", "two"))})["file"]
+    assert found == ("def f(x):\n    from .part import one, two\n    x = one(x)\n    if x:\n        two(x)")
+
+
+def test_a_variable_of_that_name_is_a_variable():
+    text = "def f(one):\n    return one\ndef one(): pass\n"
+    assert taken_apart(text, {"part": ("file", ("one",))})["file"] == "def f(one):\n    return one"
+
+
+def test_a_module_imports_those_before_it_when_it_is_loaded_and_others_where_it_uses_them():
+    text = "def a():\n    return b()\ndef b():\n    return a()\n"
+    table = {"first": ("file", ("a",)), "second": ("file", ("b",))}
+    found = taken_apart(text, table)
+    assert found["first"] == "def a():\n    from .second import b\n    return b()"
+    assert found["second"] == "from .first import a\n\ndef b():\n    return a()"
+
+
+def test_what_is_always_there_is_imported_when_a_module_is_loaded():
+    assert "errors5" in MERGED
+    table = {"errors5": ("file", ("Wrong",))}
+    found = taken_apart("class Worse(Wrong):\n    pass\nclass Wrong(Exception):\n    pass\n", table)
+    assert found["file"] == "from .errors5 import Wrong\n\nclass Worse(Wrong):\n    pass"
+
+
+def test_other_modules_import_each_name_from_where_it_is():
+    others = {
+        "user": "def f():\n    from .file import Thing, other, seldom as rare\n    return other\n",
+        "exports": "PLACES = {'Thing': 'file', 'other': 'file'}\n",
+    }
+    found = taken_apart(**others)
+    assert found["user"].splitlines()[1:3] == [
+        "    from .file import Thing",
+        "    from .rarely import other, seldom as rare",
+    ]
+    assert found["exports"] == "PLACES = {'Thing': 'file', 'other': 'rarely'}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("class A(b): pass\ndef b(): pass\n", "b of part: used by what is loaded before it"),
+        ("b, c = 1, 2\n", "file: b, c are one statement"),
+    ],
+)
+def test_what_can_not_be_taken_apart_is_told(text, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        taken_apart(text, {"part": ("file", ("b",))})
+
