@@ -1,7 +1,7 @@
 # The last lines of the log, for the command `log`; from a level on, they are also published.
 
 from inflight.compat import const, ticks_diff, ticks_ms
-from inflight.printable import printable
+from inflight.errors import printable
 from telemetry import describe
 
 LEVELS = ("info", "error", "off")

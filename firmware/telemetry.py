@@ -3,7 +3,7 @@
 import json
 import time
 
-from inflight.printable import printable
+from inflight.errors import printable
 
 # The epoch of some ports is 2000, that of SenML is 1970.
 EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0

@@ -26,7 +26,7 @@ def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("inflight.cpython.time", clock)
     poller = clock.poller()
-    monkeypatch.setattr("inflight.net.opening.poller", poller)
+    monkeypatch.setattr("inflight.net.transport.poller", poller)
     monkeypatch.setattr("inflight.net.transport.poller", poller)
     return clock
 

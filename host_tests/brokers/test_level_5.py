@@ -5,7 +5,7 @@ import time
 import pytest
 
 from inflight import RamFlash, properties
-from inflight.level5.subscription import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
+from inflight.level5.properties5 import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
 
 pytestmark = pytest.mark.parametrize("level", [5], indirect=True, ids=[""])
 

@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-import inflight.journal.contents
-import inflight.journal.recovery
-import inflight.journal.sector_reader
-import inflight.session.discarding
+import inflight.journal.mount
+import inflight.journal.sectors
+import inflight.session.drop
 from host_tests.thorough import THOROUGH, some
 from inflight import Journal
-from inflight.journal.sector_reader import size_in_header
+from inflight.journal.sectors import size_in_header
 from inflight.session.session import Session
 from tools.crash import kept, machine
 from tools.crash.cutting import GRANULARITIES
@@ -100,11 +99,9 @@ def _nothing_copied(monkeypatch):
 
 def _torn_accepted(monkeypatch):
     def has_header(reader, at):
-        return (
-            bool(size_in_header(reader, at)) and reader.buf[reader.load(at, 1)] in inflight.journal.sector_reader._KINDS
-        )
+        return bool(size_in_header(reader, at)) and reader.buf[reader.load(at, 1)] in inflight.journal.sectors._KINDS
 
-    monkeypatch.setattr(inflight.journal.sector_reader.SectorReader, "has_record", has_header)
+    monkeypatch.setattr(inflight.journal.sectors.SectorReader, "has_record", has_header)
 
 
 def _release_unrecorded(monkeypatch):
@@ -118,14 +115,14 @@ def _release_unrecorded(monkeypatch):
 
 
 def _delivery_unrecorded(monkeypatch):
-    acknowledge = inflight.session.receiving.acknowledge
+    acknowledge = inflight.session.receive.acknowledge
 
     def unrecorded(*args):
         with pytest.MonkeyPatch.context() as now:
             now.setattr(Journal, "mark", lambda self, at, state: None)
             acknowledge(*args)
 
-    monkeypatch.setattr(inflight.session.receiving, "acknowledge", unrecorded)
+    monkeypatch.setattr(inflight.session.receive, "acknowledge", unrecorded)
 
 
 def _release_sent_before_recorded(monkeypatch):
@@ -142,7 +139,7 @@ def _release_sent_before_recorded(monkeypatch):
 
 
 def _originals_stay(monkeypatch):
-    monkeypatch.setattr(inflight.journal.contents, "_drop", lambda j, reader, copy, original: None)
+    monkeypatch.setattr(inflight.journal.mount, "_drop", lambda j, reader, copy, original: None)
 
 
 def _erased_unretired(monkeypatch):
@@ -156,11 +153,11 @@ def _all_discarded(monkeypatch):
             self.finish(0)
         return 0
 
-    monkeypatch.setattr(inflight.session.discarding, "discard", discard)
+    monkeypatch.setattr(inflight.session.drop, "discard", discard)
 
 
 def _nothing_discarded(monkeypatch):
-    monkeypatch.setattr(inflight.session.discarding, "discard", lambda session: 0)
+    monkeypatch.setattr(inflight.session.drop, "discard", lambda session: 0)
 
 
 def _discarded_too_early(monkeypatch):
@@ -169,7 +166,7 @@ def _discarded_too_early(monkeypatch):
     def hasty(self, now, clean, *rest, **more):
         connect(self, now, clean, *rest, **more)
         if clean:
-            inflight.session.discarding.discard(self)
+            inflight.session.drop.discard(self)
 
     monkeypatch.setattr(Session, "connect", hasty)
 
@@ -242,21 +239,21 @@ def test_missing_verification_is_found(monkeypatch):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_uncounted_damage_is_found(monkeypatch):
-    mount = inflight.journal.recovery.mount
+    mount = inflight.journal.mount.mount
 
     def silent(j, *counts):
         mount(j, *counts)
         j.found_damaged = j.found_skipped = 0
 
-    monkeypatch.setattr(inflight.journal.recovery, "mount", silent)
+    monkeypatch.setattr(inflight.journal.mount, "mount", silent)
     with pytest.raises(Counterexample):
         for n in range(12):
             Explorer(SETUP, STEPS).explore([Focus(["rot", n * 7919], None, True, 0)])
 
 
 def _undecided_bits_ignored(monkeypatch):
-    monkeypatch.setattr(inflight.journal.sector_reader, "decide", lambda *_: False)
-    monkeypatch.setattr(inflight.journal.contents, "make_firm", lambda *_: True)
+    monkeypatch.setattr(inflight.journal.sectors, "decide", lambda *_: False)
+    monkeypatch.setattr(inflight.journal.mount, "make_firm", lambda *_: True)
 
 
 def _unverified(monkeypatch):

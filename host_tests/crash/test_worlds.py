@@ -8,7 +8,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 import inflight.journal.sectors
-import inflight.session.receiving
+import inflight.session.receive
 from host_tests.crash import test_explorer as random_cuts
 from host_tests.thorough import more
 from inflight.journal.journal import DONE, Journal
@@ -117,16 +117,16 @@ def _release_forgotten_at_start(monkeypatch):
 
 
 def _repetition_is_delivered(monkeypatch):
-    received = inflight.session.receiving.received
+    received = inflight.session.receive.received
     monkeypatch.setattr(
-        inflight.session.receiving, "received", lambda s, mid: {DUPLICATE: NEW}.get(kind := received(s, mid), kind)
+        inflight.session.receive, "received", lambda s, mid: {DUPLICATE: NEW}.get(kind := received(s, mid), kind)
     )
 
 
 def _redelivery_is_not_told(monkeypatch):
-    received = inflight.session.receiving.received
+    received = inflight.session.receive.received
     monkeypatch.setattr(
-        inflight.session.receiving, "received", lambda s, mid: {REDELIVERED: NEW}.get(kind := received(s, mid), kind)
+        inflight.session.receive, "received", lambda s, mid: {REDELIVERED: NEW}.get(kind := received(s, mid), kind)
     )
 
 
@@ -136,7 +136,7 @@ def _id_stays_taken(monkeypatch):
         if i >= 0:
             session.remove(i)
 
-    monkeypatch.setattr(inflight.session.receiving, "released", released)
+    monkeypatch.setattr(inflight.session.receive, "released", released)
 
 
 def _moves_unheard(monkeypatch):

@@ -20,7 +20,8 @@ _SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a bo
 
 
 def module(name, source):
-    """The file of module `name`, made of a source in CODE, which names modules of the library as the checkout does."""
+    """The file of module `name`, made of a source in CODE, which names modules of the library as the table of loading
+    does."""
     text = re.sub(r"inflight(\.\w+)+", lambda found: deployed_name(found[0]), (CODE / f"{source}.py").read_text())
     return {f"/lib/{name}.mpy": compile_mpy(text, f"{name}.py")}
 

@@ -6,15 +6,13 @@ import pytest
 
 import inflight
 import inflight.client.base
-import inflight.client.dispatching
-import inflight.journal.sector_reader
+import inflight.client.handlers
 import inflight.journal.sectors
-import inflight.level5.long5
-import inflight.level5.refusing5
+import inflight.level5.mqtt5
+import inflight.level5.receive5
 import inflight.packet
-import inflight.session.receiving
-import inflight.session.session
-import inflight.session.subscribing
+import inflight.session.receive
+import inflight.session.subscribe
 import setup_http
 import setup_serial
 import setup_server
@@ -22,7 +20,7 @@ from inflight.journal.journal import Journal
 from inflight.level5.cursor import Cursor
 from inflight.level5.mqtt5 import Session5
 from inflight.session.packet_buffer import PacketBuffer
-from inflight.session.session import Session
+from inflight.session.window import Window
 from tools.fuzz import CORPUS, SHARES, corpus, grammar, target
 from tools.fuzz.attempt import broken, minimized
 
@@ -85,21 +83,26 @@ def wrongly(function, change):
 
 
 DEFECTS = {
-    "any text is valid": ("decoder", inflight.session.receiving, "valid", lambda result, *_: True),
+    "any text is valid": ("decoder", inflight.session.receive, "valid", lambda result, *_: True),
     "any Message ID is valid": ("decoder", PacketBuffer, "_id", None),
     "chunks lose a byte": ("decoder", PacketBuffer, "got", None),
     "a property may come twice": ("decoder5", Cursor, "_once", lambda result, *_: None),
     "properties are not checked": ("decoder5", Cursor, "check", lambda result, *_: result),
     "any reason code is one": ("decoder5", Session5, "_is_allowed", lambda result, *_: True),
-    "topics of long messages are not skipped": ("decoder5", inflight.level5.long5, "_head_end", lambda result, *_: -1),
-    "a refused message is forgotten": ("session5", inflight.level5.refusing5, "give_up", None),
-    "everything matches": ("topic", inflight.client.dispatching, "matches", lambda result, *_: True),
-    "nothing matches": ("topic", inflight.client.dispatching, "matches", lambda result, *_: False),
-    "filters are not checked": ("topic", inflight.session.subscribing, "encode_filter", None),
-    "a PUBREC completes": ("session", Session, "acknowledged", None),
-    "a QoS 2 message is always new": ("session", inflight.session.receiving, "received", lambda result, *_: 0),
+    "topics of long messages are not skipped": (
+        "decoder5",
+        inflight.level5.receive5,
+        "_head_end",
+        lambda result, *_: -1,
+    ),
+    "a refused message is forgotten": ("session5", inflight.level5.mqtt5, "give_up", None),
+    "everything matches": ("topic", inflight.client.handlers, "matches", lambda result, *_: True),
+    "nothing matches": ("topic", inflight.client.handlers, "matches", lambda result, *_: False),
+    "filters are not checked": ("topic", inflight.session.subscribe, "encode_filter", None),
+    "a PUBREC completes": ("session", Window, "acknowledged", None),
+    "a QoS 2 message is always new": ("session", inflight.session.receive, "received", lambda result, *_: 0),
     "marks are not durable": ("session", Journal, "mark", None),
-    "every other record is damaged": ("mount", inflight.journal.sector_reader.SectorReader, "has_record", None),
+    "every other record is damaged": ("mount", inflight.journal.sectors.SectorReader, "has_record", None),
     "no header is found": ("mount", inflight.journal.sectors, "_read_headers", None),
     "lengths of settings are not checked": ("setup", setup_serial, "wifi_settings", None),
     "any name is a name": ("setup", setup_server, "_question_end", lambda result, query: len(query)),
@@ -107,7 +110,7 @@ DEFECTS = {
     "any QoS is taken": ("calls", inflight.client.base.Base, "_check", None),
     "any payload is taken": ("calls", inflight.Client, "publish", None),
     "acceptance is not durable": ("calls", Journal, "append", None),
-    "the end is not found": ("mount", inflight.journal.sector_reader.SectorReader, "last_byte", lambda result, *_: -1),
+    "the end is not found": ("mount", inflight.journal.sectors.SectorReader, "last_byte", lambda result, *_: -1),
 }
 
 

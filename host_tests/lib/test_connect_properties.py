@@ -4,7 +4,7 @@ import pytest
 
 from inflight import ProtocolError
 from inflight.level5.authentication import Authentication
-from inflight.level5.connect_properties import connect_properties
+from inflight.level5.properties5 import connect_properties
 from tools.reference.kinds import DISCONNECT, PUBLISH
 from tools.reference.properties import block
 from tools.reference.wire import packet, publish

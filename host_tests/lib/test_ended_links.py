@@ -101,7 +101,7 @@ def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
     def poller():
         raise MemoryError
 
-    monkeypatch.setattr("inflight.net.opening.poller", poller)
+    monkeypatch.setattr("inflight.net.transport.poller", poller)
     with pytest.raises(MemoryError):
         Transport(ours, "127.0.0.1", None)
     assert ours.fileno() == -1

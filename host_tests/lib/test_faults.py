@@ -545,7 +545,7 @@ def test_no_memory_for_what_arrives_within_publish(virtual, make, monkeypatch):
         client.publish("out", b"first", qos=2)
         virtual.idle()
         with monkeypatch.context() as now:
-            now.setattr("inflight.client.dispatching.Message", _no_memory)
+            now.setattr("inflight.client.handlers.Message", _no_memory)
             assert client.publish("out", b"second", qos=2)
         assert client.drain(60_000)
     assert got == [True] and client.counters()["accepted"] == 2

@@ -231,7 +231,7 @@ def flood(request, clock, monkeypatch):
         async def connect_aio(*where):
             return connect()
 
-        monkeypatch.setattr("inflight.net.opening.open_socket", connect)
+        monkeypatch.setattr("inflight.net.transport.open_socket", connect)
         monkeypatch.setattr("inflight.client.aio.open_socket", connect_aio)
         options = {
             "protocol_level": level,

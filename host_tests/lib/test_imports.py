@@ -9,12 +9,11 @@ from inflight_tools.boards.bundle import library
 
 # From the lowest layer on; the first one is the package itself.
 LAYERS = ["", "journal", "flash", "net", "session", "level5", "client"]
-# The tables of a package: its folder may have no more modules.
-MOST = 18
+MOST_MODULES, MOST_LINES = 12, 650  # of a folder, of a module
 
 
 def imported(name, text):
-    """The modules of the library that the module `name` ("session.window") imports, at its top or in its functions."""
+    """The modules of the library that the module `name` ("session.record") imports, at its top or in its functions."""
     folder = name.rpartition(".")[0]
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -56,7 +55,12 @@ def test_folders_are_layers():
 
 def test_folders_are_small():
     folders = [name.rpartition(".")[0] for name in sources()]
-    assert {folder: folders.count(folder) for folder in LAYERS if folders.count(folder) > MOST} == {}
+    assert {folder: folders.count(folder) for folder in LAYERS if folders.count(folder) > MOST_MODULES} == {}
+
+
+def test_modules_are_small():
+    lines = {name: text.count("\n") for name, text in sources().items()}
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
 
 
 def test_a_circle_is_found():

@@ -43,7 +43,7 @@ def at_line(k, error=None, names=()):
         if names:
             return code.co_name in names
         # An error in a property that a handler reads, or where it is called, would be the application's own error.
-        calls = code.co_name == "_call" and code.co_filename.endswith("dispatching.py")
+        calls = code.co_name == "_call" and code.co_filename.endswith("handlers.py")
         return code.co_name not in _OF_A_MESSAGE and not calls
 
     return AtLine(k, error and interrupt, counts)

@@ -2,8 +2,6 @@
 
 import asyncio
 import errno
-import sys
-import types
 
 import pytest
 
@@ -12,7 +10,7 @@ from host_tests.lib import aio_clients
 from host_tests.lib.either import ended_by, only_blocking
 from host_tests.virtual import VirtualAutomatic
 from inflight import ConnectRefused, OutboxFull, ProtocolError, RamFlash, properties
-from inflight.level5.subscription import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
+from inflight.level5.properties5 import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
 from inflight.session.refused import Disconnected, PublishRefused
 from tools.peers.mosquitto import Mosquitto, unavailable
 from tools.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
@@ -342,13 +340,6 @@ def test_error_before_connack(broker, make5):
         client.connect()
 
 
-class Unreadable(types.ModuleType):
-    """A module that cannot be read from flash."""
-
-    def __getattr__(self, name):
-        raise OSError(errno.EIO)
-
-
 def test_what_tells_the_broker_cannot_be_loaded(broker, make5, pump, monkeypatch):
     """The connection ends all the same, and the client connects again."""
     client = make5(broker.port)
@@ -363,7 +354,7 @@ def test_what_tells_the_broker_cannot_be_loaded(broker, make5, pump, monkeypatch
     with broker.play(script):
         client.connect()
         client.publish("t", b"", 1)
-        monkeypatch.setitem(sys.modules, "inflight.level5.leaving5", Unreadable("leaving5"))
+        monkeypatch.delattr("inflight.level5.connection5.leave")
         pump(client, lambda: client.counters()["connects"] == 2)
     assert len(client.errors) == 1
 
@@ -630,7 +621,7 @@ def test_no_memory_to_tell_the_broker_why(broker, make5, monkeypatch, break_prot
     def leave(*_):
         raise MemoryError
 
-    monkeypatch.setattr("inflight.level5.leaving5.leave", leave)
+    monkeypatch.setattr("inflight.level5.connection5.leave", leave)
     client = make5(broker.port, backoff_ms=(0, 0))
 
     def script(b):

@@ -9,7 +9,7 @@ import pytest
 
 import inflight
 from inflight.client.base import Base
-from inflight.client.message5 import Message5
+from inflight.client.handlers import Message5
 from inflight.client.options import configure
 from inflight.level5.mqtt5 import Session5
 from inflight.level5.properties5 import Properties

@@ -6,8 +6,8 @@ import errno
 import pytest
 
 from host_tests.lib import aio_clients
-from inflight.session import window
-from inflight.session.receiving import received
+from inflight.session import record
+from inflight.session.receive import received
 from inflight.session.session import Session
 from inflight.states import NEW
 from tools.reference.kinds import PUBLISH
@@ -155,7 +155,7 @@ def short_of_memory(monkeypatch):
                 raise MemoryError
             return {"bytes": bytes, "str": str}[name](*of)
 
-        monkeypatch.setattr("inflight.client.dispatching." + name, failing, raising=False)
+        monkeypatch.setattr("inflight.client.handlers." + name, failing, raising=False)
 
     return short
 
@@ -316,7 +316,7 @@ def test_no_memory_for_the_rows_of_qos_2(monkeypatch):
         monkeypatch.undo()
         raise MemoryError
 
-    monkeypatch.setattr(window, "bytearray", short, raising=False)
+    monkeypatch.setattr(record, "bytearray", short, raising=False)
     with pytest.raises(MemoryError):
         received(session, 7)
     assert (received(session, 7), session.row(7, session.limit)) == (NEW, session.limit)

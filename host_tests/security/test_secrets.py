@@ -12,7 +12,7 @@ from config import ConfigError, check, load
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
-from inflight.client.dispatching import Message
+from inflight.client.handlers import Message
 from tools.reference.wire import connack
 from tools.runtimes import device_run
 

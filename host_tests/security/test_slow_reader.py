@@ -8,7 +8,6 @@ import pytest
 import inflight.client.aio
 import inflight.client.client
 import inflight.cpython
-import inflight.net.opening
 import inflight.net.transport
 from inflight import AsyncClient, Client, Journal, RamFlash
 from inflight.net.transport import Transport
@@ -76,8 +75,11 @@ def clock(monkeypatch):
         def register(self, file, events):
             pass
 
+        modify = register
+
         def ipoll(self, ms):
-            clock.wait()
+            if ms:
+                clock.wait()
             return ()
 
     class Waiter:
@@ -104,7 +106,7 @@ def connected(clock, slow, monkeypatch):
 
     def make(share, pause):
         transport = slow(1000, pause, connack(0))
-        monkeypatch.setattr(inflight.net.opening, "open_socket", lambda *where: None)
+        monkeypatch.setattr(inflight.net.transport, "open_socket", lambda *where: None)
         monkeypatch.setattr(inflight.client.client, "Transport", lambda *of: transport)
         client = Client("127.0.0.1", "device", timeout_ms=TIMEOUT_MS, keepalive=0, on_error=lambda error: None)
         clients.append(client)

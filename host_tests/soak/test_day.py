@@ -3,9 +3,9 @@
 import pytest
 
 import inflight.counters as counters
-import inflight.session.discarding as discarding
 from inflight import Journal
 from inflight.journal.journal import DONE
+from inflight.session import drop
 from tools.soak import day, storm
 from tools.soak.device import WAYS
 from tools.soak.proxy import KINDS
@@ -54,7 +54,7 @@ def test_a_storm_is_detected():
 
 def give_up_all(monkeypatch):
     """A clean session also discards messages that were never sent."""
-    discard = discarding.discard
+    discard = drop.discard
 
     def discard_all(self):
         n = discard(self)
@@ -64,16 +64,16 @@ def give_up_all(monkeypatch):
             n += 1
         return n
 
-    monkeypatch.setattr(discarding, "discard", discard_all)
+    monkeypatch.setattr(drop, "discard", discard_all)
 
 
 def give_up_nothing(monkeypatch):
     """Messages that a clean session should have discarded are sent in the next one."""
-    monkeypatch.setattr(discarding, "discard", lambda window: 0)
+    monkeypatch.setattr(drop, "discard", lambda window: 0)
 
 
 def drop_without_a_count(monkeypatch):
-    make_space = discarding.make_space
+    make_space = drop.make_space
 
     def uncounted(self, size):
         before = self.count[counters.DROPPED]
@@ -81,11 +81,11 @@ def drop_without_a_count(monkeypatch):
         self.count[counters.DROPPED] = before
         return made
 
-    monkeypatch.setattr(discarding, "make_space", uncounted)
+    monkeypatch.setattr(drop, "make_space", uncounted)
 
 
 def count_twice(monkeypatch):
-    make_space = discarding.make_space
+    make_space = drop.make_space
 
     def counted_twice(self, size):
         before = self.count[counters.DROPPED]
@@ -93,7 +93,7 @@ def count_twice(monkeypatch):
         self.count[counters.DROPPED] += self.count[counters.DROPPED] - before
         return made
 
-    monkeypatch.setattr(discarding, "make_space", counted_twice)
+    monkeypatch.setattr(drop, "make_space", counted_twice)
 
 
 def answer_before_it_is_durable(monkeypatch):

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal, TypeAlias, overload
 
 from .level5.authentication import Authentication as Authentication
-from .level5.connect_properties import ConnectProperties
-from .level5.connect_properties import connect_properties as connect_properties
+from .level5.properties5 import ConnectProperties
+from .level5.properties5 import connect_properties as connect_properties
 
 NO_LOCAL: int
 RETAIN_AS_PUBLISHED: int

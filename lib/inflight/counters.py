@@ -1,4 +1,4 @@
-# Indices of Session.count: what has happened since the start.
+# Indices of Session.count: what has happened since the start; and its names.
 
 from .compat import const
 
@@ -32,3 +32,17 @@ HELD = const(25)
 EXPIRED = const(26)
 STALLS = const(27)
 ABANDONED = const(28)
+
+
+# In the order of their indices.
+NAMES = (
+    "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
+    " refused protocol_errors handler_errors too_long unhandled damaged set_aside"
+    # of level 5:
+    " rejected unheard lowered republished orphaned taken_over held expired stalls abandoned"
+)
+
+
+def by_name(count):
+    """{name: value}"""
+    return dict(zip(NAMES.split(), count))

@@ -311,7 +311,7 @@ def keep_to_one_loop(client_class):
 
 
 def leave_in_children(file):
-    """A process that is forked has no part in a File of synced_file."""
+    """A process that is forked has no part in a File of flash."""
     reference = weakref.ref(file)
 
     def leave():

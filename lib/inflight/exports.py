@@ -8,12 +8,12 @@ EXPORTS = {
     "MessageDamaged": "session.refused",
     "MessageSetAside": "session.refused",
     "properties": "level5.properties5",
-    "connect_properties": "level5.connect_properties",
+    "connect_properties": "level5.properties5",
     "Authentication": "level5.authentication",
-    "NO_LOCAL": "level5.subscription",
-    "RETAIN_AS_PUBLISHED": "level5.subscription",
-    "RETAIN_IF_NEW": "level5.subscription",
-    "RETAIN_NEVER": "level5.subscription",
+    "NO_LOCAL": "level5.properties5",
+    "RETAIN_AS_PUBLISHED": "level5.properties5",
+    "RETAIN_IF_NEW": "level5.properties5",
+    "RETAIN_NEVER": "level5.properties5",
 }
 
 

@@ -28,7 +28,7 @@ UNKNOWN = const(5)
 RECEIVED = const(0)  # a row of a message of QoS 2 from the broker
 DELIVERED = const(1)
 
-NEW = const(0)  # what receiving.received() returns
+NEW = const(0)  # what receive.received() returns
 REDELIVERED = const(1)
 DUPLICATE = const(2)
 

@@ -111,10 +111,10 @@ def test_a_wake_that_does_not_report_subscribes_to_nothing():
     board = Board()
     flash = RamFlash(16, 1024)
     wake(board, flash, report_every=2)
-    sys.modules.pop("inflight.session.subscribing", None)
+    sys.modules.pop("inflight.session.subscribe", None)
     wake(board, flash, report_every=2)
     eq(Memory(board.memory).since, 1)
-    assert "inflight.session.subscribing" not in sys.modules, "it was loaded"
+    assert "inflight.session.subscribe" not in sys.modules, "it was loaded"
 
 
 def test_time_awake_is_subtracted_from_the_sleep():

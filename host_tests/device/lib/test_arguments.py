@@ -8,7 +8,7 @@ from inflight.flash.pinned import PinnedFlash
 from inflight.flash.slots import SlotFlash
 from inflight.journal.journal import OUT
 from inflight.level5.authentication import Authentication
-from inflight.level5.connect_properties import connect_properties
+from inflight.level5.properties5 import connect_properties
 
 
 def handler(message):

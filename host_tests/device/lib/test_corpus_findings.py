@@ -5,9 +5,9 @@ from errno import ENOBUFS
 from harness import eq
 from inflight.journal.journal import DONE, OUT, Journal
 from inflight.packet import PUBACK
-from inflight.session.discarding import discard, drop_oldest
+from inflight.session.drop import discard, drop_oldest
+from inflight.session.record import load_window
 from inflight.session.session import Session
-from inflight.session.window import load_window
 from journal_reader import HEADER
 from ring import numbers
 from worn_flash import EPOCH, SECRET, blank

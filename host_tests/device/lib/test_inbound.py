@@ -8,7 +8,7 @@ from inflight.flash.flash import RamFlash
 from inflight.journal.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
 from inflight.session.connect import accepted
-from inflight.session.receiving import acknowledge, received, released
+from inflight.session.receive import acknowledge, received, released
 from inflight.session.session import Session
 from inflight.states import DUPLICATE, NEW, REDELIVERED
 from nor import NorFlash

@@ -6,7 +6,7 @@ from array import array
 from binascii import crc32
 
 from harness import EMULATED, SkipTest, eq
-from inflight.journal.loops import add_to_crc, copy_bytes, has_taken
+from inflight.journal.pages import add_to_crc, copy_bytes, has_taken
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm native-x86"
 MORE_RUNTIMES = "native-x64"

@@ -3,8 +3,8 @@
 
 from harness import eq, raises
 from inflight import Client, Journal, RamFlash
-from inflight.client.dispatching import Message
-from inflight.client.inbox import Inbox, Received
+from inflight.client.consumers import Inbox, Received
+from inflight.client.handlers import Message
 
 FIELDS = ("expiry", "content_type", "response_topic", "correlation", "text", "user")
 

@@ -8,7 +8,7 @@ from harness import SkipTest, eq, raises
 from inflight.packet import ProtocolError
 from inflight.session.connect import connect_packet
 from inflight.session.packet_buffer import PacketBuffer
-from inflight.session.subscribing import request_packet
+from inflight.session.subscribe import request_packet
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-wasm"
 MORE_RUNTIMES = "micropython-armhf"

@@ -7,8 +7,7 @@ from binascii import crc32
 from errno import EIO, ENODEV
 
 from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
-from inflight.flash.pinned import PinnedFlash
-from inflight.flash.pinning import Finder
+from inflight.flash.pinned import Finder, PinnedFlash
 from inflight.journal.journal import DONE, OUT, Journal
 from littlefs_model import ROOT, Board, each_cut, files, free, read, write
 from test_journal import RecordOwner, bodies, put
@@ -293,7 +292,7 @@ def test_a_copy_in_the_same_block_has_another_time():
 
 
 # As deployed it has another name.
-PINNING = [n for n, m in sys.modules.items() if n.startswith("inflight.") and Finder in m.__dict__.values()]
+PINNING = {n: m for n, m in sys.modules.items() if n.startswith("inflight.") and Finder in m.__dict__.values()}
 
 
 class Port:
@@ -306,21 +305,17 @@ class Port:
         self._os = os
 
     def __enter__(self):
-        self._forget()
         self._replace(self, self)
 
     def __exit__(self, *_):
         self._replace(self._os, time)
-        self._forget()
-
-    @staticmethod
-    def _forget():
-        for name in PINNING:
-            sys.modules.pop(name, None)  # it is imported again
 
     @staticmethod
     def _replace(os, time):
-        # Modules as they are deployed import them by their second names.
+        for name, module in PINNING.items():
+            module.os = os
+            module.time = time
+            sys.modules.pop(name, None)  # as deployed it is imported again, with these by their second names
         sys.modules["os"] = sys.modules["uos"] = os
         sys.modules["time"] = sys.modules["utime"] = time
 

@@ -4,8 +4,8 @@ import sys
 
 import log
 from harness import SkipTest, eq
-from inflight.net.upgrade import _Answer
-from inflight.printable import printable
+from inflight.errors import printable
+from inflight.net.websocket import _Answer
 from inflight.session.refused import ConnectRefused, Disconnected, PublishRefused
 from telemetry import describe
 

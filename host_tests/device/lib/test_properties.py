@@ -3,8 +3,17 @@
 import sys
 
 from harness import SkipTest, eq, raises
-from inflight.level5.cursor import ALIAS, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, Cursor
-from inflight.level5.errors5 import ERROR, MALFORMED
+from inflight.level5.cursor import (
+    ALIAS,
+    ERROR,
+    IN_ACK,
+    IN_AUTH,
+    IN_CONNACK,
+    IN_DISCONNECT,
+    IN_PUBLISH,
+    MALFORMED,
+    Cursor,
+)
 from inflight.level5.properties5 import properties
 from inflight.packet import ProtocolError
 

@@ -6,7 +6,7 @@ from errno import ETIMEDOUT
 from harness import SkipTest, eq, raises
 from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
-from inflight.session.given_up import discard_message
+from inflight.session.drop import discard_message
 from inflight.session.refused import Disconnected, PublishRefused
 from session_peer import Peer
 from session_peer5 import NONE, Peer5
@@ -1154,7 +1154,7 @@ def test_a_buffer_that_is_too_small_for_what_waits():
 
 
 def new_session(device, buffer):
-    from inflight.client.client_start import new_session
+    from inflight.client.base import new_session
     from inflight.journal.journal import Journal
 
     return new_session(None, False, 0, 0, Journal(device), bytearray(buffer), b"dev")

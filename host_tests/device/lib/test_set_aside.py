@@ -4,7 +4,7 @@ from errno import ECONNRESET, ETIMEDOUT
 
 from harness import eq
 from inflight.flash.flash import RamFlash
-from inflight.session.given_up import discard_message
+from inflight.session.drop import discard_message
 from inflight.session.pending import next_message
 from inflight.session.refused import Disconnected
 from session_peer import PING, Peer, ack, message, mid_of

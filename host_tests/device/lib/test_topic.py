@@ -1,9 +1,9 @@
 # Topic names and filters: validation and matching.
 
 from harness import eq, raises
-from inflight.client.dispatching import matches
-from inflight.session.subscribing import encode_filter
-from inflight.topic import encode, encode_name
+from inflight.arguments import encode, encode_name
+from inflight.client.handlers import matches
+from inflight.session.subscribe import encode_filter
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
 

@@ -3,7 +3,7 @@
 
 import inflight.packet as packet
 from harness import eq
-from inflight.counter_names import NAMES as COUNTERS
+from inflight.counters import NAMES as COUNTERS
 from inflight.flash.flash import RamFlash
 from inflight.journal.journal import Journal
 from inflight.session.session import Session

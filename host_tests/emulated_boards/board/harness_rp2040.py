@@ -44,24 +44,24 @@ def prepare(settings):
         "telemetry",
         "wifi",
         "publisher",
-        "inflight.flash.pinning",
+        "inflight.pinning",
     ):
         __import__(module)
-    pin = inflight.flash.pinning.pin
+    pin = inflight.pinning.pin
 
     def spy(*where):
         global _pinned
         _pinned = pin(*where)
         return _pinned
 
-    inflight.flash.pinning.pin = spy
+    inflight.pinning.pin = spy
     board.journal_flash()  # which depends on the file system alone, and no copy may change that
     for module in (
-        "inflight.journal.recovery",
-        "inflight.journal.sector_reader",
-        "inflight.journal.sectors",
-        "inflight.journal.contents",
-        "inflight.journal.finishing",
+        "inflight.mount",
+        "inflight.sectors",
+        "inflight.sector_order",
+        "inflight.contents",
+        "inflight.finishing",
     ):
         __import__(module)
     board.network().join(60_000, settings.wifi_ssid, settings.wifi_key)
@@ -89,5 +89,5 @@ def journal():
     import inflight
     from inflight import Journal
 
-    sys.modules["inflight.flash.pinning"] = inflight.flash.pinning = _Pinning
+    sys.modules["inflight.pinning"] = inflight.pinning = _Pinning
     return Journal(board.journal_flash())

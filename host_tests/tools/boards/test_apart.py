@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from inflight_tools.boards.apart import take_apart
+from inflight_tools.boards.bundle import deployed_name, translate
 from inflight_tools.boards.loading import MERGED
 
 _FILE = """
@@ -142,3 +143,7 @@ def test_what_can_not_be_taken_apart_is_told(text, wanted):
     with pytest.raises(ValueError, match=wanted):
         taken_apart(text, {"part": ("file", ("b",))})
 
+
+def test_tracebacks_name_the_file():
+    line = '  File "%s", line 7, in f'
+    assert translate(line % deployed_name("inflight.contents")) == line % "inflight.mount"

@@ -1,19 +1,33 @@
 """Tests of tools/inflight_tools/boards/loading.py: its tables name modules of the library, and agree."""
 
+import ast
 from pathlib import Path
+
+import pytest
 
 from inflight_tools.boards import loading
 
 LIBRARY = Path(__file__).parents[3] / "lib/inflight"
 MODULES = {path.stem for path in LIBRARY.rglob("*.py")} - {"cpython"}
-MADE = {"texts", *loading.GROUPS, *loading.SELDOM}  # by the build
+MADE = {"texts", *loading.APART, *loading.GROUPS, *loading.SELDOM}  # by the build
 
 
 def test_the_tables_name_modules():
-    assert not MADE & MODULES - {"texts"}
-    assert set(loading.MERGED) <= MODULES and set().union(*loading.FAMILIES) <= MODULES
+    assert not MADE & MODULES and {home for home, _ in loading.APART.values()} <= MODULES
+    assert {*loading.MERGED}.union(*loading.FAMILIES) <= MODULES | {*loading.APART}
     for names in (loading.PUBLIC, loading.KNOWN, loading.LENT, loading.COLLECTED, loading.RESIDENT, loading.FIRST):
         assert len(set(names)) == len(names) and set(names) <= MODULES | MADE
+
+
+@pytest.mark.parametrize("home", sorted({home for home, _ in loading.APART.values()}))
+def test_what_stands_apart_is_there(home):
+    (file,) = LIBRARY.rglob(f"{home}.py")
+    defined = {name for node in ast.parse(file.read_text()).body for name in _names(node)}
+    assert {name for other, names in loading.APART.values() if other == home for name in names} <= defined
+
+
+def _names(node):
+    return [node.name] if hasattr(node, "name") else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
 
 
 def test_a_module_is_loaded_in_one_way():

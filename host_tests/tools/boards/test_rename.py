@@ -47,7 +47,7 @@ def beside(tmp_path_factory):
     folder = tmp_path_factory.mktemp("beside")
     texts = {
         "mine": "def f(session):\n    return session.next_row.rows\n",
-        "package/mine": "from .other import open_socket\nfrom inflight.net.opening import addresses, prepare\n",
+        "package/mine": "from .other import open_socket\nfrom inflight.net.transport import addresses, prepare\n",
         "package/other": "def open_socket():\n    pass\n",
     }
     files = {place: folder / f"{place.replace('/', '_')}.py" for place in texts}

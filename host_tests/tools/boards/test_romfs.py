@@ -27,15 +27,15 @@ def compiled():
 
 def application():
     """A few modules of the library, and what starts."""
-    some = {f"/lib/inflight/{name}.mpy" for name in ("__init__", "core", "topic", "client")}
+    some = {f"/lib/inflight/{name}.mpy" for name in ("__init__", "core", "packet", "client")}
     modules = {path: code for path, code in compiled().items() if path in some}
-    return modules | {"/main.py": b"import inflight.topic\nprint(inflight.topic.__file__)\n"}
+    return modules | {"/main.py": b"import inflight.packet\nprint(inflight.packet.__file__)\n"}
 
 
 def put(port, in_rom=True):
     with Link(port) as link:
         plan = install(link, "unix", application(), {}, in_rom)
-        return plan, link.run("import inflight.topic\nprint(inflight.topic.__file__)").strip()
+        return plan, link.run("import inflight.packet\nprint(inflight.packet.__file__)").strip()
 
 
 def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
@@ -43,27 +43,27 @@ def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
         plan, _ = put(there.port)
         assert plan.rom and "/main.py" in plan.write and not any(path.endswith(".mpy") for path in plan.write)
         plan, origin = put(there.port)
-        assert origin == "/rom/lib/inflight/topic.mpy"
+        assert origin == "/rom/lib/inflight/packet.mpy"
         assert not (plan.rom or plan.write or plan.stale) and plan.same == len(application())
 
 
 def test_an_image_that_is_damaged_on_the_way_is_reported(tmp_path, monkeypatch):
-    write, code = rom.write, compiled()["/lib/inflight/topic.mpy"]
-    damaged = code.replace(b"inflight.topic", b"inflight.topix")  # the name that tracebacks tell
+    write, code = rom.write, compiled()["/lib/inflight/packet.mpy"]
+    damaged = code.replace(b"inflight.packet", b"inflight.packes")  # the name that tracebacks tell
     monkeypatch.setattr(rom, "write", lambda link, image: write(link, image.replace(code, damaged)))
     with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
-        with pytest.raises(DeviceError, match="^/rom/lib/inflight/topic.mpy did not arrive as sent"):
+        with pytest.raises(DeviceError, match="^/rom/lib/inflight/packet.mpy did not arrive as sent"):
             put(there.port)
         monkeypatch.undo()
         put(there.port)
-        assert put(there.port)[1] == "/rom/lib/inflight/topic.mpy"
+        assert put(there.port)[1] == "/rom/lib/inflight/packet.mpy"
 
 
 def test_modules_copied_before_are_removed_from_the_file_system(tmp_path):
     with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
-        assert put(there.port, in_rom=False)[1] == "/lib/inflight/topic.mpy"
+        assert put(there.port, in_rom=False)[1] == "/lib/inflight/packet.mpy"
         assert sorted(put(there.port)[0].stale) == sorted(application().keys() - {"/main.py"})
-        assert put(there.port)[1] == "/rom/lib/inflight/topic.mpy"
+        assert put(there.port)[1] == "/rom/lib/inflight/packet.mpy"
 
 
 def test_firmware_without_rom_file_system(tmp_path):

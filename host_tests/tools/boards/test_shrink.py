@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from inflight_tools.boards.bundle import compile_mpy, deployed_name, library, modules
-from inflight_tools.boards.loading import GROUPS, MERGED, PUBLIC
+from inflight_tools.boards.loading import APART, GROUPS, MERGED, PUBLIC
 from inflight_tools.boards.shrink import shrink
 from tools.runtimes import device_run, runtime
 
@@ -20,7 +20,7 @@ def with_library(**texts):
 def test_modules_that_are_always_loaded_together_become_one():
     found = shrink({place: file.read_text() for place, file in library().items()})
     inside = {f"inflight/{name}" for name in {*MERGED}.difference(PUBLIC)}
-    assert set(found) == {*library(), *(f"inflight/{name}" for name in (*GROUPS, "texts"))} - inside
+    assert set(found) == {*library(), *(f"inflight/{name}" for name in (*APART, *GROUPS, "texts"))} - inside
     assert max(len(found[f"inflight/{module}"]) for module in PUBLIC) < 600
     assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/journal_core"]
 
@@ -133,7 +133,6 @@ def _binds(node):
         ("errors", "OutboxFull"),
         ("counters", "UNHANDLED"),
         ("packet", "ProtocolError"),
-        ("topic", "encode_name"),
         ("journal", "erase"),
     ],
 )

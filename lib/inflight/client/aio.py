@@ -279,7 +279,7 @@ class AsyncClient(Base):
 
     def _answered(self):
         if not self.session.request:  # or the packet was none of its SUBACK
-            from ..session.subscribing import granted
+            from ..session.subscribe import granted
 
             self._granted_qos = granted(self, *self._requested)  # whoever asked, and may have been cancelled
             self._requested = None
@@ -378,7 +378,7 @@ class AsyncClient(Base):
 
     async def discard(self, mid):
         """As Client.discard(). Waits while the message is being written."""
-        from ..session.given_up import discard_message
+        from ..session.drop import discard_message
 
         while True:
             self._check_interrupted()
@@ -390,7 +390,7 @@ class AsyncClient(Base):
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
         asked for now or at the next connection, until unsubscribe()."""
-        from ..session.subscribing import add_handlers
+        from ..session.subscribe import add_handlers
 
         patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
         if not handler and not self._on_message:
@@ -405,7 +405,7 @@ class AsyncClient(Base):
 
     async def unsubscribe(self, *filters):
         """As Client.unsubscribe()."""
-        from ..session.subscribing import encode_filters, remove_handler
+        from ..session.subscribe import encode_filters, remove_handler
 
         patterns = encode_filters(self, filters)
         async with self._lock:

@@ -18,6 +18,7 @@ from errno import ECONNABORTED, ETIMEDOUT
 
 import inflight.counters as counters
 
+from ..arguments import encode_name
 from ..compat import const, of_bytes, passed, print_exception, ticks_add, ticks_diff, ticks_ms
 from ..errors import refuse
 from ..net.transport import Transport
@@ -37,7 +38,6 @@ from ..states import (
     WRITE,
     WRITING,
 )
-from ..topic import encode_name
 
 _PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
 _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
@@ -99,7 +99,7 @@ class Base:
 
     _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
 
-    # Of what options and client_start set, that which others use.
+    # Of what options and start() set, that which others use.
     session: Session
     _host: str
     _port: int
@@ -137,8 +137,6 @@ class Base:
         return configure(self, *arguments, **options)
 
     def _set_up(self, *arguments):
-        from .client_start import start
-
         start(self, *arguments)
 
     def _connect_steps(self):
@@ -180,7 +178,7 @@ class Base:
 
     def counters(self):
         """Everything that happened since the start, a dict."""
-        from ..counter_names import by_name
+        from ..counters import by_name
 
         return by_name(self.session.count)
 
@@ -222,13 +220,13 @@ class Base:
 
     def _load_dispatching(self):
         # With the first message. It stays.
-        from .dispatching import Message, dispatch
+        from .handlers import Message, dispatch
 
         self._dispatch = dispatch
         if self.session.protocol_level < 5:
             self._message = Message(self.session)
         else:
-            from .message5 import Message5
+            from .handlers import Message5
 
             self._message = Message5(self)
 
@@ -457,3 +455,72 @@ class Base:
     def _attempt_due(self, now):
         # What is due later than the longest pause was due more than half a period of the ticks ago.
         return not 0 < ticks_diff(self._next_attempt, now) <= max(self._backoff_ms)
+
+
+# --- how a client begins: its session, and its fields ---
+
+
+def start(client, level_5, arguments):
+    """What options.configure() returns: the arguments for level 5 alone, and those of a Session. Raises ValueError."""
+    # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match,
+    #  the Subscription Identifier of its subscribe(), it is for the message that handlers has]
+    client._handlers = ()
+    client._no_connack = False  # the last CONNECT had no answer
+    client._topic = None  # the last topic published to; the session has it as bytes
+    client._attach = None  # gives the next message its properties, at level 5
+    if arguments[3] == 5:
+        _start_level_5(client, level_5, arguments)
+    else:
+        client.session = Session(*arguments)
+    # Whether CONNECT fits the buffer shows now, not on the way.
+    from ..session.connect import write
+
+    user, password = client._login
+    write(client.session, client._clean_session, client._keepalive, user, password, client._will)
+    client._transport = None
+    client._broken = None  # the error that ends the connection, after what goes on: a handler, or another task
+    client._message = None  # what handlers get
+    client._state = client._guard = 0  # see states
+    client._last_error = None  # the error that ended the last connection, or attempt
+    client._attempts = 0
+    client._connected_at = None  # since when the connection stands
+    client._next_attempt = ticks_ms()  # the time of the next attempt to connect
+
+
+def _start_level_5(client, level_5, arguments):
+    from ..level5.connection5 import LONGEST_STALL_MS, check
+
+    session_expiry, slept, auth, aliases, stall_ms, connect_properties = level_5
+    _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
+    if stall_ms is None:
+        stall_ms = max(60_000, 4 * timeout_ms)
+        if stall_ms > LONGEST_STALL_MS:
+            stall_ms = 0
+    clean_session = client._clean_session
+    check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms)
+    client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
+    client._attach = client.session.attach
+    if connect_properties is not None:
+        from ..level5.properties5 import attach_to_connect
+
+        attach_to_connect(client.session, connect_properties)
+    if aliases:
+        from ..level5.aliases5 import Aliases
+
+        client.session.aliases = Aliases(aliases)
+    if auth is not None:
+        auth.attach(client.session)
+
+
+def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):
+    from ..level5.mqtt5 import Session5
+
+    given = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF, "stall_ms": stall_ms}
+    made = Session5(journal, buffer, name, *settings, **given)
+    if journal and journal.live:
+        from ..level5.stored5 import check_space
+
+        check_space(journal, len(made.out))
+    if made.clock:
+        made.clock.add(slept)
+    return made

@@ -54,7 +54,7 @@ class Client(Base):
             self._poll(self._time_left())
             return
         if step == OPEN:
-            from ..net.opening import open_socket
+            from ..net.transport import open_socket
 
             guard = self._guard
             try:
@@ -308,7 +308,7 @@ class Client(Base):
         Raises OSError if flash fails. [MQTT-4.3.3-1]"""
         if mid.__class__ is not int:
             refuse("mid", mid)
-        from ..session.given_up import discard_message
+        from ..session.drop import discard_message
 
         self._begin(RUNNING | OUTSIDE)
         try:
@@ -323,7 +323,7 @@ class Client(Base):
         Returns the granted QoS (of several: a list), 128 or more where the broker refused, which on_error is told, too:
         it is asked again at each connection, until unsubscribe(). None while offline: then connect() subscribes. Raises
         ValueError, OSError. [MQTT-3.8]"""
-        from ..session.subscribing import add_handlers, granted
+        from ..session.subscribe import add_handlers, granted
 
         self._begin(RUNNING | OUTSIDE)
         try:
@@ -341,7 +341,7 @@ class Client(Base):
     def unsubscribe(self, *filters):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
-        from ..session.subscribing import encode_filters, remove_handler
+        from ..session.subscribe import encode_filters, remove_handler
 
         self._begin(RUNNING | OUTSIDE)
         try:

@@ -1,4 +1,4 @@
-# The consumers of the asyncio client: tasks that take messages by `async for`. Loaded with the first one.
+# The consumers of the asyncio client: tasks that take messages by `async for`.
 # Messages for them go through the inbox, and reading goes on:
 #
 #   inbox     a message waits; taken by __anext__() only: whoever is cancelled before that has taken nothing
@@ -15,13 +15,15 @@
 
 import asyncio
 from errno import ENOBUFS
+from struct import pack_into, unpack_from
 
 import inflight.counters as counters
 
-from ..compat import const, ticks_ms
+from ..compat import const, copy, ticks_ms
+from ..level5.cursor import IN_PUBLISH, Cursor
+from ..packet import compact
 from ..states import READING
-from .dispatching import has_handler
-from .inbox import Inbox, Received
+from .handlers import Fields, has_handler
 
 _MID = const(0)  # a message in use: Message ID,
 _FLAGS = const(1)  # flags of its PUBLISH,
@@ -45,8 +47,6 @@ class Consumers:
         self._inbox = Inbox(len(client.session.buf))
         self._make = Received
         if client.session.protocol_level > 4:
-            from .received5 import Received5
-
             self._make = lambda record: Received5(record, client)
         self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
         self._active_at = 0  # when a consumer asked, or a message came to an empty inbox
@@ -175,3 +175,124 @@ class Consumers:
         if client._last_error:
             raise client._last_error
         raise StopAsyncIteration
+
+
+# --- the inbox ---
+# Where messages wait: a queue of bytes of its own, so that reading goes on and
+# nothing that the peer sends takes more memory. A record is its length, flags, redelivered, the topic's length, then
+# topic, Message ID (QoS 1 and 2), properties (level 5) and payload as they came.
+
+_HEAD = const(8)
+
+
+class Received:
+    """A message that a consumer took, an object of its own. Fields as those of Message in handlers."""
+
+    offset = 0
+
+    def __init__(self, record):
+        _, flags, redelivered, topic_end = unpack_from(">IBBH", record)
+        topic_end += _HEAD
+        self.topic = str(record[_HEAD:topic_end], "utf-8")
+        self.qos = flags >> 1 & 3
+        self.retain = flags & 1 == 1
+        self.dup = flags & 8 == 8
+        self.redelivered = redelivered == 1
+        self.mid = record[topic_end] << 8 | record[topic_end + 1] if self.qos else 0
+        self.payload = bytes(record[self._body(record, topic_end + (2 if self.qos else 0)) :])
+        self.size = len(self.payload)
+
+    def __getattr__(self, name):
+        # The properties of level 5.
+        from .handlers import no_property
+
+        return no_property(name)
+
+    def _body(self, record, i):
+        # Where the payload begins: level 5 has properties in front of it.
+        return i
+
+    @property
+    def view(self):
+        return memoryview(self.payload)
+
+
+class Inbox:
+    """Messages in the order in which they came, as many as fit: at least any one that a receive buffer of `size`
+    bytes holds whole."""
+
+    def __init__(self, size):
+        self._buf = memoryview(bytearray(size + 4))  # fixed header and lengths take 4 bytes of a packet, 8 of a record
+        self.clear()
+
+    def clear(self):
+        self._start = self._end = 0
+        self.unanswered = 0  # messages of QoS 1 and 2
+
+    @property
+    def empty(self):
+        return self._start == self._end
+
+    def put(self, session, redelivered):
+        """Copies the message that was received. Returns False if there is no space now."""
+        n = session.at + session.n - session.topic
+        if self._end + _HEAD + n > len(self._buf):
+            self._end = compact(self._buf, self._start, self._end)
+            self._start = 0
+            if self._end + _HEAD + n > len(self._buf):
+                return False
+        buf = self._buf
+        at = self._end
+        copy(buf, at + _HEAD, session.buf[session.topic : session.topic + n])
+        pack_into(">IBBH", buf, at, _HEAD + n, session.flags, redelivered, session.topic_len)
+        self._end = at + _HEAD + n
+        if session.flags & 6:
+            self.unanswered += 1
+        return True
+
+    def _record(self, at):
+        return self._buf[at : at + unpack_from(">I", self._buf, at)[0]]
+
+    def take(self, make):
+        """Returns the oldest message, make(record); None if there is none."""
+        if self.empty:
+            return None
+        record = self._record(self._start)
+        message = make(record)
+        self._start += len(record)
+        if message.qos:
+            self.unanswered -= 1
+        return message
+
+    def holds(self, mid):
+        """True if a message of QoS 2 with this Message ID waits."""
+        at = self._start
+        while at < self._end:
+            record = self._record(at)
+            _, flags, _, topic_end = unpack_from(">IBBH", record)
+            topic_end += _HEAD
+            if flags & 4 and record[topic_end] << 8 | record[topic_end + 1] == mid:
+                return True
+            at += len(record)
+        return False
+
+
+# --- messages of level 5 ---
+
+
+class Received5(Fields, Received):
+    """A Received of level 5."""
+
+    def __init__(self, record, client):
+        super().__init__(record)
+        self._client = client
+
+    def _body(self, record, i):
+        behind = Cursor(record).start(i, len(record), IN_PUBLISH)
+        self._block = bytes(record[i:behind])
+        return behind
+
+    def _cursor(self):
+        cursor = Cursor(self._block)
+        cursor.start(0, len(self._block), IN_PUBLISH)
+        return cursor

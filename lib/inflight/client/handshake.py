@@ -1,4 +1,4 @@
-# The steps of connecting. Loaded for each connection.
+# The steps of connecting.
 
 from ..compat import ticks_ms
 from ..states import CONNECTING, OPEN, OPENING, OTHER_SESSION, POLL, REQUEST
@@ -16,7 +16,7 @@ def steps(client):
 
 
 def _subscribe(client, handler):
-    from ..session.subscribing import check, granted
+    from ..session.subscribe import check, granted
 
     session = client.session
     filters = [handler[0]]
@@ -36,15 +36,15 @@ def _subscribe(client, handler):
 def _open(client):
     session = client.session
     if client._tls:
-        from ..net.opening import check_tls
+        from ..net.transport import check_tls
 
         check_tls(client._tls)
     silent = client._no_connack
     yield from _call(client)
     while session.code == OTHER_SESSION:
-        from ..level5.other_session5 import leave
+        from ..level5.connection5 import leave_other_session
 
-        yield from leave(client)
+        yield from leave_other_session(client)
         yield from _call(client)
     client._no_connack = silent and session.code > 0
     if session.code:
@@ -71,9 +71,9 @@ def _call(client):
     yield OPEN
     client._state = CONNECTING
     if client._http_request:
-        from ..net.upgrade import steps as upgrade
+        from ..net.websocket import upgrade_steps
 
-        yield from upgrade(client)
+        yield from upgrade_steps(client)
     session.connect(ticks_ms(), client._clean_session, client._keepalive, *client._login, will=client._will)
     client._no_connack = True
     while not (session.connected or session.code):

@@ -1,8 +1,7 @@
-# The arguments of a client: checked, encoded and kept. Loaded when a client is made.
+# The arguments of a client: checked, encoded and kept.
 
-from ..arguments import flag, function, number, refuse, refuse_name
+from ..arguments import encode, encode_name, flag, function, number, refuse, refuse_name
 from ..compat import const, print_exception
-from ..topic import encode, encode_name
 
 _LONGEST_MS = const(0x1FFFFFFF)  # less than half a period of the ticks
 # Whole numbers: least, most, unit; None in place of a number of the second tuple: its default.
@@ -71,7 +70,7 @@ def configure(
     on_error=None,
     **unknown,
 ):
-    """Base tells the arguments. Returns those of client_start.start(). Raises ValueError, TypeError if there is no such
+    """Base tells the arguments. Returns those of base.start(). Raises ValueError, TypeError if there is no such
     argument; the client is as it was then."""
     for name in unknown:
         refuse_name(name)
@@ -117,11 +116,11 @@ def configure(
     port = port or (443 if path and tls else 80 if path else 8883 if tls else 1883)
     http_request = None  # with which a WebSocket is asked for
     if path is not None:
-        from ..net.upgrade import request
+        from ..net.websocket import upgrade_request
 
-        http_request = request(host, port, tls, path, headers)
+        http_request = upgrade_request(host, port, tls, path, headers)
     if tls:
-        from ..net.opening import check_tls
+        from ..net.transport import check_tls
 
         check_tls(tls)
     client._host = host

@@ -1,14 +1,18 @@
 # A journal on the file system that a board has anyway, without its costs: n files of one block
 # each, whose blocks are used raw. littlefs writes a file's block when the file is written, and
 # never again: a block at rest is neither moved nor checked. So what is needed is to know which
-# blocks they are (pinning finds that out, at every start) and to notice when one is no longer
+# blocks they are (pin() finds that out, at every start) and to notice when one is no longer
 # ours: a deleted file's block goes to another file.
 #
 # Each block's head is therefore compared with what was last seen there before anything is written,
 # or read and perhaps sent: four bytes that hold the CRC of the journal's sector header, blank after
 # an erase, zeros when the sector is retired. Nobody else's block has them.
 
-from errno import EIO
+import os
+import time
+from array import array
+from binascii import crc32
+from errno import EIO, ENODEV, ENOENT
 
 from ..compat import const
 
@@ -22,7 +26,7 @@ class PinnedFlash:
     They are made if the folder does not exist. page: bytes of one program of `raw`. repaired: how many
     files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing,
     where a block is no longer ours.
-    Raises OSError: ENODEV if no littlefs lives on `raw`, ENOSPC if it is too full; ValueError if
+    Raises OSError: ENODEV if no littlefs lives on `raw`, _ENOSPC if it is too full; ValueError if
     another number of files is there."""
 
     where = "pinned files"
@@ -38,8 +42,6 @@ class PinnedFlash:
         self._raw = raw
         self._n = n
         self._size = raw.ioctl(5, 0)
-        from .pinning import pin
-
         self._blocks, self.repaired = pin(raw, folder, root, n)
         self._heads = bytearray(4 * n)
         self._four = bytearray(4)
@@ -107,3 +109,213 @@ class PinnedFlash:
             finally:
                 self._remember(arg)
         return 0
+
+
+# --- finding the blocks, and making what is missing ---
+# littlefs itself tells where a file is: a second one, never mounted, reads the file through a
+# device that notes which block it is asked for. Nothing of the metadata's format is known here.
+#
+# A file's name is its proof: <slot><n>-<block>-<mtime>-<check>, in hex. littlefs never writes a
+# block of data in place, so a file that was overwritten, copied back or restored is in another
+# block, or has another time, than its name says; one that was renamed has a wrong check. No such
+# file is obeyed, whatever is in it. What cannot be told from the file itself is a copy that got the
+# very block in the very second of the clock. littlefs stores the time since 1970, and so does the name:
+# os.stat() of some ports counts from 2000, and the next firmware may be of the other kind.
+#
+# A set is made in a folder of another name, which is renamed when all is there: so where the
+# folder is, a complete set was. A file has a temporary name until its block is known. What power
+# cut leaves is removed at the next start.
+
+_ENOSPC = 28  # MicroPython's errno has no name for it
+_CHUNK = 64
+_2000 = 946_684_800  # seconds from 1970 to 2000
+
+
+class ReadTracer:
+    """A block device to read from, that notes the last block asked for."""
+
+    def __init__(self, raw):
+        self._raw = raw
+        self.block = -1
+
+    def readblocks(self, block, buf, offset=0):
+        self.block = block
+        self._raw.readblocks(block, buf, offset)
+
+    def writeblocks(self, block, buf, offset=0):
+        raise OSError(EIO, "read only")
+
+    def ioctl(self, op, arg):
+        if op == 6:
+            raise OSError(EIO, "read only")
+        return self._raw.ioctl(op, arg) if op in (4, 5) else 0
+
+
+class Finder:
+    """A littlefs of our own on `raw`, as it is now: of no use when something was changed."""
+
+    def __init__(self, raw):
+        try:
+            from vfs import VfsLfs2
+        except ImportError:
+            from os import VfsLfs2  # MicroPython 1.22
+        self._tracer = ReadTracer(raw)
+        self._size = raw.ioctl(5, 0)
+        try:
+            self._fs = VfsLfs2(self._tracer, readsize=64)  # by default 32, which takes twice the calls
+        except OSError as e:
+            if e.errno == EIO:
+                raise
+            raise OSError(ENODEV, "no littlefs on this device")
+
+    def block(self, path):
+        """The block of the file at `path`, -1 if it is not of exactly one block."""
+        try:
+            f = self._fs.open(path, "rb")
+        except OSError as e:
+            if e.errno != ENOENT:
+                raise
+            raise OSError(ENODEV, "the file system is not on this device")
+        with f:
+            if f.seek(0, 2) != self._size:
+                return -1
+            f.seek(0)
+            self._tracer.block = -1
+            f.read(1)
+            return self._tracer.block
+
+
+def pin(raw, folder, root, n):
+    """Finds n pinned files in `folder`, makes those that are missing. Returns their blocks, and how
+    many of a set that was there had to be made."""
+    blocks = array("i", [-1] * n)
+    new = folder + ".new"
+    _remove_folder(root + new)
+    finder = Finder(raw)
+    try:
+        names = os.listdir(root + folder)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+        os.mkdir(root + new)
+        try:
+            _make(raw, new, root, blocks)
+            os.rename(root + new, root + folder)
+        except OSError:
+            _remove_folder(root + new)
+            raise
+        return blocks, 0
+    _find(finder, names, folder, root, blocks)
+    missing = sum(1 for block in blocks if block < 0)
+    if missing:
+        _make(raw, folder, root, blocks)
+    return blocks, missing
+
+
+# --- names ---
+
+
+def _name(slot, n, block, mtime):
+    text = "%02x%02x-%x-%x" % (slot, n, block, mtime)
+    return "%s-%04x" % (text, crc32(text.encode()) & 0xFFFF)
+
+
+def _parse_name(name):
+    # Slot, n, block and time; None for somebody else's file.
+    try:
+        head, block, mtime, _ = name.split("-")
+        claim = int(head[:2], 16), int(head[2:], 16), int(block, 16), int(mtime, 16)
+    except ValueError:
+        return None
+    return claim if claim[0] < claim[1] and _name(*claim) == name else None
+
+
+def _is_new(name):
+    return len(name) == 6 and name[2:] == ".new"
+
+
+def _mtime(path):
+    # Seconds from 1970 to the last change, modulo 2**32; 0 if the file system keeps no times. A port
+    # that counts from 2000 tells 0 of those too: that very second stands for none.
+    seconds = os.stat(path)[8]
+    if time.gmtime(0)[0] == 2000:
+        seconds += _2000
+    seconds &= 0xFFFFFFFF
+    return seconds if seconds != _2000 else 0
+
+
+# --- files ---
+
+
+def _find(finder, names, folder, root, blocks):
+    # Fills in the blocks of the files that are where their names say, removes the others of ours.
+    n = len(blocks)
+    for name in names:
+        claim = _parse_name(name)
+        if claim and claim[1] != n:
+            raise ValueError(
+                "%s has %d pinned files, not %d: ask for as many; or delete it, with its messages"
+                % (root + folder, claim[1], n)
+            )
+    spoilt = []
+    for name in names:
+        claim = _parse_name(name)
+        path = "%s/%s" % (folder, name)
+        if claim:
+            slot, _, block, mtime = claim
+            if finder.block(path) == block and _mtime(root + path) == mtime:
+                blocks[slot] = block
+                continue
+        if claim or _is_new(name):
+            spoilt.append(root + path)
+    for path in spoilt:
+        os.remove(path)
+
+
+def _make(raw, folder, root, blocks):
+    # Makes the files whose block is -1, or none of them.
+    size = raw.ioctl(5, 0)
+    made = {slot: "%s/%02x.new" % (folder, slot) for slot in range(len(blocks)) if blocks[slot] < 0}
+    try:
+        for path in made.values():
+            _write_blank(root + path, size)
+        finder = Finder(raw)
+        for slot, path in made.items():
+            blocks[slot] = finder.block(path)
+            if blocks[slot] < 0:
+                raise OSError(EIO, "%s is not one block" % path)
+        for slot, path in made.items():
+            made[slot] = "%s/%s" % (folder, _name(slot, len(blocks), blocks[slot], _mtime(root + path)))
+            os.rename(root + path, root + made[slot])
+    except OSError as e:
+        for path in made.values():
+            _remove(root + path)
+        if e.errno == _ENOSPC:
+            raise OSError(_ENOSPC, "the journal needs %d KiB more of free space" % ((len(made) + 4) * size >> 10))
+        raise
+
+
+def _write_blank(path, size):
+    blank = b"\xff" * _CHUNK
+    with open(path, "wb") as f:
+        for _ in range(size // _CHUNK):
+            f.write(blank)
+
+
+def _remove(path):
+    try:
+        os.remove(path)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+
+
+def _remove_folder(path):
+    # What was made in a folder that was not finished. A folder of somebody else's stays.
+    try:
+        for name in os.listdir(path):
+            if _parse_name(name) or _is_new(name):
+                os.remove("%s/%s" % (path, name))
+        os.rmdir(path)
+    except OSError:
+        pass

@@ -10,7 +10,7 @@ import os
 from errno import EEXIST, ENOENT
 
 from ..compat import const
-from .synced_file import write
+from .flash import write
 
 _CHUNK = const(64)
 

@@ -2,11 +2,11 @@
 # programmed, and read back. The CRC of what is written is computed on the way.
 
 import struct
+import sys
 from array import array
 from errno import EIO
 
 from ..compat import const
-from .loops import add_to_crc, copy_bytes, has_taken
 
 # CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
 # int where those have 31 bits.
@@ -35,7 +35,7 @@ class Pages:
     `volatile` (RAM, which needs no CRC; default False) and `program(at, buf, off, n)` (writes any bytes
     anywhere; for file systems, which are trusted to write what they are given)."""
 
-    # Of what new_journal sets.
+    # Of what journal.prepare() sets.
     _n: int
     _size: int
     _unit: int
@@ -124,3 +124,46 @@ class Pages:
 
     def _sync(self):
         self._dev.ioctl(3, 0)
+
+
+# --- loops over bytes ---
+# They take most of the time of a journal. The tools compile them to machine code for boards
+# whose processor they know, as viper functions: their arguments have types for that. Everywhere else they are the
+# functions that they seem to be. So they use nothing but buffers and numbers of 16 bits, and whoever calls them makes
+# sure that the ranges lie within the buffers: machine code does not check it.
+
+if sys.implementation.name != "micropython":  # it does not look at types
+    from ..cpython import ptr8, ptr16
+
+
+def add_to_crc(crc: ptr16, data: ptr8, i: int, end: int, low_of: ptr16, high_of: ptr16):
+    """Continues the CRC-32 in crc, its low and its high half, with data[i:end]."""
+    low = crc[0]
+    high = crc[1]
+    for i in range(i, end):
+        x = (low ^ data[i]) & 255
+        y = (x >> 4) + 16
+        x &= 15
+        low = (low >> 8 | (high & 255) << 8) ^ low_of[x] ^ low_of[y]
+        high = high >> 8 ^ high_of[x] ^ high_of[y]
+    crc[0] = low
+    crc[1] = high
+
+
+def copy_bytes(page: ptr8, k: int, data: ptr8, i: int, end: int):
+    """Copies data[i:end] to page[k:]."""
+    for i in range(i, end):
+        page[k] = data[i]
+        k += 1
+
+
+def has_taken(data: ptr8, i: int, end: int, page: ptr8, k: int, exact: bool) -> bool:
+    """True if data[i:end] is what page[k:] has; not `exact`: at least its zeros."""
+    for i in range(i, end):
+        b = data[i]
+        if not exact:
+            b |= page[k]
+        if b != page[k]:
+            return False
+        k += 1
+    return True

@@ -30,7 +30,7 @@ _MOST = const(3)
 class Records(Pages):
     """Reads the records of a device; found_seq, found_mid, found_len and found_state tell of the last one."""
 
-    # Of what new_journal sets.
+    # Of what journal.prepare() sets.
     _h: bytearray
     _part: bytearray
     _mark: bytearray

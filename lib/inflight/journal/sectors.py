@@ -1,13 +1,332 @@
-# Which sectors of a ring count, in which order: the first part of mounting a journal. FORMAT.md, "Which sectors count",
-# tells the rules.
+# The sectors of a ring, as a mount sees them: how it reads them, programs single pages of them, and what it does about
+# damage; and which of them count.
 
 import os
 import struct
+from array import array
 from binascii import crc32
-from struct import unpack_from
+from struct import pack_into, unpack_from
 
-from .records import HEADER, LOSSES, NEVER
-from .sector_reader import decide
+from ..compat import const
+from .pages import CHUNK
+from .records import CLEARED, HEAD, HEADER, IN, LOSSES, NEVER, NOTE, OUT, OVERHEAD, SESSION
+
+CRC = const(4)  # bytes of a record's CRC
+_READS = const(6)  # of the same bytes,
+_MORE_READS = const(16)  # and if they differed
+_LEFT = const(1 << 24)  # numbers that damage does not use up
+_KINDS = (OUT, IN, SESSION, NOTE)
+_BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+
+
+class SectorReader:
+    """Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
+    bytes, since a client needs the most heap here. It knows what the parts of a mount tell each other."""
+
+    def __init__(self, j):
+        self.j = j
+        self.buf = bytearray(min(j._size, 512))
+        self.view = memoryview(self.buf)
+        self.again = b"" if j._write else bytearray(128 if len(self.buf) % 128 == 0 else 64)
+        self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
+        self.volatile = j._volatile
+        self.erased = 0  # sectors that were lost with all that was in them
+        self.gone = 0  # damaged records in heads that were erased since
+        self.given = 0  # numbers below it were given to records that were whole
+        self.passed = 0  # numbers that may have been given in those
+        self.unknown = False  # nobody can tell which numbers were given
+        self.torn_last = False  # the last record was whole at the first read only, so all is read once more
+        self.head_erased = False  # since it contained copies, not all of them
+        self.told_of = ()  # addresses of NOTEs that tell of what is in front of them: it is no damage
+        self.begin()
+
+    def begin(self):
+        """The ring is read from its beginning."""
+        self.first = self.last_live = -1  # addresses of the first and the last live record,
+        self.last = -1  # and of the last one that was taken
+        # Where no sector is erased: addresses of the live records of the oldest sector and of the head, in it.
+        self.originals = array("H")
+        self.copies = array("H")
+        self.closed = False  # the head has no right header: what were added might be taken for another sector's
+        self.spoilt = []  # sectors that no live record may stay in, nor come to
+        self.lost = 0  # numbers that may have been given behind the newest
+        self.in_head = 0  # damaged records there
+        self.renumbered = False  # next_seq is not that of a record any more
+        self.notes = 0  # NOTE records with the highest number
+        self.told = (0, 0, 0)  # what the last NOTE tells: lost ever, and regions that it counts and are not retired
+        self.telling = ()  # addresses of the last NOTEs, if they tell of what is in front of them
+        self.headers = 0  # damaged headers of sectors whose records count
+        self.regions = 0  # damaged ones that were found
+        self.messages = []  # (Message ID, sequence number) of messages in them, None of what nobody knows
+        self.damaged = []  # regions, (address, end), that are to become zeros,
+        self.at_end = []  # and those that may be a record cut short: at the end of the head, or in front of NOTEs
+        self.aim(0)
+
+    def aim(self, sector):
+        """Reads that sector from now on."""
+        j = self.j
+        self.base = sector * j._size
+        self.end = self.base + j._size
+        self.forget()
+        j._low = j._high = 0
+        j._lock_crc(self.base)
+        self.key = j._high << 16 | j._low  # what the CRC of a record at offset 0 is combined with
+
+    def forget(self):
+        """Nothing is in buf."""
+        self.at = -len(self.buf)  # address of what is in buf: it ends before all that is asked for
+
+    def load(self, at, n):
+        """Returns the index in buf of n bytes from address `at` on. They fit, and are in the sector."""
+        if at < self.at or at + n > self.at + len(self.buf):
+            self._fill(min(at, self.end - len(self.buf)))
+        return at - self.at
+
+    def _fill(self, at):
+        # What is read first counts for the whole mount: if reads differ, what was being programmed is finished here.
+        self.at = at
+        self.j._read(at, self.buf)
+        differs = False
+        part = len(self.again)  # 0 on a file, which is trusted
+        for k in range(0, len(self.buf) if part else 0, part or 1):
+            differs = decide(self.j, at + k, self.view[k : k + part], self.again) or differs
+        if differs:
+            self.has_programmed(self.j._clear_bits, at, self.buf, len(self.buf))
+
+    def word(self, at):
+        """The four bytes at address `at`, as a number."""
+        return unpack_from("<I", self.buf, self.load(at, 4))[0]
+
+    def last_byte(self, at):
+        """Address of the last programmed byte at `at` or behind it, -1 if there is none. Looks from the end."""
+        start = self.end
+        while start > at:
+            start = max(self.base, start - len(self.buf))
+            self._fill(start)
+            written = len(self.buf.rstrip(b"\xff"))
+            if written:
+                last = start + written - 1
+                return last if last >= at else -1
+        return -1
+
+    def has_programmed(self, operation, *args):
+        """Does what programs one page. Returns False if the page did not take all of it. Raises OSError."""
+        try:
+            operation(*args)
+        except OSError:
+            if not is_worn(self.j):
+                raise
+            self.j._bad = -1
+            clear_page(self.j)
+            return False
+        return True
+
+    def is_used(self, sector):
+        """Aims at the sector. Returns True if something is behind its header."""
+        self.aim(sector)
+        return self.last_byte(self.base + HEADER) >= 0
+
+    def has_records_or_damage(self):
+        """True if the sector has more than bytes with a single bit that is 0, as a bit leaves that cannot be set."""
+        for at in range(self.base + HEADER, self.end):
+            b = ~self.buf[self.load(at, 1)] & 0xFF
+            if b & b - 1:
+                return True
+        return False
+
+    def has_record(self, at):
+        """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
+        # There are thousands of records: what load() would do in vain is not asked for. All in buf is of this sector.
+        buf = self.buf
+        i = at - self.at
+        if not 0 <= i <= self.most:
+            if at + OVERHEAD > self.end:
+                return False
+            i = self.load(at, OVERHEAD)
+        if buf[i] not in _KINDS or buf[i + 8] == 0xFF:  # nor so many messages
+            return False
+        n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+        if at + n > self.end:
+            return False
+        if i + n > len(buf):
+            if n > len(buf):
+                return self.volatile or self._has_long(at, n)
+            i = self.load(at, n)
+        if self.volatile:
+            return True
+        n += i - 1 - CRC
+        # In this order most numbers that come up are small, and need no heap.
+        return crc32(self.view[i:n]) ^ unpack_from("<I", buf, n)[0] ^ self.key == at - self.base
+
+    def _has_long(self, at, n):
+        # A record of n bytes is longer than buf.
+        crc = k = 0
+        n -= 1 + CRC
+        while k < n:
+            part = min(n - k, len(self.buf))
+            i = self.load(at + k, part)
+            crc = crc32(self.view[i : i + part], crc)
+            k += part
+        return self.word(at + n) == crc ^ self.key ^ at - self.base
+
+    def next_record(self, at, end):
+        """The address of the first whole record from `at` on that begins before `end`, -1 if there is none."""
+        while at < end:
+            if self.has_record(at):
+                return at
+            at += 1
+        return -1
+
+    def records(self, sector):
+        """Yields the address of each whole record of the sector, and whether it is live."""
+        self.aim(sector)
+        at = self.next_record(self.base + HEADER, self.end)
+        while at >= 0:
+            i = self.load(at, HEAD)
+            note = self.buf[i] == NOTE
+            behind = at + OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
+            yield at, not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            at = self.next_record(behind, self.end)
+
+    def count_records(self, sector):
+        """How many whole records are in the sector, and how many of them are live."""
+        found = live = 0
+        for _, is_live in self.records(sector):
+            found += 1
+            live += is_live
+        return found, live
+
+
+def decide(j, at, buf, again):
+    """Bits that were being changed when the power was cut may read differently each time. In buf, which was read from
+    address `at`, they become 0. `again` is as long. Returns True if there are any."""
+    found = False
+    most = _READS
+    k = 1
+    while k < most:
+        j._read(at, again)
+        if again != buf:
+            for i in range(len(buf)):
+                buf[i] &= again[i]
+            most = _MORE_READS
+            found = True
+        k += 1
+    return found
+
+
+def clear_page(j):
+    """The page is all FF but while it is being filled."""
+    for i in range(0, j._unit, 16):
+        pack_into("16s", j._page, i, _BLANK)
+    j._base = 0  # where it goes,
+    j._k = j._from = 0  # how far it is filled, and from where on
+    j._low = j._high = 0  # the CRC of what was put
+
+
+def is_worn(j):
+    """True if the last program failed since its page did not take all of it."""
+    return j._bad == j._base
+
+
+def size_in_header(reader, at):
+    """The size of the record at address `at` if its header is right, whatever its body is; 0."""
+    if at + OVERHEAD > reader.end:
+        return 0
+    i = reader.load(at, HEAD)
+    size = OVERHEAD + (reader.buf[i + 1] | reader.buf[i + 2] << 8)
+    right = crc32(reader.view[i : i + HEAD - 1]) & 0xFF == reader.buf[i + HEAD - 1]
+    return size if right and at + size <= reader.end else 0
+
+
+def count_lost(reader, at, end):
+    """How many records may have been in the region at the end of the ring, beside one that was cut short."""
+    size = size_in_header(reader, at)
+    if not size:
+        return most_records(end - at)
+    # The CRC is programmed last: where it is blank the record was never whole.
+    return int(reader.word(at + size - 1 - CRC) != 0xFFFFFFFF)
+
+
+def set_state(reader, at, n, state):
+    """Sets that of the record with a body of n bytes at `at`: it is set if most of its bits can be cleared."""
+    if not reader.has_programmed(reader.j._write_state, at, n, state):
+        reader.j._load(at)
+        if reader.j._state(at) != state:
+            reader.j._fail("a record of the journal does not take its state")
+
+
+def make_firm(reader, at):
+    """The power may have gone just as the record at `at`, the last one, was finished: what is read is programmed again.
+    Returns False if that was no whole record."""
+    i = reader.load(at, HEAD)
+    n = HEAD + CRC + (reader.buf[i + 1] | reader.buf[i + 2] << 8)
+    crc = k = 0
+    while k < n:
+        part = min(n - k, len(reader.buf))
+        if 0 < n - k - part < CRC:
+            part -= CRC  # which is read in one piece
+        i = reader.load(at + k, part)
+        reader.j._clear_bits(at + k, reader.view[i : i + part], part)
+        k += part
+        crc = crc32(reader.view[i : i + part - (CRC if k == n else 0)], crc)
+    return reader.volatile or unpack_from("<I", reader.buf, i + part - CRC)[0] == crc ^ reader.key ^ at - reader.base
+
+
+def retire(reader, at, end):
+    """The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
+    Returns False if that fails for more than single bits: no live record may stand before or behind those."""
+    zeros = bytes(CHUNK)
+    whole = True
+    while at < end:
+        n = min(CHUNK - at % CHUNK, end - at)
+        if not reader.has_programmed(reader.j._clear_bits, at, zeros, n):
+            reader.aim(at // reader.j._size)
+            i = reader.load(at, n)
+            if not all(map(is_nothing, reader.view[i : i + n])):
+                whole = False
+                reader.spoilt.append(at // reader.j._size)
+        at += n
+    reader.j._sync()
+    reader.forget()
+    return whole
+
+
+def is_nothing(byte):
+    """It has one bit at most, and is passed over: each kind has two."""
+    return not byte & byte - 1
+
+
+def most_records(size):
+    # How many may have been in so many bytes, the last one without its state. Below 0: none, as behind a record whose
+    # last bytes are FF.
+    return max(size + 1, 0) // OVERHEAD
+
+
+def most_numbers(j):
+    """More can not have been given, by a ring with so many erases and losses, nor since the numbers that are known. A
+    loss of the newest sectors hides at most as many erases as there are sectors. Whatever a damaged header says, there
+    are numbers left."""
+    given = j.erases * _most_in_sector(j) + j._identity[LOSSES] * _numbers_of_loss(j)
+    return min(max(given, j.next_seq) + j._n * _most_in_sector(j), NEVER - _LEFT)
+
+
+def count_losses(j):
+    """How often most_numbers() was passed over to, as the next number tells: that is beyond what erases explain."""
+    beyond = j.next_seq - j.erases * _most_in_sector(j)
+    return min(max(j._identity[LOSSES], -(-beyond // _numbers_of_loss(j))), 255)
+
+
+def _most_in_sector(j):
+    return most_records(j._size - HEADER)
+
+
+def _numbers_of_loss(j):
+    # As many are passed over, and as many again may be given before the next erase.
+    return 2 * j._n * _most_in_sector(j)
+
+
+# --- which sectors count, in which order ---
+# FORMAT.md, "Which sectors count", tells the rules.
 
 _VERSION = 2
 _ALIKE = 12  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer

@@ -1,5 +1,5 @@
 # Topic aliases of MQTT 5, on messages that leave: the first PUBLISH to a topic gives it a number, those after it have
-# the number instead of the topic [MQTT5-3.3.2-7]. Loaded by clients that ask for them.
+# the number instead of the topic [MQTT5-3.3.2-7].
 #
 # A PUBLISH is changed where it stands in the send buffer, when it is about to be written: the journal has none of this.
 #
@@ -10,8 +10,7 @@
 import inflight.packet as packet
 
 from ..compat import const
-from .cursor import ALIAS
-from .lengths5 import digits_for, digits_in
+from .cursor import ALIAS, digits_for, digits_in
 
 _SIZE = const(3)  # bytes of the property
 _SHORTEST = const(5)  # bytes of a topic that is longer than what stands in its place, in any case

@@ -1,5 +1,5 @@
 # Enhanced authentication of MQTT 5: a dialogue of AUTH packets in front of CONNACK, and anew on a connection that
-# stands. Loaded by those who use it.
+# stands.
 #
 #   AUTH of the broker       in the dialogue                 else    clause
 #   18: continue             answered                        error   MQTT5-4.12.0-2, 4.12.0-3
@@ -8,12 +8,10 @@
 import struct
 from errno import ENOTCONN
 
-from ..errors import refuse
+from ..arguments import encode
+from ..errors import printable, refuse
 from ..packet import begin, check_size
-from ..printable import printable
-from ..topic import encode
-from .cursor import AUTH_DATA, AUTH_METHOD, IN_AUTH
-from .errors5 import ERROR, ProtocolError5
+from .cursor import AUTH_DATA, AUTH_METHOD, ERROR, IN_AUTH, ProtocolError5
 
 _SUCCESS = 0x00
 _CONTINUE = 0x18

@@ -1,12 +1,10 @@
 # Reads a block of properties of MQTT 5 where it stands in the receive buffer: nothing is copied, no object is made. A
-# block is walked once with all checks before its packet counts; what asks for a value walks it again. Loaded with the
-# first packet of a connection that has properties.
+# block is walked once with all checks before its packet counts; what asks for a value walks it again.
 #
 # Each error is a ProtocolError5, with the reason code for DISCONNECT: 0x81 malformed, 0x82 protocol error.
 
 from ..compat import const
-from ..packet import valid
-from .errors5 import ERROR, MALFORMED, ProtocolError5
+from ..packet import ProtocolError, valid
 
 IN_CONNACK = const(8)  # where a block stands: one of these
 IN_PUBLISH = const(16)
@@ -224,3 +222,30 @@ class Cursor:
         i = self.at
         middle = i + 2 + (buf[i] << 8 | buf[i + 1])
         return str(buf[i + 2 : middle], "utf-8"), str(buf[middle + 2 : i + self.n], "utf-8")
+
+
+# --- errors: a broker that breaks the protocol is told how ---
+
+MALFORMED = const(0x81)
+ERROR = const(0x82)
+
+
+class ProtocolError5(ProtocolError):
+    """A ProtocolError of which the broker is told: `code` is the reason code of DISCONNECT [MQTT5-4.13.1-1]."""
+
+    def __init__(self, text, code):
+        super().__init__(text)
+        self.code = code
+
+
+# --- how many bytes the remaining length of a packet takes, which properties change ---
+
+
+def digits_for(n):
+    """How many bytes the remaining length n takes."""
+    return 1 if n < 128 else 2 if n < 16384 else 3 if n < 2097152 else 4
+
+
+def digits_in(size):
+    """How many bytes the remaining length takes in a packet of this size."""
+    return 1 if size < 130 else 2 if size < 16387 else 3 if size < 2097156 else 4

@@ -1,5 +1,5 @@
-# MQTT 5: what differs from the session of levels 3 and 4, and each message may need. What CONNECT and CONNACK need
-# stands in handshake5.
+# MQTT 5: what differs from the session of levels 3 and 4, and each message may need. What a connection needs when it
+# begins and ends stands in connection5.
 #
 #   code of PUBACK or PUBREC   the message                                                    clause
 #   00                         as at level 4                                                  MQTT5-4.3.2-3, 4.3.3-4
@@ -13,22 +13,24 @@
 #
 # The journal keeps a PUBLISH as level 4 has it, since the level may change while messages wait; behind it, as a
 # trailer, its properties without their length, and if they begin with an expiry interval the journal's seconds (see
-# expiry5) when it was accepted, 4 bytes. Levels 3 and 4 send the PUBLISH without them. A packet of level 5 as it stands
+# stored5) when it was accepted, 4 bytes. Levels 3 and 4 send the PUBLISH without them. A packet of level 5 as it stands
 # in the buffer, and what the journal gets of it:
 #
 #   fixed header   topic, Message ID   length of properties, properties   payload
 #   (level 4's)    head                                                   tail       trailer
 
+from errno import EOPNOTSUPP
+
 import inflight.counters as counters
 import inflight.packet as packet
 
 from ..compat import const, passed
-from ..packet import CONNACK, LONGEST, PUBLISH, PUBREC, SUBACK, UNSUBACK, ProtocolError
+from ..packet import CONNACK, LONGEST, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, ProtocolError
+from ..session.drop import give_up
+from ..session.refused import PublishRefused
 from ..session.session import Session
-from ..states import REL, SEND, STATE
-from .cursor import IN_PUBLISH
-from .errors5 import ERROR, MALFORMED, ProtocolError5
-from .lengths5 import digits_for, digits_in
+from ..states import BY_CONNECT, GIVEN_UP, REL, SEND, STATE
+from .cursor import ERROR, IN_PUBLISH, MALFORMED, ProtocolError5, digits_for, digits_in
 
 _NEVER = const(-0x10000000)
 _NO_SUBSCRIBERS = const(0x10)
@@ -90,7 +92,7 @@ class Session5(Session):
         self.wanted_keep_alive = self.keep_alive
 
     def _load(self):
-        from .handshake5 import load
+        from .connection5 import load
 
         load(self, self._adopt, super()._load)
 
@@ -98,7 +100,7 @@ class Session5(Session):
         super().reset()
         self.reason_code = self.block = 0
         self._block_due = False  # the properties of a long message are to be read next
-        self.shorter = None  # what long5 has done to a packet longer than the buffer
+        self.shorter = None  # what receive5 has done to a packet longer than the buffer
         self.broker_takes()  # nothing of a connection outlives it
         self._ack_code = 0  # of the acknowledgement that is due
         self.told_lowered = False
@@ -124,7 +126,7 @@ class Session5(Session):
         self._lowers = maximum_qos < 2 or not retain_available
 
     def connect_fields(self, clean_session, will):
-        from .handshake5 import connect_fields
+        from .connection5 import connect_fields
 
         return connect_fields(self, clean_session, will)
 
@@ -235,9 +237,9 @@ class Session5(Session):
                 return 0
         else:
             if not self._do_load:
-                from .resending5 import load
+                from .stored5 import resend
 
-                self._do_load = load
+                self._do_load = resend
             n = self._do_load(self, address, dup)
         if self._lowers:
             first = wanted = buf[self.out_at]
@@ -260,7 +262,7 @@ class Session5(Session):
     def _send_message(self, i):
         n = super()._send_message(i)
         while not n:
-            from .expiry5 import expired
+            from .stored5 import expired
 
             expired(self, self.addresses[i])
             i = self.next_row()
@@ -289,8 +291,6 @@ class Session5(Session):
             self._second = self.now >> 10
             return self._probe() if self.connected and self.rows else 0
         if self.lowered:
-            from .refusing5 import lowered
-
             lowered(self)
         if self.view is self.out and not goes_on:
             if self.aliases:
@@ -350,7 +350,7 @@ class Session5(Session):
 
     def _refuse_length(self, kind, n):
         # Asked at each step of a packet that is longer than the buffer: an error would cost its text each time.
-        from .long5 import too_long
+        from .receive5 import too_long
 
         return too_long(self, kind, n)
 
@@ -434,7 +434,7 @@ class Session5(Session):
         if i + 2 <= self.end and not (buf[i] or buf[i + 1]):
             raise ProtocolError5("no topic", ERROR)  # [MQTT5-3.3.2-1]
         if i - self.start + n > len(buf):
-            from .long5 import publish_long
+            from .receive5 import publish_long
 
             return publish_long(self, i, n)
         begin = self.start
@@ -450,7 +450,7 @@ class Session5(Session):
 
     def _piece(self):
         if self._block_due:
-            from .long5 import properties_arrived
+            from .receive5 import properties_arrived
 
             properties_arrived(self)
         return super()._piece()
@@ -464,22 +464,22 @@ class Session5(Session):
         if kind == PUBLISH:
             if self.flags & 4 and not self.offset and self.rows_in:
                 if self.old_received or self.rows_in >= self.receive_maximum:
-                    from .inbound5 import arrived
+                    from .receive5 import arrived
 
                     arrived(self, self.mid)
             super()._handle(kind)
             return
         if kind == CONNACK:
-            from .handshake5 import connack
+            from .connection5 import connack
 
             connack(self)
             return
         if kind > packet.PINGRESP or self.probed and kind == packet.PINGRESP:
             if kind == packet.PINGRESP:
                 super()._handle(kind)
-            from .leaving5 import handle
+            from .connection5 import disconnected
 
-            handle(self, kind)
+            disconnected(self, kind)
             return
         if kind == packet.PUBREL:
             i = self.row(self.mid, self.limit)
@@ -503,17 +503,81 @@ class Session5(Session):
             if code == _NO_SUBSCRIBERS:
                 self.count[counters.UNHEARD] += 1
         else:
-            from .refusing5 import rejected
-
             self._ack_code = 0
             rejected(self, kind, code)
 
     def connection_lost(self, client=None, error=None):
         if self.connected and client:
             try:
-                from .leaving5 import leave
+                from .connection5 import leave
 
                 leave(self, client, error)
-            except Exception:  # leaving5 cannot be loaded, for example: the broker is not told why
+            except Exception:  # connection5 cannot be loaded, for example: the broker is not told why
                 pass
         super().connection_lost(client, error)
+
+
+# --- the broker refuses a message, or takes less than it asks for ---
+
+_MID_IN_USE = 0x91
+_QUOTAS = b"\x93\x97"
+_PAUSE_MS = 1000  # the first one, and the longest
+_LONGEST_PAUSE_MS = 60_000
+
+
+def rejected(session, kind, code):
+    """PUBACK or PUBREC arrived with this code, a failure: the message is done, or goes out once more as a new one."""
+    mid = session.mid
+    i = session.row(mid)
+    state = session.states[i] & STATE if i >= 0 else SEND
+    if session.aliases:
+        session.aliases.refused(mid)
+    if code == _MID_IN_USE:
+        session.ending = BY_CONNECT  # the two sessions disagree
+        raise ProtocolError5("the broker has another message of Message ID %d" % mid, ERROR)
+    if state == SEND or state == REL:
+        session.count[counters.UNKNOWN_ACKS] += 1
+    elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
+        raise ProtocolError5("type %d for Message ID %d" % (kind, mid), ERROR)
+    elif session.states[i] & GIVEN_UP:
+        give_up(session, session.addresses[i])
+    elif code in _QUOTAS:
+        session.states[i] = SEND
+        session.waiting = True
+        _hold(session)
+    else:
+        reason = _reason(session)
+        session.count[counters.DROPPED] += 1
+        session.count[counters.REJECTED] += 1
+        seq = give_up(session, session.addresses[i])
+        session.notices += (PublishRefused(code, mid, seq, reason),)
+
+
+def _reason(session):
+    # The text of the acknowledgement that was received, "": it has none.
+    if not session.block:
+        return ""
+    from .cursor import IN_ACK, REASON
+
+    cursor = session.properties(IN_ACK)
+    return cursor.text() if cursor.find(REASON) else ""
+
+
+def _hold(session):
+    # All messages of QoS 1 and 2 wait, so that their order is kept; ever longer.
+    session.count[counters.HELD] += 1
+    if not session.pause:
+        session.last_pause = min(2 * session.last_pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
+    session.pause = session.last_pause
+    session.paused_at = session.now
+    session.quota = 0
+
+
+def lowered(session):
+    """A message is sent at a lower QoS, or not retained: perhaps twice is better than never. Told once for a
+    connection."""
+    session.lowered = False
+    session.count[counters.LOWERED] += 1
+    if not session.told_lowered:
+        session.told_lowered = True
+        session.notices += (OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained"),)

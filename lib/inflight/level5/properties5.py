@@ -1,10 +1,12 @@
-# Properties of MQTT 5 that a client sends, built and checked once, ahead of time: sending them copies bytes.
+# Properties of MQTT 5 that a client sends, built and checked once, ahead of time: sending them copies bytes;
+# and options of a subscription.
 
 import struct
 
+from ..arguments import encode, encode_name
 from ..compat import const
 from ..errors import refuse
-from ..topic import encode, encode_name
+from ..packet import LONGEST
 
 _STAMP = const(4)  # bytes behind properties with an expiry, in the journal
 _MOST = const(127)  # so the length of a block is one byte
@@ -88,7 +90,7 @@ def attach(session, properties, now):
     if properties and properties.expiry:
         session.forget()  # what is left of the expiry was written into it
         if not session.clock:
-            from .expiry5 import Seconds
+            from .stored5 import Seconds
 
             session.clock = Seconds(0)
         clock = session.clock
@@ -104,3 +106,69 @@ def _four(name, value, least):
 
 def _string(data):
     return struct.pack(">H", len(data)) + data
+
+
+# --- properties of CONNECT ---
+# What CONNECT says beside what each client says.
+
+_MOST_IN_CONNECT = const(112)  # with those that each client sends it is 127: so their length is one byte
+
+
+class ConnectProperties:
+    """data: the properties, without what depends on the buffer; max_packet: bytes, 0: any; reasons: True if texts are
+    asked for."""
+
+    def __init__(self, data, max_packet, reasons):
+        self.data = data
+        self.max_packet = max_packet
+        self.reasons = reasons
+
+
+def connect_properties(max_packet=None, reasons=False, response_information=False, user=()):
+    """Properties of CONNECT [MQTT5-3.1.2-11].
+
+    max_packet            bytes of the longest packet that the broker may send, at least half the client's buffer. What
+                          is longer it drops as if it had been delivered [MQTT5-3.1.2-25]; None: packets of any length
+                          come, and those that no handler takes are counted
+    reasons               True: acknowledgements may have a text beside their reason code, which PublishRefused shows;
+                          max_packet is half the buffer then, since they have to fit it
+    response_information  True: asks for what response topics begin with, client.session.response_information
+    user                  ((name, value), ...), str, for the broker
+
+    Returns what Client(connect_properties=) takes. Raises ValueError, also if all that takes more than 112 bytes."""
+    from ..arguments import flag, number
+
+    flag("reasons", reasons)
+    flag("response_information", response_information)
+    data = b""
+    if max_packet is not None:
+        number("max_packet", max_packet, 1, LONGEST, " bytes")
+        if reasons:
+            raise ValueError("with reasons max_packet is half the buffer")
+        data += struct.pack(">BI", 0x27, max_packet)
+    if response_information:
+        data += b"\x19\x01"
+    data += user_properties(user)
+    if len(data) > _MOST_IN_CONNECT:
+        raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST_IN_CONNECT))
+    return ConnectProperties(data, max_packet or 0, reasons)
+
+
+def attach_to_connect(session, given):
+    """What connect_properties() made is in each CONNECT of this session. Raises ValueError."""
+    half = len(session.buf)
+    maximum = half if given.reasons else given.max_packet or session.maximum_in
+    if maximum < half:
+        raise ValueError("max_packet: %d bytes at least, half the buffer" % half)
+    session.maximum_in = maximum
+    limit = struct.pack(">BI", 0x27, half) if given.reasons else session.connect_properties
+    session.connect_properties = limit + given.data
+
+
+# --- options of a subscription ---
+# To be combined with its QoS: client.subscribe("log/#", 1 | NO_LOCAL).
+
+NO_LOCAL = 4  # what this client publishes does not come back [MQTT5-3.8.3-3]
+RETAIN_AS_PUBLISHED = 8  # message.retain is what the publisher said; otherwise: it was there before the subscription
+RETAIN_IF_NEW = 0x10  # retained messages come only if there was no such subscription before,
+RETAIN_NEVER = 0x20  # or never

@@ -1,12 +1,11 @@
-# CONNECT and CONNACK, and what follows from the second one at each level. Loaded for each connection, and when a client
-# is made, which shows whether its CONNECT fits.
+# CONNECT and CONNACK, and what follows from the second one at each level; and which message ends the connections.
 
 import inflight.counters as counters
 
-from ..compat import copy
+from ..compat import const, copy
 from ..journal.records import DONE
 from ..packet import ProtocolError, begin, check_size, put_string
-from ..states import CLEAN, DUP, ENDING, PERSISTENT
+from ..states import ANY, ASK, CLEAN, DUP, ENDING, PERSISTENT, REL, SEND, STATE, SUSPECT, TRIAL
 
 
 def resume(session):
@@ -36,8 +35,6 @@ def connect(session, now, clean_session, keepalive, user, password, will):
     session.code = 0
     session.restart_timers(now)
     if session.aside or session.ended_by:
-        from .suspects import judge
-
         judge(session, now)
         session.ended_by = None
     if clean_session and session.has_session and session.mode == PERSISTENT:
@@ -103,7 +100,7 @@ def connack(session):
 
 def _lose(session):
     """The broker has lost the session."""
-    from .discarding import session_lost
+    from .drop import session_lost
 
     return session_lost(session)
 
@@ -120,7 +117,7 @@ def accepted(session, none, lose):
             session.load_receiving().mark(session, i, DONE)
         session.rows_in = 0
     if mode == CLEAN or (mode == ENDING and new):
-        from .discarding import discard
+        from .drop import discard
 
         session.count[counters.DROPPED] += discard(session)
     elif none and not session.clean:
@@ -131,7 +128,7 @@ def accepted(session, none, lose):
         session.record_stale = session.record_stale or session.unproven > 0
         session.unproven = 0
     elif session.journal and not session.has_session:
-        from .foreign import oldest_mid, suspect
+        from .record import oldest_mid, suspect
 
         suspect(session, oldest_mid(session))
     session.mode = PERSISTENT
@@ -141,3 +138,57 @@ def accepted(session, none, lose):
         session.most = session.limit
     if session.mode != mode or not session.has_session:
         session.record_stale = True
+
+
+# --- which message ends the connections? ---
+# Asked when one has ended before a message that was sent was acknowledged.
+#
+#   connections in a row that ended before the oldest message made progress
+#   3         the next connections: when a PINGREQ was answered, so that neither the network nor a subscription is the
+#             reason, the oldest message is sent alone. Each that is acknowledged is followed by the next one that had
+#             left before; with the first one that had not, all go again
+#   8         the last five with that message alone; others between them are not counted: it is set aside
+#
+# Until another message is acknowledged, the next one is suspected at once. A network that breaks often may set aside a
+# message that is innocent: that costs the message its place in the order.
+
+_ALONE = const(3)
+_SURE = const(8)
+# Reason codes of DISCONNECT that are about no message.
+_OTHERS = b"\x89\x8b\x8d\x8e\x98\x9c\x9d\x9f\xa0"
+
+
+def judge(session, now):
+    """A connection begins; the rows are as the one before has left them."""
+    session.reach = ANY
+    state = session.states[0] if session.rows else SEND
+    unanswered = state & STATE != SEND and state & STATE != REL
+    suspicious = unanswered and _is_about_messages(session.ended_by)
+    if suspicious:
+        oldest = session.mids[0] << 3 | state & STATE
+        if 0 < session.strikes < _ALONE and session.suspected != oldest:
+            session.strikes = 0
+        session.suspected = oldest
+        if session.strikes < _ALONE or state & SUSPECT:
+            session.strikes += 1
+    if state & TRIAL or (state & SUSPECT and suspicious and session.strikes >= _SURE):
+        from .pending import set_aside
+
+        set_aside(session, 0, getattr(session.ended_by, "code", 0))
+        if suspicious and state & TRIAL:
+            session.aside.failed(now)
+        session.refill()
+    elif state & SUSPECT:
+        session.states[0] &= ~SUSPECT
+    if session.aside:
+        session.aside.begin(session)
+    if session.strikes >= _ALONE and session.rows:
+        from .pending import set_aside_of
+
+        set_aside_of(session)
+        session.reach = ASK
+
+
+def _is_about_messages(error):
+    # True if a message may be the reason.
+    return error and not (isinstance(error, MemoryError) or getattr(error, "code", 0) in _OTHERS)

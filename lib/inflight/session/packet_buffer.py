@@ -36,7 +36,7 @@ class PacketBuffer:
     _sizes = (_NEVER, _NEVER, -3, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
     # Properties of level 5: of a packet that has none; those in front of the payload.
     no_properties = out_block = b""
-    receiving = None  # the module of that name, with the first PUBLISH: many clients only publish
+    receiving = None  # the module receive, with the first PUBLISH: many clients only publish
 
     def use(self, buffer, journal, protocol_level=4):
         """It works in `buffer` from now on; the first half receives."""
@@ -156,11 +156,11 @@ class PacketBuffer:
         return mid
 
     def load_receiving(self):
-        """Returns the module receiving, which stays."""
+        """Returns the module receive, which stays."""
         if not self.receiving:
-            import inflight.session.receiving as receiving
+            import inflight.session.receive as receive
 
-            self.receiving = receiving
+            self.receiving = receive
         return self.receiving
 
     def _publish(self, i, n):

@@ -1,10 +1,12 @@
-# What the journal knows of the messages that the broker has not completed. Loaded when somebody asks.
+# What the journal knows of the messages that the broker has not completed; and those that are set aside.
 
+import inflight.counters as counters
 import inflight.packet as packet
 
-from ..compat import const
-from ..journal.records import OUT
-from ..states import RUNNING
+from ..compat import const, passed
+from ..journal.records import DONE, OUT
+from ..states import ANY, ASK, DUP, GIVEN_UP, REL, RUNNING, SEND, STATE, SUSPECT, TOO_LONG, TRIAL
+from .refused import MessageSetAside
 
 _START = const(7)  # bytes of a record up to the length of the topic, at most
 
@@ -55,3 +57,227 @@ def next_message(session, seq):
     if session.row_at(address) >= 0:
         return found + ("in flight",)
     return found + ("waiting" if found[1] >= session.seq else "set aside",)
+
+
+# --- messages that are set aside, so that one message blocks nothing ---
+#   why                                                   who finds it
+#   it is too long for this connection [MQTT5-3.2.2-15]   connection5, and oldest() below for those behind the window
+#   it was too long: DISCONNECT with 0x95                 connection5
+#   it ends each connection                               judge() of connect
+#
+# Such a message stays in the journal, keeps its Message ID, and loses its place in the order: it is a live record
+# without a row, whose number is below that of the messages behind the window. After a restart it is back at its place.
+# In this life it is tried again when all other messages are completed:
+#
+#   it never left         as soon as a connection takes its size
+#   it may have left      when a pause has passed, which doubles each time that it fails
+#
+# Then it has a row with the mark TRIAL, and if the connection ends before it is acknowledged, it is set aside again.
+
+_PAUSE_MS = const(60_000)  # the first one, and the longest
+_LONGEST_PAUSE_MS = const(86_400_000)
+_ALONE_MS = const(20_000)  # a message that is sent alone, and not acknowledged, holds up the others for so long
+_NOTICES = const(8)  # that the application has not been told yet, at most
+_SENT = const(32)  # Message IDs, at most
+
+
+class SetAside:
+    """What a session knows of the messages that were set aside, beside their records."""
+
+    def __init__(self):
+        self.sent = []  # Message IDs of those that may have left in this life
+        self.all_sent = False  # there were more
+        self.left = 0  # so many are to be looked at
+        self.again = False  # also those that may have left may be tried
+        self._seq = 0  # the next one to be looked at has this number, or a higher one
+        self.kept_below = 0  # a full journal drops none with lower numbers
+        self.pause = 0  # ms from `since` on until all are looked at; 0: none has ended a connection
+        self.since = 0
+
+    def may_have_left(self, session, seq, mid):
+        """True if the message that was set aside with this number and Message ID may have left."""
+        return seq < session.sent_below or self.all_sent or mid in self.sent
+
+    def forget(self, mid):
+        """The message with this Message ID is not set aside any more."""
+        if mid in self.sent:
+            self.sent.remove(mid)
+
+    def session_lost(self):
+        """The broker knows none of them."""
+        self.sent = []
+        self.all_sent = False
+
+    def begin(self, session):
+        """A connection begins."""
+        self.left = session.journal.live
+        self.again = not self.pause
+
+    def failed(self, now):
+        """A message ended the connection. Nothing that may have left is tried for a while."""
+        self.pause = min(2 * self.pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
+        self.since = now
+
+    def droppable(self, session, seq, told):
+        """Returns the address of the first message of this number, or a higher one, that a full journal may drop, -1:
+        there is none, or the application is to be told of others first, of which `told` are not noted yet."""
+        journal = session.journal
+        if len(session.notices) + told >= _NOTICES:
+            return -1
+        from .drop import may_be_received
+
+        seq = first = max(seq, self.kept_below)
+        while seq < session.seq:
+            address = journal.find(OUT, seq)
+            if address < 0 or journal.found_seq >= session.seq:
+                break
+            if session.row_at(address) < 0 and not (journal.found_state or may_be_received(session, address)):
+                return address
+            seq = journal.found_seq + 1
+            if first == self.kept_below:
+                self.kept_below = first = seq
+        return -1
+
+    def drop(self, session, address):
+        """The full journal drops this message, which was just found."""
+        from .drop import give_up
+
+        tell(session, address, 0, False)
+        give_up(session, address)
+
+    def discard(self, session):
+        """A session ends: gives up those that may have left. Returns how many."""
+        journal = session.journal
+        n = 0
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            seq = journal.found_seq
+            if seq < session.seq and session.row_at(at) < 0:
+                if journal.found_state or self.may_have_left(session, seq, journal.found_mid):
+                    journal.mark(at, DONE)
+                    n += 1
+            at = journal.scan(OUT, at)
+        self.session_lost()
+        return n
+
+    def remove(self, session, i):
+        """Row i is over, and its message is set aside."""
+        mid = session.mids[i]
+        if session.states[i] & (STATE | DUP) != SEND and mid not in self.sent:
+            if len(self.sent) < _SENT:
+                self.sent.append(mid)
+            else:
+                self.all_sent = True
+        session.remove(i)
+        self.kept_below = 0
+
+    def oldest(self, session, oldest):
+        """Session5.oldest(), while messages behind the window are too long for this connection: they are set aside.
+        oldest: of Session."""
+        while True:
+            address = oldest()
+            if address < 0 or not session.too_long or not is_too_long(session, address):
+                return address
+            if len(session.notices) >= _NOTICES:
+                return -1  # until the application was told of these
+            session.too_long -= 1
+            session.queued -= 1
+            session.seq = session.journal.found_seq + 1
+            tell(session, address, TOO_LONG)
+
+    def look(self, session):
+        """Before messages are sent: which may go."""
+        if session.reach != ANY:
+            self._send_alone(session)
+        if not session.rows:
+            if session.queued:
+                session.refill()  # the application has been told, see oldest()
+            elif session.journal.live:
+                self._try_next(session)
+
+    def _send_alone(self, session):
+        # Each message that left on connections which ended too early is sent alone, behind a PINGREQ that was answered.
+        if not (session.rows and (session.states[0] & DUP or session.mids[0] == session.suspected >> 3)):
+            self._end_isolation(session)
+            return
+        if session.reach == ASK:
+            session.reach = 0
+            session.ping_requested = True
+            return
+        if session.reach:
+            if not session.states[0] & SUSPECT:  # the one before was acknowledged
+                session.strikes = 0
+                session.progress_at = session.now
+            elif passed(session.now, session.progress_at, _ALONE_MS):
+                self._end_isolation(session)
+                return
+        elif session.pinging or session.request is not None:
+            return
+        else:
+            session.progress_at = session.now
+        session.reach = 1
+        session.states[0] |= SUSPECT
+        session.waiting = True
+
+    def _end_isolation(self, session):
+        session.reach = ANY
+        session.strikes = 0
+        session.waiting = True
+
+    def _try_next(self, session):
+        # All else is completed: each live record is one that was set aside.
+        journal = session.journal
+        if not self.left and self.pause and passed(session.now, self.since, self.pause):
+            self.since = session.now
+            self.left = journal.live
+            self.again = True
+            if session.clock:
+                session.clock.drop_expired(session)
+        self.left = min(self.left, journal.live)
+        while self.left:
+            address = journal.find(OUT, self._seq)
+            if address < 0:
+                self._seq = 0
+                address = journal.find(OUT, 0)
+            self.left -= 1
+            self._seq = journal.found_seq + 1
+            mid = journal.found_mid
+            released = journal.found_state
+            left = released or self.may_have_left(session, journal.found_seq, mid)
+            if left and not self.again or not released and is_too_long(session, address):
+                continue
+            self.forget(mid)
+            session.set_row(session.rows, mid, address, (REL if released else SEND) | TRIAL | (DUP if left else 0))
+            session.rows += 1
+            session.waiting = True
+            return
+
+
+def set_aside_of(session):
+    """Returns the SetAside of the session."""
+    session.aside = session.aside or SetAside()
+    return session.aside
+
+
+def is_too_long(session, address):
+    """True if this connection does not take the message of the record at `address`, which was just found."""
+    most = session.maximum_out
+    if most >= session.journal.largest + 2:
+        return False
+    return session.packet_size(address, 0) > most
+
+
+def set_aside(session, i, code):
+    """The message of row i is set aside, for a reason with this code of MQTT 5; 0: the connection ended."""
+    address = session.addresses[i]
+    first = not session.states[i] & (TRIAL | GIVEN_UP)  # else it was told
+    set_aside_of(session).remove(session, i)
+    if first:
+        tell(session, address, code)
+
+
+def tell(session, address, code, kept=True):
+    """The application is told of the message of the record at `address`, which was just found."""
+    if kept:
+        session.count[counters.SET_ASIDE] += 1
+    session.notices += (MessageSetAside(code, kept, *message_at(session, address)),)

@@ -1,10 +1,10 @@
-# The errors of what a broker refused: a connection, or at level 5 a message; and of a message that was damaged. Loaded
-# when one is raised.
+# The errors of what a broker refused: a connection, or at level 5 a message; and of a message that was
+# damaged.
 
 from errno import EACCES, ECONNABORTED, ECONNREFUSED, EIO
 
 from ..compat import const
-from ..printable import printable
+from ..errors import printable
 
 _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
 _CREDENTIALS = b"\x04\x05\x86\x87\x8a\x8c"

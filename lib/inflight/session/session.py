@@ -15,7 +15,7 @@
 #   connecting    CONNACK 0: connected; 1-5: refused; other: error MQTT-3.1.0-1, 3.2.0-1
 #   connected     PUBLISH: deliver, PUBACK or PUBREC               MQTT-3.3.4-1
 #                 PUBREL: PUBCOMP                                  MQTT-4.3.3-2
-#                 PUBACK, PUBREC, PUBCOMP: the table below         MQTT-4.3.2-1, 4.3.3-1
+#                 PUBACK, PUBREC, PUBCOMP: the table of window        MQTT-4.3.2-1, 4.3.3-1
 #                 SUBACK, UNSUBACK: of the one request under way,
 #                 of any other: counted                            MQTT-3.8.4-2, 3.10.4-4
 #                 PINGRESP                                         MQTT-3.12.4-1
@@ -30,27 +30,9 @@
 #                    under an id that is not proven free, the PUBRELs of ForeignIds
 #                 5. PINGREQ
 #
-# Messages to the broker
-# ----------------------
-# A message of QoS 1 or 2 is a record of the journal from publish() on. The oldest ones stand in the in-flight window,
-# rows of (Message ID, address in the journal, state); the others wait in the journal alone, so a backlog costs no RAM.
-# They enter the window, and are sent, in the order of their sequence numbers [MQTT-4.6.0-1].
-#
-#   row      PUBACK     PUBREC             PUBCOMP    clause
-#   SEND     ignored    ignored            ignored    about to be sent (again)
-#   ACK      done       error              error      MQTT-4.3.2-1
-#   REC      error      released, PUBREL   error      MQTT-4.3.3-1
-#   REL      ignored    ignored            ignored    about to be sent (again)
-#   COMP     error      PUBREL             done       MQTT-4.3.3-1
-#   none     ignored    PUBREL             ignored    answers to an earlier life
-#
-#   sending           SEND -> ACK at QoS 1, REC at QoS 2; REL -> COMP
-#   a new connection  ACK, REC -> SEND with DUP; COMP -> REL       MQTT-4.4.0-1, 3.3.1-1
-#
-# "done" and "released" are marks in the journal, made before anything leaves in answer: after
-# a power cut a live record is SEND, a released one REL, and a PUBLISH never follows its PUBREL.
-#
-# Which messages can have left before a power cut? Only those of the window, so of the live ones
+# Which messages can have left before a power cut?
+# ------------------------------------------------
+# Only those of the window, so of the live ones
 # the first `most` at most, the largest window since the last clean session began. Of these, a
 # message can have left
 # - if it was accepted with a connection: its record has DUP then;
@@ -59,21 +41,7 @@
 # The SESSION record has both. All other messages are known never to have left: they go out
 # without DUP [MQTT-3.3.1-1], survive the end of a session, and may be dropped.
 #
-# A message that is set aside (see set_aside) has no row, and a number below `seq`.
-#
-# Messages of QoS 2 from the broker
-# ---------------------------------
-# Each Message ID is a record of the journal (or of RAM alone), so that a message is delivered once across power cuts.
-# Its row stands behind those to the broker, in the same columns; receiving knows what its states mean.
-#
-#   row        PUBLISH                              PUBREL             clause
-#   none       row, deliver, DELIVERED, PUBREC      PUBCOMP            MQTT-4.3.3-2
-#   RECEIVED   deliver again, DELIVERED, PUBREC     error              power was cut in the handler
-#   DELIVERED  PUBREC                               no row, PUBCOMP    MQTT-4.3.3-2
-#
-# This is the standard's method B (figure 4.3): only the id is kept. It takes 15 bytes of flash
-# instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
-# that a message becomes available at PUBREL; no peer can tell the difference.
+# A message that is set aside (see pending) has no row, and a number below `seq`.
 #
 # The SESSION record
 # ------------------
@@ -98,43 +66,29 @@ from errno import ECONNABORTED
 import inflight.counters as counters
 import inflight.packet as packet
 
-from ..journal.records import DONE, OUT, RELEASED  # isort: skip (from here: each import within an import takes stack)
+from ..journal.records import OUT  # isort: skip (from here: each import within an import takes stack)
 from ..compat import const, passed, ticks_add, ticks_diff
 from ..errors import OutboxFull
-from ..states import ANY, COMP, DUP, ERROR, FINISH, GIVEN_UP, IGNORED, REC, REL, RELEASE, REPEAT, SEND, STATE, UNKNOWN
-from .packet_buffer import PacketBuffer
+from ..states import COMP, DUP, ERROR, FINISH, IGNORED, REL, REPEAT, SEND, STATE, UNKNOWN
+from .window import Window
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
 _PACE = const(256)  # bytes of a long message, at least, in ten time-outs
 _MOST_TIMEOUTS = const(100)  # for an answer behind long messages
-_MARKS = const(0xF0)  # all bits of a state but SEND to COMP
-_GONE = const(6)  # acknowledged() returns it, too
-# fmt: off
-_TABLE = bytes((
-    # SEND   ACK      REC      REL      COMP
-    IGNORED, FINISH,  ERROR,   IGNORED, ERROR,   # PUBACK
-    IGNORED, ERROR,   RELEASE, IGNORED, REPEAT,  # PUBREC
-    ERROR,   ERROR,   ERROR,   ERROR,   ERROR,   # PUBREL is never looked up
-    IGNORED, ERROR,   ERROR,   IGNORED, FINISH,  # PUBCOMP
-))
-# fmt: on
 
 
-class Session(PacketBuffer):
-    """One session of one client with one broker. session_load.start() tells its arguments, and has the fields that a
+class Session(Window):
+    """One session of one client with one broker. record.start() tells its arguments, and has the fields that a
     start sets."""
 
     counters = 19  # how many there are
     notices = ()  # exceptions that the application is to be told of; its reader removes them
-    ended_by = None  # the error that ended the last connection; see suspects
+    ended_by = None  # the error that ended the last connection; see judge() of connect
     quota = 0xFFFF  # so many messages are unacknowledged at most: of level 5
     too_long = 0  # messages behind the window that this connection does not take: of level 5
     maximum_out = packet.LONGEST  # bytes of the longest packet that the broker takes
     clock: "Any" = None  # type: ignore[name-defined] # noqa: F821  Seconds, once a message has an expiry: of level 5
-    aside = None  # SetAside, once something was
-    reach = ANY  # so many rows, from the oldest on, may be sent
-    strikes = suspected = 0  # see suspects
-    rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
+    strikes = suspected = 0  # see judge() of connect
     foreign = None  # ForeignIds, as long as there are some
     unproven = 0  # Message IDs that are not proven free: see foreign
     retry = 0  # ms until unanswered packets are repeated
@@ -143,7 +97,7 @@ class Session(PacketBuffer):
     _late_proofs = False  # PUBRELs of ForeignIds may still be answered, or once more
     granted = b""  # return codes of the last SUBACK
     ended = ()  # Message IDs that the last CONNACK completed
-    # Of what session_load sets.
+    # Of what record sets.
     count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     client_id: bytes
     present: bool
@@ -156,17 +110,7 @@ class Session(PacketBuffer):
     identifier: int
     timeout_ms: int
     keep_alive: int
-    limit: int
-    mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
-    addresses: "Any"  # type: ignore[name-defined] # noqa: F821
-    states: bytearray
-    queued: int
-    waiting: bool
-    seq: int
-    sent_below: int
     below_stale: bool
-    last_mid: int
-    used_mid: int
     record_at: int
     record_copy: int
     record_stale: bool
@@ -181,7 +125,7 @@ class Session(PacketBuffer):
         # These make most of its fields, and the table of them takes heap in one piece: before more is loaded.
         self.use(buffer, journal, protocol_level)
         self.reset()
-        from .session_load import start
+        from .record import start
 
         start(self, client_id, *args, **options)
         self.holds_journal = True
@@ -209,20 +153,20 @@ class Session(PacketBuffer):
 
     def _load(self):
         # Builds what the journal knows, at a start and after it was mounted again in place.
-        from .session_load import load
+        from .record import load
 
         load(self)
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2: there are rows for them."""
         if len(self.mids) == self.limit:
-            from .window import load_received
+            from .record import load_received
 
             load_received(self)
 
     def write_record(self, most):
         """Makes the SESSION record durable. most: how many messages can have left. Raises OSError if flash fails."""
-        from .session_record import write
+        from .record import write
 
         write(self, most)
 
@@ -278,7 +222,7 @@ class Session(PacketBuffer):
             self.closing = None
             self.left_with_broker = False
         self.ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
-        self.request = None  # what is asked for: filters, their QoS, properties; see subscribing
+        self.request = None  # what is asked for: filters, their QoS, properties; see subscribe
         self.request_mid = 0
         self.request_due = 0  # it is to be sent: 1, with the flag DUP 9
         if self._late_proofs:
@@ -400,156 +344,6 @@ class Session(PacketBuffer):
             self.journal.collect()
         self.busy = False
 
-    # --- rows: what is in flight ---
-
-    def packet_size(self, address, n):
-        """Returns the size of the packet that the record at `address` becomes, which was just found and has a PUBLISH
-        of n bytes."""
-        return n
-
-    def set_row(self, i, mid, address, state):
-        """Row i is this message from now on."""
-        self.mids[i] = mid
-        self.addresses[i] = address
-        self.states[i] = state
-
-    def remove(self, i):
-        """Row i is over; those behind it, of the same direction, move up."""
-        if i < self.limit:
-            end = self.rows = self.rows - 1
-        else:
-            self.rows_in -= 1
-            end = self.limit + self.rows_in
-        while i < end:
-            self.set_row(i, self.mids[i + 1], self.addresses[i + 1], self.states[i + 1])
-            i += 1
-
-    def row(self, mid, i=0):
-        """Returns the row of this Message ID, -1 if there is none. i: the first one that is looked at, `limit` for
-        those of messages from the broker."""
-        end = i + self.rows_in if i else self.rows
-        while i < end:
-            if self.mids[i] == mid:
-                return i
-            i += 1
-        return -1
-
-    def row_at(self, address):
-        """Returns the row of the message to the broker whose record is at `address`, -1 if there is none."""
-        for i in range(self.rows):
-            if self.addresses[i] == address:
-                return i
-        return -1
-
-    def refill(self):
-        """The oldest messages behind the window enter it as far as it has space."""
-        journal = self.journal
-        while self.queued and self.rows < self.limit:
-            address = self.oldest()
-            if address < 0:
-                return
-            seq = journal.found_seq
-            state = REL if journal.found_state else SEND
-            self.set_row(self.rows, journal.found_mid, address, state | DUP if seq < self.sent_below else state)
-            self.rows += 1
-            self.waiting = True
-            self.seq = seq + 1
-            self.queued -= 1
-
-    def oldest(self):
-        """Returns the address of the oldest message behind the window. -1: what was counted there are copies of
-        messages that had their turn, on a flash that somebody restored in part; they are done."""
-        address = self.journal.find(OUT, self.seq)
-        if address < 0:
-            self.queued = 0
-            if not self.aside:  # else nobody can tell them from what was set aside
-                from .given_up import drop_copies
-
-                drop_copies(self)
-        return address
-
-    def is_pending(self, mid):
-        """True if the message with this Message ID is in the window or behind it."""
-        journal = self.journal
-        return self.row(mid) >= 0 or (mid > 0 and journal and journal.live > self.rows and self._next_used(mid) == mid)
-
-    def free_mid(self, other):
-        """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
-        The journal is asked for ids in use only where one was, and once on the way around."""
-        mid = self.last_mid
-        if self.used_mid < 0:
-            self.used_mid = self._next_used(mid % 65535 + 1)
-        used = self.used_mid
-        while True:
-            mid = mid % 65535 + 1
-            if mid == used or mid == 1:
-                self.used_mid = -1  # once last_mid is here
-                used = self._next_used(mid)
-                if mid == used:
-                    used = self._next_used(mid % 65535 + 1)
-                    continue
-            if mid != other and self.row(mid) < 0:
-                return mid
-
-    def _next_used(self, mid):
-        # The first id from `mid` on that a live message has, 0 if there is none.
-        journal = self.journal
-        used = 0
-        distance = 65535
-        at = journal.scan(OUT, -1) if journal else -1
-        while at >= 0:
-            if (journal.found_mid - mid) % 65535 < distance:
-                used = journal.found_mid
-                distance = (used - mid) % 65535
-            at = journal.scan(OUT, at)
-        return used
-
-    def retransmit(self):
-        """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
-        there is such."""
-        some = False
-        for i in range(self.rows):
-            state = self.states[i] & STATE
-            if state != SEND and state != REL:
-                some = True
-                marks = self.states[i] & _MARKS
-                self.states[i] = marks | DUP | (REL if state == COMP or marks & GIVEN_UP else SEND)
-        self.waiting = True
-        return some
-
-    def next_row(self):
-        """Returns the first row that has something to send, -1 if none has."""
-        states = self.states
-        for i in range(min(self.rows, self.reach)):
-            state = states[i] & STATE
-            if state == SEND or state == REL:
-                return i
-        self.waiting = False
-        return -1
-
-    def finish(self, i):
-        """The broker has the message of row i."""
-        self.journal.mark(self.addresses[i], DONE)
-        self.remove(i)
-        if self.queued:
-            self.refill()
-
-    def acknowledged(self, kind, mid):
-        """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
-        journal."""
-        i = self.row(mid)
-        if i < 0:
-            return UNKNOWN
-        act = _TABLE[(kind - packet.PUBACK) * 5 + (self.states[i] & STATE)]
-        if act == FINISH:
-            if self.states[i] & GIVEN_UP:
-                act = _GONE
-            self.finish(i)
-        elif act == RELEASE:
-            self.journal.mark(self.addresses[i], RELEASED)
-            self.states[i] += COMP - REC
-        return act
-
     # --- going out ---
 
     def publish(self, name, payload, qos, retain):
@@ -575,7 +369,7 @@ class Session(PacketBuffer):
             return 0
         journal = self.journal
         if self.when_full and self.out_size <= journal.largest and not journal.fits(OUT, self.out_size):
-            from .discarding import make_space
+            from .drop import make_space
 
             if not make_space(self, self.out_size):
                 return 0
@@ -601,7 +395,7 @@ class Session(PacketBuffer):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
         returns the SUBACK or UNSUBACK. One request at a time. Level 5: `identifier` is its Subscription Identifier."""
         self.begin()
-        from .subscribing import request
+        from .subscribe import request
 
         request(self, filters, qos)
         self.busy = False
@@ -641,7 +435,7 @@ class Session(PacketBuffer):
         if self.resumed and self.retry and passed(self.now, self.progress_at, self._retry_pause):
             self.repeat_unanswered()
         if self.request_due:
-            from .subscribing import write
+            from .subscribe import write
 
             return write(self)
         foreign = self.foreign
@@ -732,9 +526,9 @@ class Session(PacketBuffer):
                 self._handle(kind)
         except (packet.ProtocolError, OutboxFull) as e:  # what was noted stands
             self.busy = False
-            from .malformed import skip
+            from .receive import skip_malformed
 
-            kind = skip(self, e, kind)
+            kind = skip_malformed(self, e, kind)
         self.busy = False
         return kind
 
@@ -756,7 +550,7 @@ class Session(PacketBuffer):
             if self.foreign and self.foreign.ping_answered():
                 self._late_proofs = True
         else:
-            from .subscribing import suback
+            from .subscribe import suback
 
             suback(self, kind)
 

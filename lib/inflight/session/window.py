@@ -1,87 +1,222 @@
-# The rows of a session: what the journal says of messages in flight. Loaded when a client is made, and when its journal
-# was mounted again.
+# The in-flight window: rows of (Message ID, address in the journal, state), those of messages to the broker and, behind
+# them, those of messages of QoS 2 from it. What the rows mean, and every transition of them, stands here.
+#
+# Messages to the broker
+# ----------------------
+# A message of QoS 1 or 2 is a record of the journal from publish() on. The oldest ones stand in the in-flight window,
+# rows of (Message ID, address in the journal, state); the others wait in the journal alone, so a backlog costs no RAM.
+# They enter the window, and are sent, in the order of their sequence numbers [MQTT-4.6.0-1].
+#
+#   row      PUBACK     PUBREC             PUBCOMP    clause
+#   SEND     ignored    ignored            ignored    about to be sent (again)
+#   ACK      done       error              error      MQTT-4.3.2-1
+#   REC      error      released, PUBREL   error      MQTT-4.3.3-1
+#   REL      ignored    ignored            ignored    about to be sent (again)
+#   COMP     error      PUBREL             done       MQTT-4.3.3-1
+#   none     ignored    PUBREL             ignored    answers to an earlier life
+#
+#   sending           SEND -> ACK at QoS 1, REC at QoS 2; REL -> COMP
+#   a new connection  ACK, REC -> SEND with DUP; COMP -> REL       MQTT-4.4.0-1, 3.3.1-1
+#
+# "done" and "released" are marks in the journal, made before anything leaves in answer: after
+# a power cut a live record is SEND, a released one REL, and a PUBLISH never follows its PUBREL.
+#
+# Messages of QoS 2 from the broker
+# ---------------------------------
+# Each Message ID is a record of the journal (or of RAM alone), so that a message is delivered once across power cuts.
+# Its row stands behind those to the broker, in the same columns; receive knows what its states mean.
+#
+#   row        PUBLISH                              PUBREL             clause
+#   none       row, deliver, DELIVERED, PUBREC      PUBCOMP            MQTT-4.3.3-2
+#   RECEIVED   deliver again, DELIVERED, PUBREC     error              power was cut in the handler
+#   DELIVERED  PUBREC                               no row, PUBCOMP    MQTT-4.3.3-2
+#
+# This is the standard's method B (figure 4.3): only the id is kept. It takes 15 bytes of flash
+# instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
+# that a message becomes available at PUBREL; no peer can tell the difference.
 
-from array import array
+import inflight.packet as packet
 
-from ..journal.records import IN, OUT
-from ..states import ANY, DELIVERED, DUP, RECEIVED
+from ..compat import const
+from ..journal.records import DONE, OUT, RELEASED
+from ..states import ANY, COMP, DUP, ERROR, FINISH, GIVEN_UP, IGNORED, REC, REL, RELEASE, REPEAT, SEND, STATE, UNKNOWN
+from .packet_buffer import PacketBuffer
 
-
-def load_window(session):
-    """The rows of messages to the broker, and which of the others can have left: the SESSION record has been found.
-    Returns how many had left, at most."""
-    journal = session.journal
-    session.rows = 0
-    if session.rows_in:
-        session.rows_in = 0
-    _allocate(session, session.limit)
-    if session.aside or session.strikes:
-        session.aside = None
-        session.reach = ANY
-        session.strikes = session.suspected = 0
-    session.queued = 0  # messages in the journal behind the window
-    session.waiting = False  # a row may be in SEND or REL
-    session.seq = 0  # where the messages behind the window begin
-    session.sent_below = 0  # those behind the window can have left if their number is below this
-    session.below_stale = False  # some were accepted without a connection, and `below` does not tell
-    session.last_mid = 0  # the id that was given last
-    session.used_mid = 0  # the first id behind last_mid that was in use when it was looked for; 0: none, -1: look
-    left = 0
-    if journal:
-        session.last_mid = journal.last_mid
-        left = _find_sent(session)
-        session.below_stale = journal.live > left
-        session.used_mid = -1
-        session.queued = journal.live
-        session.refill()
-    return left
+_MARKS = const(0xF0)  # all bits of a state but SEND to COMP
+_GONE = const(6)  # acknowledged() returns it, too
+# fmt: off
+_TABLE = bytes((
+    # SEND   ACK      REC      REL      COMP
+    IGNORED, FINISH,  ERROR,   IGNORED, ERROR,   # PUBACK
+    IGNORED, ERROR,   RELEASE, IGNORED, REPEAT,  # PUBREC
+    ERROR,   ERROR,   ERROR,   ERROR,   ERROR,   # PUBREL is never looked up
+    IGNORED, ERROR,   ERROR,   IGNORED, FINISH,  # PUBCOMP
+))
+# fmt: on
 
 
-def _allocate(session, n):
-    # The columns get n rows: all of them, or none if there is no memory.
-    mids = array("H", bytes(2 * n))
-    addresses = array("I", bytes(4 * n))
-    states = bytearray(n)  # see states
-    for i in range(session.rows):
-        mids[i] = session.mids[i]
-        addresses[i] = session.addresses[i]
-        states[i] = session.states[i]
-    session.addresses = addresses
-    session.states = states
-    session.mids = mids  # last: its length tells that there are rows for messages from the broker
+class Window(PacketBuffer):
+    """The rows of a session."""
 
+    rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
+    reach = ANY  # so many rows, from the oldest on, may be sent
+    aside = None  # SetAside, once something was
+    # Of what record sets.
+    limit: int
+    mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
+    addresses: "Any"  # type: ignore[name-defined] # noqa: F821
+    states: bytearray
+    waiting: bool
+    queued: int
+    seq: int
+    sent_below: int
+    last_mid: int
+    used_mid: int
 
-def _find_sent(session):
-    journal = session.journal
-    first = bytearray(1)
-    n = 0
-    while n < session.recorded_most:
-        address = journal.find(OUT, session.sent_below)
+    def packet_size(self, address, n):
+        """Returns the size of the packet that the record at `address` becomes, which was just found and has a PUBLISH
+        of n bytes."""
+        return n
+
+    def set_row(self, i, mid, address, state):
+        """Row i is this message from now on."""
+        self.mids[i] = mid
+        self.addresses[i] = address
+        self.states[i] = state
+
+    def remove(self, i):
+        """Row i is over; those behind it, of the same direction, move up."""
+        if i < self.limit:
+            end = self.rows = self.rows - 1
+        else:
+            self.rows_in -= 1
+            end = self.limit + self.rows_in
+        while i < end:
+            self.set_row(i, self.mids[i + 1], self.addresses[i + 1], self.states[i + 1])
+            i += 1
+
+    def row(self, mid, i=0):
+        """Returns the row of this Message ID, -1 if there is none. i: the first one that is looked at, `limit` for
+        those of messages from the broker."""
+        end = i + self.rows_in if i else self.rows
+        while i < end:
+            if self.mids[i] == mid:
+                return i
+            i += 1
+        return -1
+
+    def row_at(self, address):
+        """Returns the row of the message to the broker whose record is at `address`, -1 if there is none."""
+        for i in range(self.rows):
+            if self.addresses[i] == address:
+                return i
+        return -1
+
+    def refill(self):
+        """The oldest messages behind the window enter it as far as it has space."""
+        journal = self.journal
+        while self.queued and self.rows < self.limit:
+            address = self.oldest()
+            if address < 0:
+                return
+            seq = journal.found_seq
+            state = REL if journal.found_state else SEND
+            self.set_row(self.rows, journal.found_mid, address, state | DUP if seq < self.sent_below else state)
+            self.rows += 1
+            self.waiting = True
+            self.seq = seq + 1
+            self.queued -= 1
+
+    def oldest(self):
+        """Returns the address of the oldest message behind the window. -1: what was counted there are copies of
+        messages that had their turn, on a flash that somebody restored in part; they are done."""
+        address = self.journal.find(OUT, self.seq)
         if address < 0:
-            break
-        journal.read(address, 0, first)
-        if journal.found_seq >= session.below and not first[0] & DUP:
-            break
-        session.sent_below = journal.found_seq + 1
-        n += 1
-    return n
+            self.queued = 0
+            if not self.aside:  # else nobody can tell them from what was set aside
+                from .drop import drop_copies
 
+                drop_copies(self)
+        return address
 
-def load_received(session):
-    """The rows of messages of QoS 2 from the broker: those in the journal, and most_in others; twice most_in at most,
-    since a restart must not give more space to a broker that never releases any."""
-    journal = session.journal
-    limit = session.limit
-    most = session.most_in
-    kept = 0
-    at = journal.scan(IN, -1) if journal else -1
-    while at >= 0:
-        kept += 1
-        at = journal.scan(IN, at)
-    _allocate(session, limit + (kept + most if kept <= most else kept))
-    at = journal.scan(IN, -1) if kept else -1  # scanning a long journal takes an RP2040 a second
-    while at >= 0:
-        state = DELIVERED if journal.found_state else RECEIVED
-        session.set_row(limit + session.rows_in, journal.found_mid, at, state)
-        session.rows_in += 1
-        at = journal.scan(IN, at)
+    def is_pending(self, mid):
+        """True if the message with this Message ID is in the window or behind it."""
+        journal = self.journal
+        return self.row(mid) >= 0 or (mid > 0 and journal and journal.live > self.rows and self._next_used(mid) == mid)
+
+    def free_mid(self, other):
+        """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
+        The journal is asked for ids in use only where one was, and once on the way around."""
+        mid = self.last_mid
+        if self.used_mid < 0:
+            self.used_mid = self._next_used(mid % 65535 + 1)
+        used = self.used_mid
+        while True:
+            mid = mid % 65535 + 1
+            if mid == used or mid == 1:
+                self.used_mid = -1  # once last_mid is here
+                used = self._next_used(mid)
+                if mid == used:
+                    used = self._next_used(mid % 65535 + 1)
+                    continue
+            if mid != other and self.row(mid) < 0:
+                return mid
+
+    def _next_used(self, mid):
+        # The first id from `mid` on that a live message has, 0 if there is none.
+        journal = self.journal
+        used = 0
+        distance = 65535
+        at = journal.scan(OUT, -1) if journal else -1
+        while at >= 0:
+            if (journal.found_mid - mid) % 65535 < distance:
+                used = journal.found_mid
+                distance = (used - mid) % 65535
+            at = journal.scan(OUT, at)
+        return used
+
+    def retransmit(self):
+        """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
+        there is such."""
+        some = False
+        for i in range(self.rows):
+            state = self.states[i] & STATE
+            if state != SEND and state != REL:
+                some = True
+                marks = self.states[i] & _MARKS
+                self.states[i] = marks | DUP | (REL if state == COMP or marks & GIVEN_UP else SEND)
+        self.waiting = True
+        return some
+
+    def next_row(self):
+        """Returns the first row that has something to send, -1 if none has."""
+        states = self.states
+        for i in range(min(self.rows, self.reach)):
+            state = states[i] & STATE
+            if state == SEND or state == REL:
+                return i
+        self.waiting = False
+        return -1
+
+    def finish(self, i):
+        """The broker has the message of row i."""
+        self.journal.mark(self.addresses[i], DONE)
+        self.remove(i)
+        if self.queued:
+            self.refill()
+
+    def acknowledged(self, kind, mid):
+        """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
+        journal."""
+        i = self.row(mid)
+        if i < 0:
+            return UNKNOWN
+        act = _TABLE[(kind - packet.PUBACK) * 5 + (self.states[i] & STATE)]
+        if act == FINISH:
+            if self.states[i] & GIVEN_UP:
+                act = _GONE
+            self.finish(i)
+        elif act == RELEASE:
+            self.journal.mark(self.addresses[i], RELEASED)
+            self.states[i] += COMP - REC
+        return act

@@ -8,8 +8,8 @@ import json
 
 import config
 from inflight import Journal, RamFlash
-from inflight.client.dispatching import matches
-from inflight.topic import encode_name
+from inflight.arguments import encode_name
+from inflight.client.handlers import matches
 from node import Node
 from outcome import Outcome, Reader, demand
 

@@ -5,8 +5,8 @@ data: a byte (the shape of the device), the number of steps in the journal's his
 
 from inflight.journal.journal import DONE, IN, OUT, SESSION, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP
+from inflight.session.record import load_window
 from inflight.session.session import Session
-from inflight.session.window import load_window
 from inflight.states import REL, STATE
 from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand

@@ -1,8 +1,8 @@
 """Topic names and filters: validation and matching. data: the length of the filter, the filter, the name."""
 
-from inflight.client.dispatching import matches
-from inflight.session.subscribing import encode_filter
-from inflight.topic import encode_name
+from inflight.arguments import encode_name
+from inflight.client.handlers import matches
+from inflight.session.subscribe import encode_filter
 from outcome import STRICT, Outcome, demand
 
 if STRICT:

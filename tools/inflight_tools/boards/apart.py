@@ -18,7 +18,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 def take_apart(trees, table=APART):
     """`trees`, {place: ast.Module}, are changed in place, and get the modules of `table`, {module: (module that it
     comes from, names)}. Each of them imports those before it in the table when it is loaded, and everybody those that
-    are always there. ValueError if a name is used by what is loaded before it."""
+    are always there, which import no others. ValueError if a name is used by what is loaded before it."""
     for home in dict.fromkeys(home for home, _ in table.values()):
         if f"{PACKAGE}/{home}" in trees:
             parts = {part: names for part, (origin, names) in table.items() if origin == home}
@@ -42,7 +42,8 @@ def _take_apart(trees, home, parts):
             first = [_only(node, lambda name: name not in taken) for node in imports]
         for other in order:
             names = sorted(name for name in uses[module] if owner.get(name) == other != module)
-            if names and (other in MERGED or order.index(other) < order.index(module)):
+            before = order.index(other) < order.index(module) and module not in MERGED
+            if names and (other in MERGED or before):
                 first.append(ast.ImportFrom(other, [ast.alias(name) for name in names], 1))
             elif names:
                 for statement in statements:

@@ -5,19 +5,56 @@ PACKAGE = "inflight"
 
 # What stands in one file and is not loaded together. {module: (module that it comes from, its functions, classes and
 # constants)}: it imports those before it when it is loaded, and those behind it where it uses them.
-APART: dict[str, tuple[str, tuple[str, ...]]] = {}
+APART = {
+    "topic": ("arguments", ("encode", "encode_name")),
+    "printable": ("errors", ("printable",)),
+    "counter_names": ("counters", ("NAMES", "by_name")),
+    "synced_file": ("flash", ("File", "write")),
+    "posix": ("flash", ("open_flash", "sync_folder")),
+    "pinning": ("pinned", ("Finder", "ReadTracer", "pin")),
+    "new_journal": ("journal", ("prepare",)),
+    "sector_order": ("sectors", ("restore",)),
+    "contents": ("mount", ("read", "settle")),
+    "finishing": ("mount", ("finish",)),
+    "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
+    "upgrade": ("websocket", ("upgrade_request", "upgrade_steps")),
+    "session_record": ("record", ("find", "write")),
+    "in_flight": ("record", ("load_received", "load_window")),
+    "foreign": ("record", ("ForeignIds", "after_damage", "oldest_mid", "suspect")),
+    "suspects": ("connect", ("judge",)),
+    "given_up": ("drop", ("discard_message", "drop_copies", "give_up", "is_unsent", "may_be_received")),
+    "lost_messages": ("drop", ("find_lost", "is_publish", "tell_lost")),
+    "set_aside": ("pending", ("SetAside", "is_too_long", "set_aside", "set_aside_of", "tell")),
+    "long_message": ("receive", ("skip_topic", "start_long")),
+    "malformed": ("receive", ("skip_malformed",)),
+    "errors5": ("cursor", ("ERROR", "MALFORMED", "ProtocolError5")),
+    "lengths5": ("cursor", ("digits_for", "digits_in")),
+    "connect_properties": ("properties5", ("ConnectProperties", "attach_to_connect", "connect_properties")),
+    "subscription": ("properties5", ("NO_LOCAL", "RETAIN_AS_PUBLISHED", "RETAIN_IF_NEW", "RETAIN_NEVER")),
+    "other_session5": ("connection5", ("end_other_session", "leave_other_session")),
+    "leaving5": ("connection5", ("disconnected", "leave")),
+    "expiry5": ("stored5", ("Seconds", "expired", "newest")),
+    "resending5": ("stored5", ("resend",)),
+    "inbound5": ("receive5", ("arrived",)),
+    "refusing5": ("mqtt5", ("lowered", "rejected")),
+    "client_start": ("base", ("new_session", "start")),
+    "received5": ("consumers", ("Received5",)),
+    "undelivered": ("handlers", ("handled", "topic_too_long")),
+    "no_properties": ("handlers", ("no_property",)),
+    "message5": ("handlers", ("Fields", "Message5")),
+}
 # What is always loaded together is one module. {module: those that it consists of, each behind those that it needs}
 GROUPS = {
     "core": (
-        *("compat", "states", "counters", "errors", "packet", "topic", "packet_buffer", "session"),
+        *("compat", "states", "counters", "errors", "packet", "topic", "packet_buffer", "window", "session"),
         *("transport", "base"),
     ),
-    "journal_core": ("loops", "pages", "records", "journal"),
+    "journal_core": ("pages", "records", "journal"),
     "mqtt5_core": ("errors5", "lengths5", "mqtt5"),
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
-PUBLIC = ("compat", "counters", "errors", "journal", "packet", "topic")
+PUBLIC = ("compat", "counters", "errors", "journal", "packet")
 # Those that inflight itself names: what programs import from it.
 KNOWN = (
     *("__init__", "exports", "client", "aio", "flash", "refused"),
@@ -27,13 +64,13 @@ KNOWN = (
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
 LENT = (
-    *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "discarding", "expiry5"),
-    *("finishing", "foreign", "handshake", "handshake5", "leaving5", "lost_messages", "new_journal", "opening"),
-    *("options", "other_session5", "pinning", "posix", "recovery", "refusing5", "sector_reader", "sectors"),
-    *("session_load", "session_record", "stored5", "subscribing", "suspects", "texts", "upgrade", "window"),
+    *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "drop", "expiry5"),
+    *("finishing", "foreign", "handshake", "connection5", "leaving5", "lost_messages", "new_journal", "opening"),
+    *("options", "other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order"),
+    *("record", "session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
-COLLECTED = ("receiving", "dispatching")
+COLLECTED = ("receive", "handlers")
 # {module: (module that it comes from, class, methods)}: those of one module are needed together, and lent.
 SELDOM = {
     "connecting": (
@@ -48,23 +85,23 @@ SELDOM = {
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
 RESIDENT = (
-    *(*GROUPS, "client", "aio", "consumers", "dispatching", "receiving", "flash", "io_waiter", "pinned", "slots"),
+    *(*GROUPS, "client", "aio", "consumers", "handlers", "receive", "flash", "io_waiter", "pinned", "slots"),
     *("websocket",),
 )
 
 # There are more names than words in ROM. What each client loads gets them first: a name stays when its module is given
 # back.
 FIRST = (
-    *("core", "client", "journal_core", "options", "client_start", "session_load", "session_record", "window"),
-    *("opening", "handshake", "connect", "subscribing", "receiving", "dispatching", "new_journal", "recovery"),
-    *("sector_reader", "sectors", "contents", "finishing", "arguments", "pinned", "pinning", "flash", "synced_file"),
-    *("posix", "mqtt5_core", "handshake5"),
+    *("core", "client", "journal_core", "options", "client_start", "record", "session_record", "in_flight"),
+    *("opening", "handshake", "connect", "subscribe", "receive", "handlers", "new_journal", "mount"),
+    *("sectors", "sector_order", "contents", "finishing", "arguments", "pinned", "pinning", "flash", "synced_file"),
+    *("posix", "mqtt5_core", "connection5"),
 )
 # Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
 # line, so they have the same words.
 FAMILIES = (
-    ("recovery", "sector_reader", "sectors", "contents", "finishing"),  # journals, and what reads them
+    ("mount", "sectors", "sector_order", "contents", "finishing"),  # journals, and what reads them
     ("flash", "posix", "synced_file", "pinned", "pinning", "slots"),
-    ("aio", "consumers", "inbox", "io_waiter", "received5"),
+    ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
 )

@@ -1,5 +1,5 @@
 """Machine code for a board's processor. Functions whose arguments are typed ptr8 and the like are loops over single
-bytes (lib/inflight/journal/loops.py): for a known processor mpy-cross compiles them as viper functions, for others as
+bytes (lib/inflight/journal/pages.py): for a known processor mpy-cross compiles them as viper functions, for others as
 the bytecode that all functions are.
 
 MicroPython refuses to import machine code of another processor, or of another version of that form. A firmware tells

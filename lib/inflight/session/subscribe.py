@@ -1,13 +1,13 @@
-# Topic filters of the caller, SUBSCRIBE and UNSUBSCRIBE, and their answers. Loaded for each of them.
+# Topic filters of the caller, SUBSCRIBE and UNSUBSCRIBE, and their answers.
 
 from binascii import crc32
 from errno import EACCES
 
 import inflight.counters as counters
 
+from ..arguments import encode
 from ..compat import const, copy
 from ..packet import SUBACK, UNSUBACK, ProtocolError, begin, check_size, put_string
-from ..topic import encode
 
 _CODES = b"\x00\x01\x02\x80"
 _CODES_5 = {
@@ -20,14 +20,14 @@ _NUMBERS = const(2080768)
 
 
 def _refuse(name, allowed, value):
-    # Raises ValueError. What most calls do without is loaded here.
+    # Raises ValueError.
     from ..arguments import refuse
 
     refuse(name, allowed, value)
 
 
 def make_handlers(filters, qos, handler, stream, protocol_level):
-    """Returns the handlers, as client_start describes them, of the filters that subscribe() gets. Raises ValueError."""
+    """Returns the handlers, as base.start() describes them, of the filters that subscribe() gets. Raises ValueError."""
     if handler is not None and not callable(handler):
         _refuse("handler", "a function or None", handler)
     if stream not in (False, True):

@@ -1,4 +1,4 @@
-# Packets longer than the receive buffer, at level 5. Loaded with the first one.
+# Packets longer than the receive buffer, at level 5; and messages of QoS 2 that are many.
 #
 # A PUBLISH comes in pieces; its topic and its properties stand whole in front of them. If those take the whole buffer,
 # and for any other packet that is longer, the properties that nobody needs are left out while they come. What remains
@@ -10,13 +10,17 @@
 # Left out are user properties, and texts of the broker, unless they are short and tell why it refuses. Of them only the
 # lengths are looked at. What is kept is checked as in any other packet.
 
+from ..counters import ABANDONED
+from ..journal.records import DONE
 from ..packet import CONNACK, PUBLISH, PUBREL, SUBACK, UNSUBACK, begin, valid
-from ..session.receiving import decode
+from ..session.receive import decode, mark
 from ..states import TOO_LONG
 from .cursor import (
     BINARY,
+    ERROR,
     FOUR,
     IN_PUBLISH,
+    MALFORMED,
     REASON,
     RESPONSE_INFORMATION,
     SERVER_REFERENCE,
@@ -24,8 +28,8 @@ from .cursor import (
     USER,
     UTF_8,
     VAR,
+    ProtocolError5,
 )
-from .errors5 import ERROR, MALFORMED, ProtocolError5
 
 _TEXTS = bytes((REASON, RESPONSE_INFORMATION, SERVER_REFERENCE))
 _FAILURE = 0x80
@@ -233,3 +237,36 @@ def _move(d, start, to):
             d.buf[to] = d.buf[k]
             to += 1
         d.end = to
+
+
+# --- messages of QoS 2, some of earlier connections, or as many in flight as receive_maximum allows ---
+# Some brokers forget a message that expires while its PUBREL is due. Those of an earlier connection make space for new
+# ones, the oldest first: what the broker still has, it sends again before anything new [MQTT5-4.4.0-1].
+
+_TOO_MANY = 0x93
+
+
+def arrived(session, mid):
+    """A PUBLISH of QoS 2 with this Message ID arrived. Raises ProtocolError if there are too many. [MQTT5-3.3.4-9]"""
+    first = session.limit
+    i = session.row(mid, first)
+    if i >= first + session.old_received:
+        return
+    if i >= 0:
+        _come_again(session, i)
+    elif session.rows_in - session.old_received >= session.receive_maximum:
+        raise ProtocolError5("more messages in flight than receive_maximum", _TOO_MANY)
+    elif first + session.rows_in == len(session.mids):
+        mark(session, first, DONE)
+        session.remove(first)
+        session.old_received -= 1
+        session.count[ABANDONED] += 1
+
+
+def _come_again(session, i):
+    # It is one of this connection.
+    row = session.mids[i], session.addresses[i], session.states[i]
+    session.remove(i)
+    session.set_row(session.limit + session.rows_in, *row)
+    session.rows_in += 1
+    session.old_received -= 1

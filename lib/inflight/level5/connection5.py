@@ -1,8 +1,7 @@
-# CONNECT and CONNACK of MQTT 5, and what differs when a client is made. Loaded for each of them, beside options or
-# handshake.
+# How a connection begins and ends at level 5: CONNECT and CONNACK, what differs when a client is made, and DISCONNECT.
 #
 # Clean Start is 0 if there is a journal: a broker may lose a session that began so when it restarts. If the broker
-# has a session that the journal does not know, the client ends it [MQTT5-3.2.2-4]: see other_session5.
+# has a session that the journal does not know, the client ends it [MQTT5-3.2.2-4]: see below.
 #
 # If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
 #
@@ -14,19 +13,39 @@
 # and the Message IDs that were received are forgotten.
 
 import struct
-from errno import EOPNOTSUPP
+from errno import EOPNOTSUPP, ETIMEDOUT
 
 import inflight.counters as counters
 
-from ..compat import const
+from ..compat import const, passed, ticks_ms
+from ..counters import STALLS, TAKEN_OVER
 from ..journal.records import DONE, OUT, RELEASED, SESSION
-from ..states import BY_CONNECT, CLEAN, DUP, GIVEN_UP, MOST_INFLIGHT, REL, SEND, STATE, TOO_LONG, TRIAL
+from ..packet import DISCONNECT, PINGRESP, ProtocolError
+from ..session.refused import Disconnected, slow_down
+from ..states import (
+    BY_CONNECT,
+    BY_DISCONNECT,
+    CLEAN,
+    DUP,
+    GIVEN_UP,
+    MOST_INFLIGHT,
+    OTHER_SESSION,
+    POLL,
+    REL,
+    SEND,
+    STATE,
+    TOO_LONG,
+    TRIAL,
+)
 from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
     CLIENT_ID,
+    ERROR,
     IDENTIFIERS_AVAILABLE,
     IN_CONNACK,
+    IN_DISCONNECT,
+    MALFORMED,
     MAXIMUM_QOS,
     MAXIMUM_SIZE,
     REASON,
@@ -34,9 +53,10 @@ from .cursor import (
     RESPONSE_INFORMATION,
     RETAIN_AVAILABLE,
     SERVER_KEEP_ALIVE,
+    SERVER_REFERENCE,
     SESSION_EXPIRY,
+    ProtocolError5,
 )
-from .errors5 import ERROR, MALFORMED, ProtocolError5
 
 _FAILURE = const(0x80)
 _OF_LEVEL_4 = b"\x00\x84\x85\x88\x86\x87"  # what its return codes are at level 5
@@ -79,7 +99,7 @@ def load(session, adopt, load_journal):
         session.client_id = stored_client_id(journal)
     load_journal()
     if journal and not session.clock:
-        from .expiry5 import Seconds, newest
+        from .stored5 import Seconds, newest
 
         seconds = newest(journal)
         if seconds >= 0:
@@ -140,9 +160,7 @@ def connack(session):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
     if present and session.journal and (not session.has_session or session.mode == CLEAN):
-        from .other_session5 import end
-
-        end(session)
+        end_other_session(session)
         return
     session.present = present == 1
     found = _properties(session, code or session.auth)
@@ -266,13 +284,146 @@ def _set_long_ones_aside(session):
     at = journal.scan(OUT, -1)
     while at >= 0:
         if journal.found_state != RELEASED and packet_size(journal, at) > most:
-            from ..session.set_aside import of, set_aside
+            from ..session.pending import set_aside, set_aside_of
 
             i = session.row_at(at)
             if i >= 0:
                 set_aside(session, i, TOO_LONG)
             elif journal.found_seq >= session.seq:
-                of(session)
+                set_aside_of(session)
                 session.too_long += 1
         at = journal.scan(OUT, at)
     session.refill()
+
+
+# --- a session that the client does not know ---
+# The client ends it [MQTT5-3.2.2-4]: by DISCONNECT,
+# and if it is still there on the next connection, by Clean Start.
+
+_END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a DISCONNECT: Session Expiry Interval 0
+
+
+def end_other_session(session):
+    """CONNACK tells of such a session: a DISCONNECT ends it. If that is lost, the next CONNECT does it."""
+    session.ending = BY_CONNECT if session.ending else BY_DISCONNECT
+    session.code = OTHER_SESSION
+    session.disconnect()
+    session.out[1 : 1 + len(_END)] = _END
+    session.send(1 + len(_END))
+
+
+def leave_other_session(client):
+    """Waits until the broker has closed the connection on which that was sent: one that is closed while the broker
+    still sends may break before the broker has read it. For handshake.steps()."""
+    ending = client._transport = _Ending(client._transport, client._timeout_ms // 2)
+    while not ending.closed:
+        yield POLL
+    ending.close()
+    client._transport = None
+
+
+class _Ending:
+    # The transport of a connection that ends, for `ms` at most: what still comes is thrown away.
+
+    def __init__(self, transport, ms):
+        self._transport = transport
+        self.file = transport.file
+        self.send = transport.send
+        self.close = transport.close
+        self._ms = ms
+        self._since = ticks_ms()
+        self.closed = False
+
+    def receive(self, view, space):
+        self._try(self._transport.receive, view, space)
+        return 0
+
+    def wait(self, ms, write=False):
+        self._try(self._transport.wait, ms, write)
+
+    def _try(self, step, *args):
+        try:
+            step(*args)
+        except (OSError, ProtocolError):
+            self.closed = True
+        if passed(ticks_ms(), self._since, self._ms):
+            self.closed = True
+
+
+# --- DISCONNECT ---
+# That of the broker, ours after an error of the broker, and a broker that does not acknowledge a message.
+
+_SESSION_TAKEN_OVER = 0x8E
+_CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
+_LONGEST_STALL_MS = const(3_600_000)
+
+
+def disconnected(session, kind):
+    """DISCONNECT or AUTH arrived, or PINGRESP after a message has waited for long. Raises Disconnected, ProtocolError,
+    OSError. [MQTT5-3.14.2-1]"""
+    code = session.reason_code
+    if kind == PINGRESP:
+        _look_for_progress(session)
+        return
+    if kind != DISCONNECT:
+        if not session.auth:
+            raise ProtocolError5("AUTH, but no authentication method", ERROR)  # [MQTT5-4.12.0-6]
+        session.auth.received()
+        return
+    if code and code not in _CODES:
+        raise ProtocolError5("reason code %02x of DISCONNECT" % code, ERROR)
+    reason = reference = ""
+    if session.block:
+        cursor = session.properties(IN_DISCONNECT)
+        found = cursor.next()
+        while found:
+            if found == REASON:
+                reason = cursor.text()
+            elif found == SERVER_REFERENCE:
+                reference = cursor.text()
+            found = cursor.next()
+    if code == _SESSION_TAKEN_OVER:
+        session.count[TAKEN_OVER] += 1
+    elif code == TOO_LONG:
+        _set_longest_aside(session)
+    session.busy = False  # nothing is half done
+    raise Disconnected(code, reason, reference)
+
+
+def _set_longest_aside(session):
+    # A packet was too long for the broker, which may not have said how much it takes. The longest one of this
+    # connection was, for certain.
+    i = session.row(session.longest_mid)
+    if i < 0 or not SEND < session.states[i] & STATE < REL:
+        return  # it has no Message ID, or the broker has taken it
+    from ..session.pending import set_aside
+
+    set_aside(session, i, TOO_LONG)
+    session.aside.failed(session.now)
+
+
+def _look_for_progress(session):
+    # The broker answers, so the link is in order; the oldest message was acknowledged meanwhile, or it is stuck. Each
+    # time without progress the client is more patient.
+    probed = session.probed
+    session.probed = 0
+    if session.rows and probed == session.mids[0] << 3 | session.states[0] & STATE:
+        session.count[STALLS] += 1
+        session.stuck = session.mids[0]
+        session.stall = max(session.stall_ms, min(2 * session.stall, _LONGEST_STALL_MS))
+        session.busy = False  # nothing is half done
+        raise OSError(ETIMEDOUT, "message %d is not acknowledged" % session.stuck)
+
+
+def leave(session, client, error):
+    """`error` ends the connection. The broker is told if it broke the protocol [MQTT5-4.13.1-1]."""
+    if not isinstance(error, ProtocolError):
+        slow_down(client, getattr(error, "code", 0))
+        return
+    if client._out_left:
+        return  # nobody understands a DISCONNECT within another packet
+    session.disconnect(getattr(error, "code", ERROR))
+    try:
+        client._write()
+    except Exception:
+        pass  # it is gone already

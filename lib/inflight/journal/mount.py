@@ -1,14 +1,18 @@
-# What is in the sectors of a ring: the second part of mounting a journal. Every record is read once. Then copies that
-# a power cut left beside their originals: both are live, and one of them is given up. A copy stands in the head, its
-# original in the oldest sector, which is another one.
+# Mounting a journal: what a power cut interrupted is finished, every record read once, damage retired. The
+# theory stands in journal.
 
 from struct import unpack_from
 
 from ..compat import const
-from .records import AT_END, CLEARED, DONE, HEAD, HEADER, NOTE, NOTE_SIZE, NOTES, OUT, OVERHEAD, RELEASED
-from .sector_reader import (
+from ..errors import OutboxFull
+from .records import AT_END, CLEARED, DONE, HEAD, HEADER, LOSSES, NOTE, NOTE_SIZE, NOTES, OUT, OVERHEAD, RELEASED
+from .sectors import (
+    SectorReader,
+    clear_page,
+    count_losses,
     count_lost,
     is_nothing,
+    is_worn,
     make_firm,
     most_numbers,
     most_records,
@@ -16,6 +20,77 @@ from .sector_reader import (
     set_state,
     size_in_header,
 )
+
+
+def recover(j):
+    """Journal.recover()."""
+    given = j._begun if j._begun >= 0 else j.next_seq
+    try:
+        mount(j, given)
+    except BaseException:
+        j.next_seq = given
+        raise
+    j._dirty = False
+    # Whoever appended it was not told that it is there, and does so again.
+    at = j.find(OUT, j._begun) if j._begun >= 0 else -1
+    if at >= 0 and j.found_seq == j._begun:
+        j.mark(at, DONE)
+    j._begun = -1
+
+
+def mount(j, given=0):
+    """Mounts what is on the device. OUT records with a sequence number below `given` were whole there."""
+    for left in range(j._n, 0, -1):
+        try:
+            return _mount(j, given)
+        except OSError:
+            # What went to a worn page is a record that was cut short: the next try passes it by.
+            if left == 1 or not is_worn(j):
+                raise
+
+
+def _mount(j, given):
+    reader = SectorReader(j)
+    reader.given = given
+    whole = False
+    while not whole:
+        _reset(j, reader)
+        _restore_sectors(j, reader)
+        whole = _read_contents(j, reader)
+    _finish(j, reader)
+
+
+def _reset(j, reader):
+    reader.begin()
+    clear_page(j)
+    j.next_seq = j.last_mid = j.used = j.live = j._others = 0
+    j.damaged = 2 * reader.erased + reader.gone
+    j.skipped = 0
+    j._cursor = j._cursor_seq = 0
+    j._newest = j._noted = -1
+    j._ordered = True
+    for i in range(j._n):
+        j._live[i] = 0
+
+
+def _restore_sectors(j, reader):
+    # A function of its own, as the others: what it imports is given back at its end.
+    from .sectors import restore
+
+    restore(j, reader)
+
+
+def _read_contents(j, reader):
+    return read(j, reader) and settle(j, reader)
+
+
+def _finish(j, reader):
+    finish(j, reader)
+
+
+# --- what is in the sectors ---
+# Every record is read once. Then copies that a power cut left beside their originals: both are live, and one of them is
+# given up. A copy stands in the head, its original in the oldest sector, which is another one.
 
 _MOST_REGIONS = const(100)  # that are remembered
 
@@ -255,3 +330,105 @@ def _drop(j, reader, copy, original):
         j._sync()
     set_state(reader, original, n, DONE)
     j._count(original, kind, -n - OVERHEAD)
+
+
+# --- what a power cut interrupted is finished, and damage is retired ---
+
+_UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between, of which there is no record
+
+
+def finish(j, reader):
+    worn = j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off
+    if worn or reader.closed or j._head in reader.spoilt:
+        j._off = j._size  # it takes nothing more
+    j._bad = -1
+    j._cursor = j._oldest()
+    _skip_numbers(j, reader)
+    unsafe = _count(j, reader) or reader.renumbered or reader.notes == 1 or j._newest // j._size in reader.spoilt
+    if j._off + NOTES > j._size:  # without NOTEs behind it a record that was cut short would pass for damage
+        for at, end in reader.at_end:
+            retire(reader, at, end)
+        reader.at_end = []
+    regions = reader.damaged + reader.at_end
+    noted = not unsafe or (_has_space(j) and j._note(len(reader.damaged) | (AT_END if reader.at_end else 0)))
+    j._sync()
+    for at, end in regions:  # behind the numbers that it made known, should the power go here
+        retire(reader, at, end)
+    if j._head in reader.spoilt:
+        j._off = j._size
+    if not j._erased and not j._live[j._head] and j._off + j._live[j._tail()] + NOTES > j._size:
+        _begin_head_again(j)
+    try:
+        while not j._erased:
+            j._collect()
+        for sector in reader.spoilt:
+            _make_space(j, j._live[sector])
+            j._empty(sector, False)
+        if not noted or (unsafe and regions):
+            _make_space(j, NOTES)
+            j._note()
+    except OutboxFull:
+        pass  # nothing is appended until the broker has completed messages; the next mount finds the same
+    j._sync()
+    _tell_losses(j, reader)
+    j._ok = True
+
+
+def _begin_head_again(j):
+    # Power cuts have left nothing in the head that lives, and no space for a copy of the oldest sector: what is left
+    # there are numbers, and NOTEs tell those as soon as it is erased.
+    j.erases -= 1
+    j._reclaim(j._head)
+    j._erased -= 1
+    j._off = HEADER
+    j._note()
+
+
+def _count(j, reader):
+    # What was lost ever. Returns True if NOTEs have to tell that.
+    damaged, skipped, regions = reader.told
+    j.lost = reader.messages + [None] * (2 * reader.erased + reader.gone)
+    j.found_damaged = j.damaged - min(regions & ~AT_END, reader.regions)  # what NOTEs count already was not retired yet
+    j.found_skipped = j.skipped
+    j.damaged = damaged + j.found_damaged - reader.headers
+    j.skipped += skipped
+    told = j.damaged == damaged and j.skipped == skipped and not regions
+    return not told and j.next_seq > 0
+
+
+def _has_space(j):
+    # True if NOTEs can go to the head now, or to another sector that is not needed for copies of the oldest one.
+    space = j._size - HEADER - NOTES
+    needed = j._live[j._tail()] > space and not j._is_last_worn()
+    return j._off + NOTES <= j._size or j._erased > (1 if needed else 0)
+
+
+def _make_space(j, size):
+    # So many bytes fit the head, or a sector that is not the last erased one, which the copies of a sector may take.
+    for _ in range(j._n):
+        if j._off + size <= j._size or j._erased > 1 or (j._erased and j._is_last_worn()):
+            break
+        j._collect()
+
+
+def _skip_numbers(j, reader):
+    # Numbers and Message IDs that may have been given must not come again.
+    lost = reader.lost + reader.passed
+    if reader.unknown or reader.erased or (reader.damaged and j._newest < 0):
+        j.skipped = max(most_numbers(j) - j.next_seq, lost)
+    else:
+        j.skipped = lost
+    j.next_seq += j.skipped
+    j._identity[LOSSES] = count_losses(j)
+    if j.skipped:
+        j.last_mid = (j.last_mid + j.skipped + _UNKEPT_IDS) % 65535
+
+
+def _tell_losses(j, reader):
+    # The head with its NOTEs may be lost, too: the newest sector, which is blank, tells the losses as well. Or the
+    # power went just as its header was finished, which is programmed again then.
+    newest = (j.erases - 1) % j._n
+    j._read(newest * j._size + LOSSES, j._mark)
+    known = j._mark[0] >= j._identity[LOSSES]
+    if j._erased and not (known and j._write):
+        reader.has_programmed(j._erase, newest, j.erases - 1, known)
