@@ -33,7 +33,7 @@ STATES = {  # states, transitions, cuts
     SENT: (846, 1758, 0),
     RECEIVED: (245, 607, 0),
     BOTH: (1151, 2857, 0),
-    SENT_CUT: (560, 1456, 509),
+    SENT_CUT: (558, 1456, 509),
     RECEIVED_CUT: (62, 161, 25),
     World(4, (2,), (), 0, 2, 1, 1): (55, 176, 99),
     World(4, (0, 1), (0, 1), 0, 1, 0): (492, 1138, 569),

@@ -17,7 +17,7 @@
 #     The original is marked;
 #   - no erased sector, and a head with copies of some live records of the tail: the head is erased;
 #   - none, and a head without live records, nor space for those of the tail: it is erased, and NOTEs tell the numbers
-#     again;
+#     again; likewise if SESSION records alone live there, as soon as their owner writes another one;
 #   - a sector retired, or without a header: its erase is finished.
 # Damage looks different: a record whose CRC is wrong has other records behind it, and a sector
 # whose header is spoilt has readable records. It costs that record, and is counted.
@@ -304,6 +304,10 @@ class Journal(Records):
         # The head gets space for `size` bytes, and sectors stay erased ahead for the appends to come. `first`: no
         # message is completed without these bytes.
         erases = 0
+        if first and not self._erased and self._off + size > self._size:
+            from .mount import begin_head_again
+
+            begin_head_again(self)
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full. Beside the head, the
         # oldest sector may be full of live records: to erase that one, too, would take as much as it gives.
         wanted = min(1 + 4 * (self.used + size) // (7 * (self._size - HEADER)), self._n - 2)

@@ -5,7 +5,21 @@ from struct import unpack_from
 
 from ..compat import const
 from ..errors import OutboxFull
-from .records import AT_END, CLEARED, DONE, HEAD, HEADER, LOSSES, NOTE, NOTE_SIZE, NOTES, OUT, OVERHEAD, RELEASED
+from .records import (
+    AT_END,
+    CLEARED,
+    DONE,
+    HEAD,
+    HEADER,
+    LOSSES,
+    NOTE,
+    NOTE_SIZE,
+    NOTES,
+    OUT,
+    OVERHEAD,
+    RELEASED,
+    SESSION,
+)
 from .sectors import (
     SectorReader,
     clear_page,
@@ -357,7 +371,7 @@ def finish(j, reader):
     if j._head in reader.spoilt:
         j._off = j._size
     if not j._erased and not j._live[j._head] and j._off + j._live[j._tail()] + NOTES > j._size:
-        _begin_head_again(j)
+        begin_head_again(j)
     try:
         while not j._erased:
             j._collect()
@@ -374,9 +388,24 @@ def finish(j, reader):
     j._ok = True
 
 
-def _begin_head_again(j):
-    # Power cuts have left nothing in the head that lives, and no space for a copy of the oldest sector: what is left
-    # there are numbers, and NOTEs tell those as soon as it is erased.
+def begin_head_again(j):
+    """Power cuts, or a worn page, have left no space in the head, and nothing is erased. If nothing lives in it, or
+    nothing but SESSION records that their owner is about to write anew, it is erased: what else is there are numbers,
+    and NOTEs tell those at once."""
+    sessions = []
+    left = j._live[j._head]
+    at = j.scan(SESSION, -1) if j.owner else -1
+    while at >= 0:
+        if at // j._size == j._head:
+            left -= j.found_len + OVERHEAD
+            sessions.append((at, j.found_len + OVERHEAD))
+        at = j.scan(SESSION, at)
+    if left:
+        return
+    for at, size in sessions:
+        if not j.owner.can_spare(at, True):
+            return
+        j._count(at, SESSION, -size)
     j.erases -= 1
     j._reclaim(j._head)
     j._erased -= 1

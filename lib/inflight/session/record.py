@@ -181,23 +181,28 @@ def _read(session, at, n):
 
 def write(session, most):
     """Makes the SESSION record durable. The old second copy stays until there is a new one: damage to one copy costs
-    nothing, wherever power is cut. most: how many messages can have left. Raises OSError if flash fails."""
+    nothing, wherever power is cut. Where the first one says all this, the second one alone is written. most: how many
+    messages can have left. Raises OSError if flash fails."""
     journal = session.journal
     session.record_stale = False
-    session.record_serial = session.record_serial + 1 & 15
     session.recorded_most = min(most, 65535)
-    first = session.mode | session.record_serial << 4
-    body = struct.pack(_FORM, first, session.recorded_most, session.below, session.next_unproven, session.unproven)
-    body += session.client_id
-    try:
-        address = journal.append(SESSION, 0, body, len(body))
-    except OutboxFull as e:
-        session.record_stale = True
-        raise OSError(ENOBUFS, str(e))
-    old = session.record_at  # where it is now: append() may have moved it
-    session.record_at = address
-    journal.commit()
-    _end(journal, old)
+    body = bytearray(_FORM_SIZE + len(session.client_id))
+    if session.record_at >= 0:
+        journal.read(session.record_at, 0, body)
+    if body != _body(session):
+        session.record_serial = session.record_serial + 1 & 15
+        body = _body(session)
+        try:
+            address = journal.append(SESSION, 0, body, len(body))
+        except OutboxFull as e:
+            session.record_stale = True
+            raise OSError(ENOBUFS, str(e))
+        old = session.record_at  # where it is now: append() may have moved it
+        session.record_at = address
+        journal.commit()
+        _end(journal, old)
+    elif session.record_copy >= 0:
+        return
     try:
         copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
     except OutboxFull:
@@ -207,6 +212,12 @@ def write(session, most):
     old = session.record_copy
     session.record_copy = copy
     _end(journal, old)
+
+
+def _body(session):
+    first = session.mode | session.record_serial << 4
+    body = struct.pack(_FORM, first, session.recorded_most, session.below, session.next_unproven, session.unproven)
+    return body + session.client_id
 
 
 def _end(journal, address):

@@ -184,10 +184,10 @@ class Session(Window):
         if self.record_copy == old:
             self.record_copy = new
 
-    def can_spare(self, at):
+    def can_spare(self, at, anew=False):
         """The journal finds no space for a copy of the record at address `at`. True: it may go, since it is one of two
-        copies of the SESSION record. One will do until there is space."""
-        if self.record_copy < 0 or at not in (self.record_at, self.record_copy):
+        copies of the SESSION record. One will do until there is space. anew: both go, for another one is written."""
+        if (self.record_copy < 0 and not anew) or at not in (self.record_at, self.record_copy):
             return False
         if at == self.record_at:
             self.record_at = self.record_copy
