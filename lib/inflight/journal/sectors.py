@@ -343,6 +343,9 @@ def restore(j, reader):
     j.epoch = _word(secrets, 0)
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
     _begin_at(j, newest)
+    for i in range(j._n):
+        if headers[i] and headers[i][3] and headers[i][:2] == (_number(j, newest, i), secrets):
+            _make_header_firm(j, reader, i, headers[i])
     while newest >= 0 and _is_damaged_newest(j, newest + 1, headers):
         newest += 1
         _include_damaged(j, reader, newest, headers, secrets)
@@ -369,6 +372,15 @@ def _begin_at(j, newest):
     j._erased = 0
 
 
+def _make_header_firm(j, reader, i, header):
+    # Power was cut while it was programmed, and after another cut its bits may not read as what they read as now. So this
+    # comes before anything that relies on it.
+    losses = j._identity[LOSSES]
+    j._identity[LOSSES] = header[2]
+    reader.has_programmed(j._erase, i, header[0], True)
+    j._identity[LOSSES] = losses
+
+
 def _is_damaged_newest(j, seq, headers):
     # True if the next sector of the ring has the number `seq`, which is the newest then, and a damaged header.
     i = seq % j._n
@@ -380,7 +392,7 @@ def _include_damaged(j, reader, seq, headers, secrets):
     _begin_at(j, seq)
     if not reader.count_records(i)[0]:  # blank, or its erase or its header was cut short
         _erase(j, reader, i, seq)
-        headers[i] = seq, secrets, 0
+        headers[i] = seq, secrets, 0, False
 
 
 def _is_erase_unfinished(j, reader, i, alike):
@@ -392,12 +404,13 @@ def _is_erase_unfinished(j, reader, i, alike):
 
 
 def _read_headers(j):
-    # (sequence number, epoch and salt) of each sector whose header is right, None of the others.
+    # Of each sector whose header is right: sequence number, epoch and salt, losses, has it undecided bits. None of the
+    # others.
     found = []
     h = bytearray(HEADER)
     geometry = _geometry(j)
     for i in range(j._n):
-        _read_header(j, i, h)
+        undecided = _read_header(j, i, h)
         _refuse_others(h)
         right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
         losses = h[LOSSES]
@@ -405,14 +418,13 @@ def _read_headers(j):
         if right and h[:8] != geometry:
             raise ValueError("a journal of another geometry is here: not touched")
         seq = _word(h, 8)
-        found.append((seq, bytes(h[12:20]), losses) if right and seq < NEVER and seq % j._n == i else None)
+        found.append((seq, bytes(h[12:20]), losses, undecided) if right and seq < NEVER and seq % j._n == i else None)
     return found
 
 
 def _read_header(j, i, h):
     j._read(i * j._size, h)
-    if not j._write:
-        decide(j, i * j._size, h, bytearray(HEADER))
+    return not j._write and decide(j, i * j._size, h, bytearray(HEADER))
 
 
 def _refuse_others(h):
