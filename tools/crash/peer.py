@@ -91,7 +91,7 @@ class Peer:
     def interrupted(self):
         """The client's operation fails or is interrupted; it may have taken effect or not."""
         self.out.power_cut()
-        self.inc.power_cut()
+        self.inc.interrupted()
 
     def records_damaged(self, records):
         """The client found so many damaged records."""

@@ -438,9 +438,9 @@ class Incoming:
 
     def answer_written(self, kind, mid):
         """The client sent PUBACK, PUBREC or PUBCOMP."""
-        # [MQTT-4.6.0-2] [MQTT-4.6.0-3]: those to PUBLISH in the order of PUBLISH. PUBCOMP answers another packet: it
-        # comes also while a message of QoS 2 that finds no space is left with the server.
-        due = [answer for answer in self.unanswered if (answer[0] == PUBCOMP) == (kind == PUBCOMP)]
+        # PUBACKs in the order of the messages of QoS 1 [MQTT-4.6.0-2], PUBRECs in that of those of QoS 2 [MQTT-4.6.0-3]:
+        # while one of QoS 2 that finds no space is left with the server, those of QoS 1 and PUBCOMPs go on.
+        due = [answer for answer in self.unanswered if answer[0] == kind]
         if due[:1] != [(kind, mid)]:
             raise Finding(OTHER, "type %d for Message ID %d is unexpected or out of order" % (kind, mid))
         i = self.unanswered.index((kind, mid))
@@ -481,6 +481,11 @@ class Incoming:
         if self.current is not None and self.complete:
             self.done.add(self.current)
         self.power_cut()
+
+    def interrupted(self):
+        """An operation of the client failed, or took effect in part: either its connection ends, or it goes on and
+        answers what is due."""
+        self.current = None
 
     def power_cut(self):
         self.current = None
