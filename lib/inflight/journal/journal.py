@@ -118,6 +118,10 @@ class Journal(Records):
         if kind == OUT:
             self._begun = self.next_seq
         size += OVERHEAD
+        if kind == SESSION and not (mid or self._erased):
+            from .mount import begin_head_for_session
+
+            begin_head_for_session(self, size)
         self._make_space(size, kind == SESSION)
         at = self._append(kind, mid, head, n, tail, trailer, start)
         self._count(at, kind, size)
@@ -304,10 +308,6 @@ class Journal(Records):
         # The head gets space for `size` bytes, and sectors stay erased ahead for the appends to come. `first`: no
         # message is completed without these bytes.
         erases = 0
-        if first and not self._erased and self._off + size > self._size:
-            from .mount import begin_head_again
-
-            begin_head_again(self)
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full. Beside the head, the
         # oldest sector may be full of live records: to erase that one, too, would take as much as it gives.
         wanted = min(1 + 4 * (self.used + size) // (7 * (self._size - HEADER)), self._n - 2)

@@ -371,7 +371,7 @@ def finish(j, reader):
     if j._head in reader.spoilt:
         j._off = j._size
     if not j._erased and not j._live[j._head] and j._off + j._live[j._tail()] + NOTES > j._size:
-        begin_head_again(j)
+        _begin_head_again(j)
     try:
         while not j._erased:
             j._collect()
@@ -388,29 +388,39 @@ def finish(j, reader):
     j._ok = True
 
 
-def begin_head_again(j):
-    """Power cuts, or a worn page, have left no space in the head, and nothing is erased. If nothing lives in it, or
-    nothing but SESSION records that their owner is about to write anew, it is erased: what else is there are numbers,
-    and NOTEs tell those at once."""
-    sessions = []
-    left = j._live[j._head]
-    at = j.scan(SESSION, -1) if j.owner else -1
-    while at >= 0:
-        if at // j._size == j._head:
-            left -= j.found_len + OVERHEAD
-            sessions.append((at, j.found_len + OVERHEAD))
-        at = j.scan(SESSION, at)
-    if left:
-        return
-    for at, size in sessions:
-        if not j.owner.can_spare(at, True):
-            return
-        j._count(at, SESSION, -size)
+def _begin_head_again(j):
+    # Power cuts have left nothing in the head that lives, and no space for a copy of the oldest sector: what is left
+    # there are numbers, and NOTEs tell those as soon as it is erased.
     j.erases -= 1
     j._reclaim(j._head)
     j._erased -= 1
     j._off = HEADER
     j._note()
+
+
+def begin_head_for_session(j, size):
+    """A SESSION record of `size` bytes is about to be appended, and nothing is erased: power cuts, or a worn page, have
+    left no space for what lives in the oldest sector. If the head has none for the record, and what lives there are
+    SESSION records that it replaces, the head is erased: without the record no message is completed, which makes space
+    again. Should power be cut before it is written, it is as if both its copies were damaged."""
+    left = j._live[j._head]
+    oldest = j._live[j._tail()]
+    if not (left and oldest) or j._off + size <= j._size or j._off + oldest + NOTES <= j._size:
+        return
+    sessions = []
+    at = j.scan(SESSION, -1)
+    while at >= 0:
+        if at // j._size == j._head:
+            left -= j.found_len + OVERHEAD
+            sessions.append(at)
+        at = j.scan(SESSION, at)
+    if left or not (j.owner and all(j.owner.can_spare(at, True) for at in sessions)):
+        return
+    for at in sessions:
+        j._load(at)
+        j._count(at, SESSION, -j.found_len - OVERHEAD)
+        j.owner.moved(at, -1)
+    _begin_head_again(j)
 
 
 def _count(j, reader):

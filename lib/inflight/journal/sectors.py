@@ -373,8 +373,8 @@ def _begin_at(j, newest):
 
 
 def _make_header_firm(j, reader, i, header):
-    # Power was cut while it was programmed, and after another cut its bits may not read as what they read as now. So this
-    # comes before anything that relies on it.
+    # Power was cut while it was programmed, and after another cut its bits may not read as what they read as now. So
+    # this comes before anything that relies on it.
     losses = j._identity[LOSSES]
     j._identity[LOSSES] = header[2]
     reader.has_programmed(j._erase, i, header[0], True)

@@ -15,7 +15,7 @@
 #   connecting    CONNACK 0: connected; 1-5: refused; other: error MQTT-3.1.0-1, 3.2.0-1
 #   connected     PUBLISH: deliver, PUBACK or PUBREC               MQTT-3.3.4-1
 #                 PUBREL: PUBCOMP                                  MQTT-4.3.3-2
-#                 PUBACK, PUBREC, PUBCOMP: the table of window        MQTT-4.3.2-1, 4.3.3-1
+#                 PUBACK, PUBREC, PUBCOMP: the table of window      MQTT-4.3.2-1, 4.3.3-1
 #                 SUBACK, UNSUBACK: of the one request under way,
 #                 of any other: counted                            MQTT-3.8.4-2, 3.10.4-4
 #                 PINGRESP                                         MQTT-3.12.4-1
@@ -90,9 +90,9 @@ class Session(Window):
     clock: "Any" = None  # type: ignore[name-defined] # noqa: F821  Seconds, once a message has an expiry: of level 5
     strikes = suspected = 0  # see judge() of connect
     foreign = None  # ForeignIds, as long as there are some
-    unproven = 0  # Message IDs that are not proven free: see foreign
+    unproven = 0  # Message IDs that are not proven free: see ForeignIds in record
     retry = 0  # ms until unanswered packets are repeated
-    closing = None  # called to end the connection, when its time has come: see malformed
+    closing = None  # called to end the connection, when its time has come: see skip_malformed() in receive
     left_with_broker = False  # a message of QoS 2 found no space: none goes before it [MQTT-4.6.0-6]
     _late_proofs = False  # PUBRELs of ForeignIds may still be answered, or once more
     granted = b""  # return codes of the last SUBACK
@@ -186,9 +186,12 @@ class Session(Window):
 
     def can_spare(self, at, anew=False):
         """The journal finds no space for a copy of the record at address `at`. True: it may go, since it is one of two
-        copies of the SESSION record. One will do until there is space. anew: both go, for another one is written."""
-        if (self.record_copy < 0 and not anew) or at not in (self.record_at, self.record_copy):
+        copies of the SESSION record. One will do until there is space. anew: may it go, since another one is about to
+        be written?"""
+        if at not in (self.record_at, self.record_copy):
             return False
+        if anew or self.record_copy < 0:
+            return anew
         if at == self.record_at:
             self.record_at = self.record_copy
         self.record_copy = -1

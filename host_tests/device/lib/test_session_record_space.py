@@ -1,0 +1,97 @@
+"""A SESSION record when no sector is erased, and none has space for it: power cuts, or a worn page, have left that."""
+
+from harness import eq
+from inflight.journal.journal import DONE, OUT, Journal
+from inflight.session.session import Session
+from nor import NorFlash, PowerCut, after
+from session_peer import Peer
+
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+SIZE = 512
+
+
+def full(client_id, done=False):
+    """A connected session with messages of QoS 2 in the oldest sector, and nothing erased; its head takes no SESSION
+    record more. done: those messages are."""
+    Peer.client_id = client_id
+    flash = NorFlash(4, SIZE, 4)
+    peer = Peer(flash, max_inflight=4)
+    session = peer.session
+    for _ in range(6):
+        peer.publish(b"x" * 30, 2)
+    session.connect(peer.now, False, 60, None, None, None)
+    peer.sent()
+    peer.feed(b"\x20\x02\x00\x00")
+    session.resume()
+    peer.sent()
+    journal = session.journal
+    while journal._erased:
+        if journal._erased == 1:
+            journal._worn = (journal._head + 1) % 4  # then the record goes to the last sector before anything is copied
+        write(session)
+    while SIZE - journal._off >= 26 + len(client_id):
+        write(session)
+    if done:
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            following = journal.scan(OUT, at)
+            if at // SIZE == journal._tail():
+                journal.mark(at, DONE)
+            at = following
+        journal.commit()
+    eq((journal._erased, journal._live[journal._tail()] > 0), (0, not done))
+    return flash, session
+
+
+def write(session):
+    session.below += 1
+    session.write_record(session.most)
+
+
+def again(flash, client_id):
+    return Session(Journal(flash), bytearray(256), client_id)
+
+
+def test_it_is_written_to_the_sector_of_those_that_it_replaces():
+    for n in range(3, 17):
+        client_id = b"d" * n
+        flash, session = full(client_id)
+        before = list(flash.erases)
+        write(session)
+        eq(sum(flash.erases) - sum(before), 1)
+        assert session.has_session
+        there = again(flash, client_id)
+        eq((there.has_session, there.below, there.pending), (True, session.below, 6))
+
+
+def test_one_copy_is_not_given_for_the_other():
+    """A start that finds one copy writes the second one if there is space."""
+    for n in range(3, 17):
+        client_id = b"d" * n
+        flash, session = full(client_id)
+        write(session)
+        for _ in range(3):
+            there = again(flash, client_id)
+            eq((there.has_session, there.below), (True, session.below))
+
+
+def test_an_oldest_sector_without_messages_makes_space_first():
+    """No cut costs the record."""
+    client_id = b"dev"
+    k = 0
+    while True:
+        flash, session = full(client_id, done=True)
+        tail = session.journal._tail()
+        before = flash.erases[tail]
+        flash.cut_at(k, after)
+        try:
+            write(session)
+            break
+        except PowerCut:
+            pass
+        flash.power_on()
+        assert again(flash, client_id).has_session
+        k += 1
+    eq(flash.erases[tail] - before, 1)
+    assert k > 4
