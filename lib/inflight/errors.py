@@ -1,5 +1,5 @@
 # Errors of the caller: that of a full journal, apart from the journal, since a client without one needs it, too; and
-# those of arguments. And texts of others in the texts of errors.
+# those of arguments. And what others say, made fit for the texts of errors.
 
 
 class OutboxFull(Exception):
@@ -13,8 +13,8 @@ def refuse(*what):
     refused(*what)
 
 
-# --- texts of others ---
-# Of others (a broker, a server, a network) in what people read: error texts, the log, the console.
+# --- what others say ---
+# Others (a broker, a server, a network) in what people read: error texts, the log, the console.
 
 # First and last of each range: controls, marks that hide or reverse what stands around them, separators of lines,
 # surrogates, private use, non-characters, tags.

@@ -438,8 +438,9 @@ class Incoming:
 
     def answer_written(self, kind, mid):
         """The client sent PUBACK, PUBREC or PUBCOMP."""
-        # PUBACKs in the order of the messages of QoS 1 [MQTT-4.6.0-2], PUBRECs in that of those of QoS 2 [MQTT-4.6.0-3]:
-        # while one of QoS 2 that finds no space is left with the server, those of QoS 1 and PUBCOMPs go on.
+        # PUBACKs in the order of the messages of QoS 1 [MQTT-4.6.0-2], PUBRECs in that of those of QoS 2
+        # [MQTT-4.6.0-3]: while one of QoS 2 that finds no space is left with the server, those of QoS 1 and PUBCOMPs go
+        # on.
         due = [answer for answer in self.unanswered if answer[0] == kind]
         if due[:1] != [(kind, mid)]:
             raise Finding(OTHER, "type %d for Message ID %d is unexpected or out of order" % (kind, mid))

@@ -1,11 +1,12 @@
 """What stands in one file and is not loaded together becomes modules of its own on a board."""
 
 import ast
+import builtins
 
 import pytest
 
 from inflight_tools.boards.apart import take_apart
-from inflight_tools.boards.bundle import deployed_name, translate
+from inflight_tools.boards.bundle import deployed_name, library, shrunk, translate
 from inflight_tools.boards.loading import MERGED
 
 _FILE = """
@@ -99,11 +100,6 @@ def test_an_import_serves_all_that_follows_it():
     assert found == ("def f(x):\n    from .part import one, two\n    x = one(x)\n    if x:\n        two(x)")
 
 
-def test_a_variable_of_that_name_is_a_variable():
-    text = "def f(one):\n    return one\ndef one(): pass\n"
-    assert taken_apart(text, {"part": ("file", ("one",))})["file"] == "def f(one):\n    return one"
-
-
 def test_a_module_imports_those_before_it_when_it_is_loaded_and_others_where_it_uses_them():
     text = "def a():\n    return b()\ndef b():\n    return a()\n"
     table = {"first": ("file", ("a",)), "second": ("file", ("b",))}
@@ -147,3 +143,42 @@ def test_what_can_not_be_taken_apart_is_told(text, wanted):
 def test_tracebacks_name_the_file():
     line = '  File "%s", line 7, in f'
     assert translate(line % deployed_name("inflight.contents")) == line % "inflight.mount"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(one):\n    return one\n",
+        "def f():\n    def g(one):\n        return one\n    return g(one)\n",
+        "def f():\n    return [one for one in (1, 2)]\n",
+        "def f():\n    try:\n        g()\n    except OSError as one:\n        return one\n",
+        "def f():\n    from .other import one\n    return one()\n",
+        "def f():\n    global one\n    one = 1\n",
+        "del one\n",
+    ],
+)
+def test_its_names_mean_nothing_else(text):
+    with pytest.raises(ValueError, match="file: one means something else, too: name it otherwise"):
+        taken_apart(text + "def one(): pass\n", {"part": ("file", ("one",))})
+
+
+def test_every_global_of_a_module_is_there():
+    """Whatever was taken apart, merged and renamed."""
+    for place, text in shrunk(library()).items():
+        tree = ast.parse(text)
+        known = {name for node in ast.walk(tree) for name in _bound(node)}
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        assert used - known - {*dir(builtins), "ptr8", "ptr16"} == set(), place
+
+
+def _bound(node):
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.ExceptHandler):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id

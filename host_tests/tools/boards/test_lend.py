@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from inflight_tools.boards.apart import take_apart
 from inflight_tools.boards.bundle import deployed_name, library
 from inflight_tools.boards.loading import LENT
 from inflight_tools.boards.shrink import shrink
@@ -107,8 +106,8 @@ def test_a_name_behind_its_block_is_refused():
 
 def test_what_is_compared_or_caught_stays():
     """A class of a module that is loaded again is another one."""
-    trees = {place: ast.parse(file.read_text()) for place, file in library().items()}
-    take_apart(trees)
+    texts = shrink({place: file.read_text() for place, file in library().items()})
+    trees = {place: ast.parse(text) for place, text in texts.items()}
     defined = {node.name for name in LENT for node in ast.walk(trees.get(f"inflight/{name}", ast.Pass()))
                if isinstance(node, ast.ClassDef)}  # fmt: skip
     bases = {ast.unparse(base) for tree in trees.values() for node in ast.walk(tree)
@@ -131,3 +130,16 @@ def test_no_source_gives_back():
     for file in library().values():
         text = file.read_text()
         assert "unload" not in text and "sys.modules" not in text, file
+
+
+@pytest.mark.parametrize("use", ["lambda: open_flash()", "(open_flash(each) for each in y)"])
+def test_what_may_be_handed_on_is_refused(use):
+    text = f"def f(x):\n    from inflight.flash.flash import open_flash\n    return {use}\n"
+    with pytest.raises(ValueError, match=r"mine: f\(\) may hand on what it borrows"):
+        _shrunk(text)
+
+
+def test_the_variable_of_a_loan_is_nobody_elses():
+    text = "def f(loaded):\n    from inflight.flash.flash import open_flash\n    return open_flash(loaded)\n"
+    with pytest.raises(ValueError, match=r"mine: f\(\) has a variable `loaded`"):
+        _shrunk(text)

@@ -316,7 +316,7 @@ class Base:
     def _deliver(self):
         # Returns True when the message is through.
         if self.session.deliver:
-            start = ticks_ms()
+            began = ticks_ms()
             if not self._message:
                 self._load_dispatching()
             guard = self._guard
@@ -326,8 +326,8 @@ class Base:
             finally:
                 self._return(guard)
             now = ticks_ms()  # that was not the broker's time
-            self._waiting_since = ticks_add(self._waiting_since, ticks_diff(now, start))
-            self.session.paused(start, now)
+            self._waiting_since = ticks_add(self._waiting_since, ticks_diff(now, began))
+            self.session.paused(began, now)
         self.session.delivered()
         return True
 

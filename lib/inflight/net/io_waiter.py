@@ -43,7 +43,7 @@ _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 
 
 async def open_socket(waiter, host, port, timeout_ms):
-    """As opening.open_socket(), without holding up the other tasks."""
+    """As transport.open_socket(), without holding up the other tasks."""
     from .transport import addresses
 
     for family, kind, proto, _, address in await look_up(addresses, host, port, timeout_ms):

@@ -40,7 +40,7 @@ _FIN = const(0x80)
 
 
 class WebSocket:
-    """The frames on `stream`, a connected socket after its handshake (upgrade). Errors: OSError; ProtocolError if the
+    """The frames on `stream`, a connected socket after its handshake. Errors: OSError; ProtocolError if the
     server breaks the rules."""
 
     def __init__(self, stream):

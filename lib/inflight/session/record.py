@@ -122,7 +122,7 @@ def find(session):
     session.record_serial = 0
     session.mode = PERSISTENT
     session.recorded_most = session.below = 0  # which messages can have left: see session
-    session.next_unproven = session.unproven = 0  # which Message IDs are not proven free: see foreign
+    session.next_unproven = session.unproven = 0  # which Message IDs are not proven free: see ForeignIds
     session.record_stale = False  # something of this has changed since write()
     journal = session.journal
     if not journal:

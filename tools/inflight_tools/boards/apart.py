@@ -31,6 +31,7 @@ def _take_apart(trees, home, parts):
     body = [node for node in tree.body if not isinstance(node, _IMPORTS)]
     owner = _owners(home, body, parts)
     made = {home: [], **{part: [] for part in parts if part in owner.values()}}
+    _check(home, body, {name for name, module in owner.items() if module != home})
     for node in body:
         made[_owner(node, owner, home)].append(node)
     order = [*made]
@@ -74,6 +75,24 @@ def _owners(home, body, parts):
             if name.startswith("_") and len(owners) == 1 and owner[name] not in owners:
                 owner[name], moved = owners.pop(), True
     return owner
+
+
+def _check(home, body, moved):
+    # What stands elsewhere has one meaning in the file.
+    for node in [one for statement in body for one in walk(statement)]:
+        bound = []
+        if isinstance(node, _FUNCTIONS):
+            bound = variables_of(node)
+        elif isinstance(node, ast.Global):
+            bound = node.names
+        elif isinstance(node, ast.ExceptHandler):
+            bound = [node.name]
+        elif isinstance(node, _IMPORTS):
+            bound = [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
+            bound = [node.id]
+        if again := moved.intersection(bound):
+            raise ValueError(f"{home}: {', '.join(sorted(again))} means something else, too: name it otherwise")
 
 
 def _owner(node, owner, home):

@@ -9,7 +9,7 @@ import time
 import inflight
 from inflight_tools.boards import native
 from inflight_tools.boards.kept import kept
-from inflight_tools.boards.loading import PACKAGE
+from inflight_tools.boards.loading import APART, PACKAGE
 from inflight_tools.boards.rename import mentioned, names_in
 from inflight_tools.boards.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
@@ -105,6 +105,7 @@ def deployed_name(name):
     folder, _, inside = rest.partition(".")
     inside = inside if inside and (LIB / package / folder).is_dir() else rest
     module, dot, attribute = inside.partition(".")
+    module = next((part for part, (home, given) in APART.items() if home == module and attribute in given), module)
     flat = f"{package}.{module}"
     names = {name: new for new, (name, _, _) in _originals().items()}
     return names.get(flat, flat) + dot + attribute

@@ -9,7 +9,8 @@ imports it first."""
 import ast
 
 from inflight_tools.boards.loading import COLLECTED, LENT, PACKAGE
-from inflight_tools.boards.names import children, walk
+from inflight_tools.boards.names import children, variables_of, walk
+from inflight_tools.boards.rename import names_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLACES = {f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED)}
@@ -52,6 +53,11 @@ def _lend_in(function, place):
     lent = {name for node in _within(function) for name in _borrowed(node, place)}
     if not lent:
         return False
+    for node in walk(function):
+        if isinstance(node, (ast.Lambda, ast.GeneratorExp)) and lent.intersection(names_of(node)):
+            raise ValueError(f"{place}: {function.name}() may hand on what it borrows")
+    if "loaded" in variables_of(function):
+        raise ValueError(f"{place}: {function.name}() has a variable `loaded`: name it otherwise")
     inside = set()
     _lend_block(function.body, place, inside)
     for node in walk(function):

@@ -15,7 +15,8 @@ APART = {
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
     "contents": ("mount", ("read", "settle")),
-    "finishing": ("mount", ("finish",)),
+    "finishing": ("mount", ("_begin_head_again", "finish")),
+    "head_for_session": ("mount", ("begin_head_for_session",)),
     "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
     "upgrade": ("websocket", ("upgrade_request", "upgrade_steps")),
     "session_record": ("record", ("find", "write")),
@@ -39,8 +40,7 @@ APART = {
     "refusing5": ("mqtt5", ("lowered", "rejected")),
     "client_start": ("base", ("new_session", "start")),
     "received5": ("consumers", ("Received5",)),
-    "undelivered": ("handlers", ("handled", "topic_too_long")),
-    "no_properties": ("handlers", ("no_property",)),
+    "undelivered": ("handlers", ("handled", "no_property", "topic_too_long")),
     "message5": ("handlers", ("Fields", "Message5")),
 }
 # What is always loaded together is one module. {module: those that it consists of, each behind those that it needs}
@@ -64,10 +64,20 @@ KNOWN = (
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
 LENT = (
-    *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "drop", "expiry5"),
-    *("finishing", "foreign", "handshake", "connection5", "leaving5", "lost_messages", "new_journal", "opening"),
-    *("options", "other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order"),
-    *("record", "session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
+    *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "drop", "expiry5", "finishing"),
+    *(
+        "foreign",
+        "handshake",
+        "head_for_session",
+        "connection5",
+        "leaving5",
+        "lost_messages",
+        "new_journal",
+        "opening",
+        "options",
+    ),
+    *("other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order", "record"),
+    *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receive", "handlers")
