@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from inflight_tools.boards import loading
+from inflight_tools.boards.names import defined
 
 LIBRARY = Path(__file__).parents[3] / "lib/inflight"
 MODULES = {path.stem for path in LIBRARY.rglob("*.py")} - {"cpython"}
@@ -22,12 +23,8 @@ def test_the_tables_name_modules():
 @pytest.mark.parametrize("home", sorted({home for home, _ in loading.APART.values()}))
 def test_what_stands_apart_is_there(home):
     (file,) = LIBRARY.rglob(f"{home}.py")
-    defined = {name for node in ast.parse(file.read_text()).body for name in _names(node)}
-    assert {name for other, names in loading.APART.values() if other == home for name in names} <= defined
-
-
-def _names(node):
-    return [node.name] if hasattr(node, "name") else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    there = {name for node in ast.parse(file.read_text()).body for name in defined(node)}
+    assert {name for other, names in loading.APART.values() if other == home for name in names} <= there
 
 
 def test_a_module_is_loaded_in_one_way():

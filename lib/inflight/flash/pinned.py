@@ -221,7 +221,7 @@ def _name(slot, n, block, mtime):
 
 
 def _parse_name(name):
-    # Slot, n, block and time; None for somebody else's file.
+    # Slot, n, block and time; None if it is no pinned file.
     try:
         head, block, mtime, _ = name.split("-")
         claim = int(head[:2], 16), int(head[2:], 16), int(block, 16), int(mtime, 16)
@@ -311,7 +311,7 @@ def _remove(path):
 
 
 def _remove_folder(path):
-    # What was made in a folder that was not finished. A folder of somebody else's stays.
+    # What was made in a folder that was not finished. A folder with other files stays.
     try:
         for name in os.listdir(path):
             if _parse_name(name) or _is_new(name):

@@ -89,7 +89,7 @@ def load(session):
 
 
 def _find_record(session):
-    # A function of its own, as the next one: what it imports is given back at its end.
+    # A function of its own, as the next one: on a board what only this needs is given back before more is loaded.
     return find(session)
 
 

@@ -8,7 +8,7 @@ import ast
 from copy import copy
 
 from inflight_tools.boards.loading import APART, MERGED, PACKAGE
-from inflight_tools.boards.names import children, variables_of, walk
+from inflight_tools.boards.names import children, defined, variables_of, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -57,7 +57,7 @@ def _take_apart(trees, home, parts):
 
 def _owners(home, body, parts):
     # {global of the file: the module that it is in}
-    bound = {name for node in body for name in _bound(node)}
+    bound = {name for node in body for name in defined(node)}
     owner = dict.fromkeys(bound, home)
     for part, names in parts.items():
         owner |= dict.fromkeys(bound.intersection(names), part)
@@ -66,7 +66,7 @@ def _owners(home, body, parts):
     for node in body:
         for one in _globals_in(node):
             if one.id in users:
-                users[one.id].add(_bound(node)[0] if _bound(node) else None)
+                users[one.id].update(defined(node)[:1] or [None])
     moved = True
     while moved:
         moved = False
@@ -88,7 +88,7 @@ def _check(home, body, moved):
         elif isinstance(node, ast.ExceptHandler):
             bound = [node.name]
         elif isinstance(node, _IMPORTS):
-            bound = [alias.asname or alias.name for alias in node.names]
+            bound = defined(node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
             bound = [node.id]
         if again := moved.intersection(bound):
@@ -96,17 +96,10 @@ def _check(home, body, moved):
 
 
 def _owner(node, owner, home):
-    found = {owner[name] for name in _bound(node)} or {home}
+    found = {owner[name] for name in defined(node)} or {home}
     if len(found) > 1:
-        raise ValueError(f"{home}: {', '.join(_bound(node))} are one statement")
+        raise ValueError(f"{home}: {', '.join(defined(node))} are one statement")
     return found.pop()
-
-
-def _bound(node):
-    """The globals that a statement of a module defines."""
-    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-        return [node.name]
-    return [one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
 
 
 def _globals_in(node, variables=frozenset()):

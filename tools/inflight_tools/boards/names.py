@@ -26,6 +26,15 @@ def walk(node):
     return found
 
 
+def defined(statement):
+    """The globals that a statement of a module defines, those of an import among them."""
+    if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+        return [statement.name]
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name for alias in statement.names]
+    return [one.id for one in walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+
+
 def uses(node, variables=frozenset()):
     """The names in the bytecode of `node`, once for each use. variables: of the functions around it."""
     if isinstance(node, _FUNCTIONS):

@@ -7,7 +7,7 @@ The class finds such a method by __getattr__. A method that a subclass calls by 
 import ast
 
 from inflight_tools.boards.loading import PACKAGE, SELDOM
-from inflight_tools.boards.names import variables_of, walk
+from inflight_tools.boards.names import defined, variables_of, walk
 from inflight_tools.boards.rename import names_of, short_words
 
 _BASE = "Base"  # the class in core by which all of these classes find them
@@ -79,7 +79,7 @@ def _call_each_other(functions, own):
 
 def _imports(functions, tree, origin, words):
     # What the functions use of their module, by other words where functions have the same names.
-    known = {name for node in tree.body for name in _bound(node)}
+    known = {name for node in tree.body for name in defined(node)}
     own = {function.name for function in functions}
     wanted = {}
     for function in functions:
@@ -90,15 +90,6 @@ def _imports(functions, tree, origin, words):
                 node.id = wanted[node.id] or node.id
     names = [ast.alias(name, wanted[name]) for name in sorted(wanted)]
     return [ast.ImportFrom(f"{PACKAGE}.{origin}", names, 0)] if names else []
-
-
-def _bound(node):
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name for alias in node.names)
-    else:
-        yield from (one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
 def fill(trees, tables, found, short):

@@ -28,7 +28,7 @@ from inflight_tools.boards import seldom
 from inflight_tools.boards.apart import take_apart
 from inflight_tools.boards.lend import lend
 from inflight_tools.boards.loading import APART, GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM
-from inflight_tools.boards.names import variables_of, walk
+from inflight_tools.boards.names import defined, variables_of, walk
 from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import names_of, rename, short_words
 
@@ -301,11 +301,8 @@ def _drop_unused_imports(tree):
 def _globals(tree):
     """The names that a module defines itself, not by an import."""
     for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, ast.Assign):
-            names = (name for target in node.targets for name in walk(target) if isinstance(name, ast.Name))
-            yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from defined(node)
 
 
 def _public(tree):
