@@ -167,7 +167,7 @@ class Sensor:
             if at == old:
                 self.live[mid] = new, n
 
-    def can_spare(self, at, anew=False):
+    def can_spare(self, at):
         return False
 
     def act(self):

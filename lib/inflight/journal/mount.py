@@ -18,7 +18,6 @@ from .records import (
     OUT,
     OVERHEAD,
     RELEASED,
-    SESSION,
 )
 from .sectors import (
     SectorReader,
@@ -396,31 +395,6 @@ def _begin_head_again(j):
     j._erased -= 1
     j._off = HEADER
     j._note()
-
-
-def begin_head_for_session(j, size):
-    """A SESSION record of `size` bytes is about to be appended, and nothing is erased: power cuts, or a worn page, have
-    left no space for what lives in the oldest sector. If the head has none for the record, and what lives there are
-    SESSION records that it replaces, the head is erased: without the record no message is completed, which makes space
-    again. Should power be cut before it is written, it is as if both its copies were damaged."""
-    left = j._live[j._head]
-    oldest = j._live[j._tail()]
-    if not (left and oldest) or j._off + size <= j._size or j._off + oldest + NOTES <= j._size:
-        return
-    sessions = []
-    at = j.scan(SESSION, -1)
-    while at >= 0:
-        if at // j._size == j._head:
-            left -= j.found_len + OVERHEAD
-            sessions.append(at)
-        at = j.scan(SESSION, at)
-    if left or not (j.owner and all(j.owner.can_spare(at, True) for at in sessions)):
-        return
-    for at in sessions:
-        j._load(at)
-        j._count(at, SESSION, -j.found_len - OVERHEAD)
-        j.owner.moved(at, -1)
-    _begin_head_again(j)
 
 
 def _count(j, reader):

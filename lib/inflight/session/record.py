@@ -7,7 +7,7 @@ from errno import ENOBUFS
 
 from ..compat import const
 from ..errors import OutboxFull
-from ..journal.records import DONE, IN, OUT, SESSION
+from ..journal.records import DONE, IN, OUT, RELEASED, SESSION
 from ..packet import PUBREL, ack
 from ..states import ANY, DELIVERED, DUP, PERSISTENT, RECEIVED, UNSURE
 
@@ -116,8 +116,8 @@ _FORM_SIZE = const(11)
 
 
 def find(session):
-    """Finds the copies of the SESSION record. Returns True if this start found that they are gone. Raises ValueError if
-    the journal serves another client id [MQTT-3.1.3-2], or is too small for this one."""
+    """Finds the copies of the SESSION record. Returns True if this start found that they are gone, or that they do not
+    tell all. Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is too small for this one."""
     session.record_at = session.record_copy = -1
     session.record_serial = 0
     session.mode = PERSISTENT
@@ -134,8 +134,9 @@ def find(session):
     while at >= 0:
         _read(session, at, journal.found_len)
         at = journal.scan(SESSION, at)
-    lost = session.record_at < 0 and (journal.found_damaged > 1 or _had_connection(journal))
-    if lost:  # both copies were damaged, perhaps: every message can have left, and none is given up
+    # Both copies were damaged, perhaps; or there was no space for another record.
+    lost = session.record_stale or (session.record_at < 0 and (journal.found_damaged > 1 or _had_connection(journal)))
+    if lost:  # every message can have left, and none is given up
         session.mode = UNSURE
         session.recorded_most = 65535
         session.below = journal.next_seq
@@ -162,17 +163,20 @@ def _read(session, at, n):
     if n < _FORM_SIZE or body[_FORM_SIZE:] != session.client_id:
         raise ValueError("the journal serves another client id: use that one, or format the journal")
     serial = body[0] >> 4
+    unsure = journal.found_state == RELEASED
     found = session.record_at >= 0
     if found and serial == session.record_serial and session.record_copy < 0:
         session.record_copy = at
+        session.record_stale = session.record_stale or unsure
         return
     if found and (serial - session.record_serial & 15) > 8:
         journal.mark(at, DONE)  # an older one: power was cut before it was marked
         return
-    _end(journal, session.record_at)
-    _end(journal, session.record_copy)
+    _mark(journal, session.record_at, DONE)
+    _mark(journal, session.record_copy, DONE)
     session.record_copy = -1
     session.record_at = at
+    session.record_stale = unsure
     session.record_serial = serial
     session.mode = body[0] & 3
     found = struct.unpack_from(_FORM, body, 0)
@@ -181,8 +185,10 @@ def _read(session, at, n):
 
 def write(session, most):
     """Makes the SESSION record durable. The old second copy stays until there is a new one: damage to one copy costs
-    nothing, wherever power is cut. Where the first one says all this, the second one alone is written. most: how many
-    messages can have left. Raises OSError if flash fails."""
+    nothing, wherever power is cut. Where the first one says all this, the second one alone is written. Power cuts and
+    worn pages can leave no space: then the old copies are marked as not telling all, which takes none, since messages
+    have to be completed before there is some. most: how many messages can have left. Raises OSError if flash fails, or
+    if there is neither space nor an old one."""
     journal = session.journal
     session.record_stale = False
     session.recorded_most = min(most, 65535)
@@ -195,12 +201,18 @@ def write(session, most):
         try:
             address = journal.append(SESSION, 0, body, len(body))
         except OutboxFull as e:
+            session.record_serial = session.record_serial - 1 & 15
             session.record_stale = True
-            raise OSError(ENOBUFS, str(e))
+            if session.record_at < 0:
+                raise OSError(ENOBUFS, str(e))
+            _mark(journal, session.record_at, RELEASED)
+            _mark(journal, session.record_copy, RELEASED)
+            journal.commit()
+            return
         old = session.record_at  # where it is now: append() may have moved it
         session.record_at = address
         journal.commit()
-        _end(journal, old)
+        _mark(journal, old, DONE)
     elif session.record_copy >= 0:
         return
     try:
@@ -211,7 +223,7 @@ def write(session, most):
     journal.commit()
     old = session.record_copy
     session.record_copy = copy
-    _end(journal, old)
+    _mark(journal, old, DONE)
 
 
 def _body(session):
@@ -220,9 +232,9 @@ def _body(session):
     return body + session.client_id
 
 
-def _end(journal, address):
+def _mark(journal, address, state):
     if address >= 0:
-        journal.mark(address, DONE)
+        journal.mark(address, state)
 
 
 # --- the rows: what the journal says of messages in flight ---

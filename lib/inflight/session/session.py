@@ -184,14 +184,11 @@ class Session(Window):
         if self.record_copy == old:
             self.record_copy = new
 
-    def can_spare(self, at, anew=False):
+    def can_spare(self, at):
         """The journal finds no space for a copy of the record at address `at`. True: it may go, since it is one of two
-        copies of the SESSION record. One will do until there is space. anew: may it go, since another one is about to
-        be written?"""
-        if at not in (self.record_at, self.record_copy):
+        copies of the SESSION record. One will do until there is space."""
+        if self.record_copy < 0 or at not in (self.record_at, self.record_copy):
             return False
-        if anew or self.record_copy < 0:
-            return anew
         if at == self.record_at:
             self.record_at = self.record_copy
         self.record_copy = -1
