@@ -9,7 +9,7 @@ from ..compat import const
 from ..errors import OutboxFull
 from ..journal.records import DONE, IN, OUT, RELEASED, SESSION
 from ..packet import PUBREL, ack
-from ..states import ANY, DELIVERED, DUP, PERSISTENT, RECEIVED, UNSURE
+from ..states import ANY, DELIVERED, DUP, INITIAL, RECEIVED, UNSURE
 
 if sys.implementation.name == "micropython":
     from array import array as Counters  # its items wrap, so that counting never fails
@@ -84,7 +84,7 @@ def load(session):
             after_damage(session)
         elif session.unproven:
             suspect(session, session.next_unproven, session.unproven)
-        if session.record_stale:
+        if session.record_stale or session.record_at < 0:
             session.write_record(session.most)
 
 
@@ -120,7 +120,7 @@ def find(session):
     tell all. Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is too small for this one."""
     session.record_at = session.record_copy = -1
     session.record_serial = 0
-    session.mode = PERSISTENT
+    session.mode = INITIAL
     session.recorded_most = session.below = 0  # which messages can have left: see session
     session.next_unproven = session.unproven = 0  # which Message IDs are not proven free: see ForeignIds
     session.record_stale = False  # something of this has changed since write()
@@ -160,7 +160,11 @@ def _read(session, at, n):
     journal = session.journal
     body = bytearray(n)
     journal.read(at, 0, body)
+    mode = body[0] & 7
     if n < _FORM_SIZE or body[_FORM_SIZE:] != session.client_id:
+        if mode == INITIAL:  # of a client that has never connected
+            journal.mark(at, DONE)
+            return
         raise ValueError("the journal serves another client id: use that one, or format the journal")
     serial = body[0] >> 4
     unsure = journal.found_state == RELEASED
@@ -178,7 +182,7 @@ def _read(session, at, n):
     session.record_at = at
     session.record_stale = unsure
     session.record_serial = serial
-    session.mode = body[0] & 3
+    session.mode = mode
     found = struct.unpack_from(_FORM, body, 0)
     _, session.recorded_most, session.below, session.next_unproven, session.unproven = found
 
@@ -187,8 +191,8 @@ def write(session, most):
     """Makes the SESSION record durable. The old second copy stays until there is a new one: damage to one copy costs
     nothing, wherever power is cut. Where the first one says all this, the second one alone is written. Power cuts and
     worn pages can leave no space: then the old copies are marked as not telling all, which takes none, since messages
-    have to be completed before there is some. most: how many messages can have left. Raises OSError if flash fails, or
-    if there is neither space nor an old one."""
+    have to be completed before there is some. That is why a journal has one from its first client on. most: how many
+    messages can have left. Raises OSError if flash fails, or if there is neither space nor an old one."""
     journal = session.journal
     session.record_stale = False
     session.recorded_most = min(most, 65535)
@@ -204,6 +208,8 @@ def write(session, most):
             session.record_serial = session.record_serial - 1 & 15
             session.record_stale = True
             if session.record_at < 0:
+                if session.mode == INITIAL:
+                    return  # it says what is so without one
                 raise OSError(ENOBUFS, str(e))
             _mark(journal, session.record_at, RELEASED)
             _mark(journal, session.record_copy, RELEASED)

@@ -57,6 +57,7 @@
 #                 none present                 is given up; are forgotten
 #   CLEAN         anything                     is given up; are forgotten      MQTT-3.1.2-6
 #   UNSURE        anything                     as PERSISTENT: never given up
+#   INITIAL       anything                     there is none: the client has never connected
 #
 # A CONNECT with clean session changes PERSISTENT to ENDING, its CONNACK changes it to CLEAN; any other CONNACK changes
 # it to PERSISTENT.
@@ -69,7 +70,7 @@ import inflight.packet as packet
 from ..journal.records import OUT  # isort: skip (from here: each import within an import takes stack)
 from ..compat import const, passed, ticks_add, ticks_diff
 from ..errors import OutboxFull
-from ..states import COMP, DUP, ERROR, FINISH, IGNORED, REL, REPEAT, SEND, STATE, UNKNOWN
+from ..states import COMP, DUP, ERROR, FINISH, IGNORED, INITIAL, REL, REPEAT, SEND, STATE, UNKNOWN
 from .window import Window
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
@@ -198,7 +199,7 @@ class Session(Window):
     @property
     def has_session(self):
         """True if the journal knows its session."""
-        return self.record_at >= 0
+        return self.record_at >= 0 and self.mode != INITIAL
 
     @property
     def pending(self):
