@@ -53,5 +53,5 @@ def quick_crc(replace=setattr):
 
 
 def _quick_sum(self, data, i, end):
-    crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
-    self._low, self._high = crc & 0xFFFF, crc >> 16
+    crc = zlib.crc32(data[i:end], ~(self._crc[0] | self._crc[1] << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
+    self._crc[0], self._crc[1] = crc & 0xFFFF, crc >> 16

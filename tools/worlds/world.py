@@ -93,7 +93,7 @@ FORMS = {
     NorFlash: _without("_random programmed programs erases syncs watch _left _outcome _lost _until"),
     Incoming: _messages,
     Journal: _without(
-        "_h _part _chunk _four _mark _page _low _high _k _from _base _kind found_seq found_mid found_len found_state"
+        "_h _part _chunk _four _mark _page _crc _k _from _base _kind found_seq found_mid found_len found_state"
     ),
     Outgoing: _messages,
     Session: _session,

@@ -131,14 +131,14 @@ class Journal(Records):
         h = self._h
         self._seek(at)
         struct.pack_into("<BHHI", h, 0, kind, size, mid, self.next_seq - 1 if kind == NOTE else self.next_seq)
-        self._low = self._high = CRC_START
-        self._sum(h, 0, HEAD - 1)
-        h[HEAD - 1] = ~self._low & 0xFF
+        h[HEAD - 1] = self._sum_header()
         self._sum(h, HEAD - 1, HEAD)
         self._buffer(h, 0, HEAD)
         self._put(head, start, n)
-        self._put(tail, 0, len(tail))
-        self._put(trailer, 0, len(trailer))
+        if tail:
+            self._put(tail, 0, len(tail))
+        if trailer:
+            self._put(trailer, 0, len(trailer))
         self._lock_crc(at)
         self._put_crc()
         self._program()
@@ -439,7 +439,7 @@ class Journal(Records):
             self._sync()
         self._live[sector] = 0
         self._seek(sector * self._size)
-        self._low = self._high = CRC_START
+        self._crc[0] = self._crc[1] = CRC_START
         self._put(self._identity, 0, 8)
         struct.pack_into("<I", self._four, 0, seq)
         self._put(self._four, 0, 4)
@@ -503,7 +503,7 @@ def _prepare_pages(j, device):
     j._page = bytearray(j._unit)  # see clear_page() of sectors
     j._chunk = bytearray(CHUNK)
     j._four = bytearray(4)
-    j._crc = array("H", bytes(4))  # in which add_to_crc() takes the halves of a CRC, and gives them back
+    j._crc = array("H", bytes(4))  # of what was put, in halves
     j._bad = -1  # address of the last page that did not take what was programmed
     j._worn = -1  # the sector in which a record was not taken last, also when it has been passed by
 

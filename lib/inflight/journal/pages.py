@@ -77,15 +77,10 @@ class Pages:
 
     def _sum(self, data, i, end):
         if not self._volatile:
-            crc = self._crc
-            crc[0] = self._low
-            crc[1] = self._high
-            add_to_crc(crc, data, i, end, _LOW, _HIGH)
-            self._low = crc[0]
-            self._high = crc[1]
+            add_to_crc(self._crc, data, i, end, _LOW, _HIGH)
 
     def _put_crc(self):
-        struct.pack_into("<HH", self._four, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
+        struct.pack_into("<HH", self._four, 0, self._crc[0] ^ 0xFFFF, self._crc[1] ^ 0xFFFF)
         self._buffer(self._four, 0, 4)
 
     def _program(self, exact=True):

@@ -55,15 +55,20 @@ class Records(Pages):
             return 0
         if kind == 0xFF:
             return kind
-        self._low = self._high = CRC_START
-        self._sum(h, 0, HEAD - 1)
         self.found_len = h[1] | h[2] << 8
-        if ~self._low & 0xFF != h[HEAD - 1] or at % size + self.found_len + OVERHEAD > size:
+        if self._sum_header() != h[HEAD - 1] or at % size + self.found_len + OVERHEAD > size:
             self._fail("a record of the journal was damaged")
         self.found_mid = h[3] | h[4] << 8
         self.found_seq = h[5] | h[6] << 8 | h[7] << 16 | h[8] << 24
         self._kind = kind
         return kind
+
+    def _sum_header(self):
+        # The CRC begins with the header in _h. Returns the check of it, which is its last byte.
+        crc = self._crc
+        crc[0] = crc[1] = CRC_START
+        self._sum(self._h, 0, HEAD - 1)
+        return ~crc[0] & 0xFF
 
     def _load(self, at):
         # The same of a record that is there.
@@ -87,8 +92,8 @@ class Records(Pages):
         # the sector and the offset. An image of a record elsewhere, in a payload or of an earlier lap, has another.
         size = self._size
         age = (self._head + self._erased - at // size) % self._n
-        self._low ^= self._salt_low ^ at % size
-        self._high ^= self._salt_high ^ (self.erases - 1 - age) & 0xFFFF
+        self._crc[0] ^= self._salt_low ^ at % size
+        self._crc[1] ^= self._salt_high ^ (self.erases - 1 - age) & 0xFFFF
 
     def _sum_record(self, at, copy):
         # The CRC of the record at `at`, just parsed, in parts that stay within its sector. With `copy` its bytes
@@ -97,7 +102,8 @@ class Records(Pages):
         start = at
         n = HEAD + self.found_len
         last = at - at % self._size + self._size - len(part)
-        self._low = self._high = CRC_START
+        crc = self._crc
+        crc[0] = crc[1] = CRC_START
         while n:
             i = max(0, at - last)
             self._read(at - i, part)
@@ -114,6 +120,6 @@ class Records(Pages):
         self._lock_crc(start)
         low = four[0] | four[1] << 8
         high = four[2] | four[3] << 8
-        if low ^ 0xFFFF != self._low or high ^ 0xFFFF != self._high:
+        if low ^ 0xFFFF != crc[0] or high ^ 0xFFFF != crc[1]:
             self._fail("a record of the journal was damaged")
         self._lock_crc(start)

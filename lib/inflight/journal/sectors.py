@@ -68,9 +68,10 @@ class SectorReader:
         self.base = sector * j._size
         self.end = self.base + j._size
         self.forget()
-        j._low = j._high = 0
+        crc = j._crc
+        crc[0] = crc[1] = 0
         j._lock_crc(self.base)
-        self.key = j._high << 16 | j._low  # what the CRC of a record at offset 0 is combined with
+        self.key = crc[1] << 16 | crc[0]  # what the CRC of a record at offset 0 is combined with
 
     def forget(self):
         """Nothing is in buf."""
@@ -220,7 +221,6 @@ def clear_page(j):
         pack_into("16s", j._page, i, _BLANK)
     j._base = 0  # where it goes,
     j._k = j._from = 0  # how far it is filled, and from where on
-    j._low = j._high = 0  # the CRC of what was put
 
 
 def is_worn(j):
