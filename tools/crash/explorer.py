@@ -14,7 +14,8 @@ from tools.crash.simulation import FAULTS, Simulation
 _ROT = 0.1  # share of the operations that get a bit flip
 _FAULTY = 0.04  # share of the operations that fail; few, as each replays the whole script
 _DEEPEST = 4  # cuts in a row, each during the recovery from the one before
-WITHIN = ("torn", "suffix", "scattered", "mixed", "undecided", "zeros", "fading", "wild")
+_ERASING = ("zeros", "fading", "wild")  # what an erase alone leaves
+WITHIN = ("torn", "suffix", "scattered", "mixed", "undecided", *_ERASING)
 _MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0, 0x01, 0x80, 0x7F, 0xFE, 0)
 
 
@@ -92,7 +93,7 @@ def some_way(operation, rng, undecided=0):
         return ["undecided", rng.randrange(1 << 16)]
     names = ["torn", "suffix", "scattered", "mixed", "after", "lost"]
     if operation == "erase":
-        names += ["zeros", "fading", "wild", "before", "mixed"]
+        names += [*_ERASING, "before", "mixed"]
     name = rng.choice(names)
     if name in ("torn", "suffix"):
         return [name, rng.randrange(4096), rng.choice(_MASKS)]
@@ -153,8 +154,9 @@ class Explorer:
         rng = self._rng
         if focus:
             way, arrive, resume, near = focus[depth]
-            for k in range(len(operations)):
-                if not depth or abs(k - near) <= _NEAR:
+            for k, operation in enumerate(operations):
+                possible = way[0] not in _ERASING or operation.name == "erase"
+                if possible and (not depth or abs(k - near) <= _NEAR):
                     yield k, way, arrive, resume
         elif not depth:
             for k in rng.sample(range(len(operations)), len(operations)):

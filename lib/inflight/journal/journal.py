@@ -69,8 +69,8 @@ class Journal(Records):
     all sectors together, ever. found_*: what find() and scan() found.
     Since it was formatted, whatever happened to the power: damaged, records that were lost to damage; skipped,
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
-    found_damaged, found_skipped: what the last mount found, there with sectors whose header alone was damaged;
-    lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
+    found_damaged, found_skipped: what mounts found that the owner has not set to 0 since, there with sectors whose header
+    alone was damaged; lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
 
     Raises ValueError if the device holds a journal of another geometry or version."""
 
@@ -515,5 +515,7 @@ def _prepare_records(j):
     j.found_seq = j.found_mid = j.found_len = j.found_state = j._kind = 0
     j._salt_low = j._salt_high = 0
     j.next_seq = 0
+    j.found_damaged = j.found_skipped = 0
+    j.lost = []
     j._head = j._erased = j.erases = 0  # the sector written to, erased ones ahead, erases ever
     j._ok = False  # no operation was interrupted

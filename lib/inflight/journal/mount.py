@@ -400,10 +400,14 @@ def _begin_head_again(j):
 def _count(j, reader):
     # What was lost ever. Returns True if NOTEs have to tell that.
     damaged, skipped, regions = reader.told
-    j.lost = reader.messages + [None] * (2 * reader.erased + reader.gone)
-    j.found_damaged = j.damaged - min(regions & ~AT_END, reader.regions)  # what NOTEs count already was not retired yet
-    j.found_skipped = j.skipped
-    j.damaged = damaged + j.found_damaged - reader.headers
+    lost = reader.messages + [None] * (2 * reader.erased + reader.gone)
+    found = j.damaged - min(regions & ~AT_END, reader.regions)  # what NOTEs count already was not retired yet
+    j.damaged = damaged + found - reader.headers
+    # If a page that is worn ended the mount before this one, it may have counted for good what is not found any more.
+    if len(lost) > len(j.lost):
+        j.lost = lost
+    j.found_damaged = max(j.found_damaged, found)
+    j.found_skipped = max(j.found_skipped, j.skipped)
     j.skipped += skipped
     told = j.damaged == damaged and j.skipped == skipped and not regions
     return not told and j.next_seq > 0

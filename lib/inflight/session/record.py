@@ -86,6 +86,7 @@ def load(session):
             suspect(session, session.next_unproven, session.unproven)
         if session.record_stale or session.record_at < 0:
             session.write_record(session.most)
+        journal.found_damaged = journal.found_skipped = 0
 
 
 def _find_record(session):
