@@ -69,8 +69,8 @@ class Journal(Records):
     all sectors together, ever. found_*: what find() and scan() found.
     Since it was formatted, whatever happened to the power: damaged, records that were lost to damage; skipped,
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
-    found_damaged, found_skipped: what mounts found that the owner has not set to 0 since, there with sectors whose header
-    alone was damaged; lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
+    found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
+    was damaged; lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
 
     Raises ValueError if the device holds a journal of another geometry or version."""
 
