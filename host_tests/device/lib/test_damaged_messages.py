@@ -289,3 +289,21 @@ def test_one_session_at_a_time():
         assert "make a new one" in str(raises(ValueError, operation))
     eq((second.publish(b"t", b"three", 1, False), second.pending, journal.live), (2, 2, 2))
     eq(second.count[counters.ACCEPTED], 1)
+
+
+def test_it_is_told_though_a_start_meets_a_worn_page():
+    """Wherever that page is: what was found before is told, and no Message ID of it is given before it is free."""
+    tried = 0
+    for page in range(4096 // 16):
+        device = NorFlash(4, 1024, 16)
+        peer = Peer(device)
+        peer.up()
+        for k in range(3):
+            peer.publish(b"%d" % k, 2)
+        device.data[peer.session.journal.find(OUT, 1) + 1] ^= 1  # its header: nobody knows which it was
+        if device.data[16 * page] == 0xFF:
+            tried += 1
+            device.stuck[16 * page] = 0xFF
+            again = Peer(device)
+            eq((len(told(again)), again.session.pending, again.session.unproven > 0), (1, 2, True))
+    assert tried > 9
