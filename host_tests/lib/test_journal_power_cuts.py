@@ -115,7 +115,7 @@ class Player:
             if at == old:
                 self.places[key] = new
 
-    def can_spare(self, at):
+    def can_spare(self, at, anew=False):
         return False
 
     def append(self, kind, mid, n):

@@ -36,7 +36,6 @@ PERSISTENT = const(0)  # Session.mode
 ENDING = const(1)
 CLEAN = const(2)
 UNSURE = const(3)
-INITIAL = const(4)
 
 BY_DISCONNECT = const(1)  # Session5.ending
 BY_CONNECT = const(2)

@@ -34,7 +34,7 @@ _SEND = ["send"]  # the broker's queue never waits
 def _prologue(world):
     # Leaves the SESSION record, and what is waiting, in the oldest sector, and in the newest one space for a single
     # message: with the next one a sector is collected, and erased.
-    yield from (["connect"], ["poll"], ["publish", 2042, 1], ["arrive"], ["receive"])
+    yield from (["connect"], ["poll"], ["publish", 2100, 1], ["arrive"], ["receive"])
     yield from (["publish", _SMALL, qos] for qos in world.outgoing[: world.waiting])
     for _ in range(11):
         yield from (["publish", 174, 1], ["arrive"], ["receive", world.waiting], ["collect"])

@@ -179,9 +179,9 @@ OF_PUBLISH = (
 def test_publish():
     for level in (3, 4, 5):
         it = client(level)
-        before = it.counters(), it.session.journal.used
+        before = it.counters()
         refused(it.publish, OF_PUBLISH)
-        eq((it.pending, it.counters(), it.session.journal.used), (0,) + before)
+        eq((it.pending, it.counters(), it.session.journal.used), (0, before, 0))
         assert it.publish("t", b"x", 1) > 0
 
 

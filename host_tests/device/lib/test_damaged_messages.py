@@ -307,3 +307,44 @@ def test_it_is_told_though_a_start_meets_a_worn_page():
             again = Peer(device)
             eq((len(told(again)), again.session.pending, again.session.unproven > 0), (1, 2, True))
     assert tried > 9
+
+
+def test_what_two_mounts_have_found_is_told():
+    """Also if the first one found it without a client, or for one that was refused [MQTT-3.1.3-2]."""
+    device = NorFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k)
+    places = [peer.session.journal.find(OUT, k) + 12 for k in (0, 1)]
+    device.data[places[0]] ^= 1
+    journal = Journal(device)
+    raises(ValueError, Session, journal, bytearray(256), b"other")
+    device.data[places[1]] ^= 1
+    journal.recover()
+    eq((journal.lost, journal.found_damaged, journal.damaged), ([(1, 0), (2, 1)], 2, 2))
+    session = Session(journal, bytearray(256), b"dev")
+    eq([(notice.mid, notice.seq) for notice in session.notices], [(1, 0), (2, 1)])
+    eq((journal.lost, journal.found_damaged), ([], 0))
+
+
+def test_flash_that_fails_while_a_record_is_dropped():
+    """The session has its journal back, and goes on when the flash does."""
+    failed = 0
+    for k in range(6):
+        device = NorFlash(4, 1024, 16)
+        peer = Peer(device)
+        session = peer.session
+        peer.publish(b"first")
+        session.journal.append(OUT, 2, WRONG[1], len(WRONG[1]))
+        session.journal.commit()
+        device.fail_at(k, "program")
+        try:
+            session.recover()
+        except OSError:
+            failed += 1
+            session.recover()
+        eq((session.journal.owner is session, session.pending, len(told(peer))), (True, 1, 1))
+        peer.publish(b"third")
+        eq(len(peer.up()), 2)
+    assert failed > 1

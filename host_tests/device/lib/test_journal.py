@@ -32,7 +32,7 @@ class RecordOwner(dict):
             if self[key] == old:
                 self[key] = new
 
-    def can_spare(self, at):
+    def can_spare(self, at, anew=False):
         return False
 
 

@@ -20,34 +20,6 @@ def test_owner():
         raises(ValueError, Session, Journal(device), bytearray(256), other)
 
 
-def test_a_client_that_never_connected_owns_nothing():
-    """Another client id takes its journal, with its messages; they have not left, so they leave without DUP
-    [MQTT-3.3.1-1]."""
-    device = NorFlash(4, 1024, 64)
-    eq([Peer(device).publish(b"x") for _ in range(2)], [1, 2])
-    other = Other(device)
-    eq((other.session.has_session, other.session.pending), (False, 2))
-    eq([(first[0], mid_of(first)) for first in other.up()], [(0x32, 1), (0x32, 2)])
-    assert Other(device).session.has_session
-    raises(ValueError, Peer, device)
-
-
-class Other(Peer):
-    client_id = b"other"
-
-
-def test_a_record_is_there_before_messages():
-    """What the first connection has to record needs no space that messages may have taken by then."""
-    device = NorFlash(4, 1024, 64)
-    assert not Peer(device).session.has_session
-    before = device.snapshot()
-    assert not Peer(device).session.has_session
-    eq(device.snapshot(), before)
-    journal = Journal(device)
-    eq((journal.live, journal.scan(OUT, -1)), (0, -1))
-    assert journal.scan(SESSION, -1) >= 0
-
-
 def test_known_is_written_once():
     """Only the first connection writes to flash."""
     device = NorFlash(4, 1024, 64)

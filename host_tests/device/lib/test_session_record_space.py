@@ -1,8 +1,11 @@
 """A SESSION record when no sector is erased, and none has space for it: power cuts, or a worn page, have left that."""
 
-from harness import eq
-from inflight.journal.journal import DONE, OUT
-from inflight.states import PERSISTENT, UNSURE
+from errno import ENOBUFS
+
+from harness import eq, raises
+from inflight.journal.journal import DONE, OUT, SESSION, Journal, OutboxFull
+from inflight.session.session import Session
+from inflight.states import PERSISTENT
 from nor import NorFlash, PowerCut, after
 from session_peer import Peer, ack, mid_of
 
@@ -11,15 +14,20 @@ MORE_RUNTIMES = "micropython-x64"
 SIZE = 512
 
 
-def full(client_id):
+def full(client_id, done=False):
     """A connected session with messages of QoS 2 in the oldest sector, and nothing erased; its head takes no SESSION
-    record more."""
+    record more. done: those messages are."""
+    Peer.client_id = client_id
     flash = NorFlash(4, SIZE, 4)
-    peer = again(flash, client_id)
-    for _ in range(5):
-        peer.publish(b"x" * 30, 2)
-    connect(peer, False)
+    peer = Peer(flash, max_inflight=4)
     session = peer.session
+    for _ in range(6):
+        peer.publish(b"x" * 30, 2)
+    session.connect(peer.now, False, 60, None, None, None)
+    peer.sent()
+    peer.feed(b"\x20\x02\x00\x00")
+    session.resume()
+    peer.sent()
     journal = session.journal
     erased, head, off = ring(journal)
     while erased or SIZE - off >= 26 + len(client_id):
@@ -27,18 +35,13 @@ def full(client_id):
             journal._worn = (head + 1) % 4  # then the record goes to the last sector before anything is copied
         write(session)
         erased, head, off = ring(journal)
-        assert session.below < 99, "there is space at each round"
-    return flash, session
-
-
-def complete(journal):
-    """All messages are done."""
     at = journal.scan(OUT, -1)
-    while at >= 0:
+    while done and at >= 0:
         following = journal.scan(OUT, at)
         journal.mark(at, DONE)
         at = following
     journal.commit()
+    return flash, session
 
 
 def ring(journal):
@@ -52,74 +55,30 @@ def write(session):
 
 
 def again(flash, client_id):
-    Peer.client_id = client_id
-    return Peer(flash, max_inflight=4)
+    return Session(Journal(flash), bytearray(256), client_id)
 
 
-def connect(peer, present=True):
-    """Returns the packets that the client sends on a new connection. present: the broker has its session."""
-    peer.session.connect(peer.now, False, 60, None, None, None)
-    peer.sent()
-    peer.feed(b"\x20\x02" + bytes([present]) + b"\x00")
-    peer.session.resume()
-    return peer.sent()
-
-
-def test_messages_leave_and_make_space():
-    """[MQTT-4.4.0-1] What a connection has to record finds no space: it says nothing wrong, and prevents nothing."""
-    for n in range(3, 7):
+def test_it_is_written_to_the_sector_of_those_that_it_replaces():
+    for n in range(3, 17):
         client_id = b"d" * n
         flash, session = full(client_id)
         before = list(flash.erases)
         write(session)
-        eq(flash.erases, before)
-        peer = again(flash, client_id)
-        session = peer.session
-        eq((session.has_session, session.pending), (True, 5))
-        done = []
-        packets = connect(peer)
-        while packets:
-            first = packets.pop(0)
-            if first[0] >> 4 == 6:
-                mid = first[2] << 8 | first[3]
-                done.append(mid)
-                packets += peer.feed(ack(0x70, mid))
-            else:
-                assert first[0] & 8, first  # it may have left already
-                packets += peer.feed(ack(0x50, mid_of(first)))
-        eq((sorted(done), session.pending), ([1, 2, 3, 4, 5], 0))
-        session.connection_lost()
-        connect(peer)
-        session = again(flash, client_id).session
-        eq((session.has_session, session.mode, session.pending), (True, PERSISTENT, 0))
+        eq(sum(flash.erases) - sum(before), 1)
+        assert session.has_session
+        there = again(flash, client_id)
+        eq((there.has_session, there.below, there.pending), (True, session.below, 6))
 
 
-def test_a_record_without_space_says_that_everything_can_have_left():
-    """Whatever it said before, at each start until there is another one."""
-    for n in range(3, 7):
+def test_one_copy_is_not_given_for_the_other():
+    """A start that finds one copy writes the second one if there is space."""
+    for n in range(3, 17):
         client_id = b"d" * n
         flash, session = full(client_id)
         write(session)
         for _ in range(3):
-            there = again(flash, client_id).session
-            eq((there.has_session, there.mode, there.below), (True, UNSURE, there.journal.next_seq))
-
-
-def test_records_without_space_take_no_number():
-    """FORMAT.md: one more, modulo 16, than those of the record before."""
-    _, session = full(b"dev")
-    number = record_number(session)
-    for _ in range(9):
-        write(session)
-    complete(session.journal)
-    write(session)
-    eq(record_number(session), (number + 1) % 16)
-
-
-def record_number(session):
-    first = bytearray(1)
-    session.journal.read(session.record_at, 0, first)
-    return first[0] >> 4
+            there = again(flash, client_id)
+            eq((there.has_session, there.below), (True, session.below))
 
 
 def test_an_oldest_sector_without_messages_makes_space_first():
@@ -127,8 +86,7 @@ def test_an_oldest_sector_without_messages_makes_space_first():
     client_id = b"dev"
     k = 0
     while True:
-        flash, session = full(client_id)
-        complete(session.journal)
+        flash, session = full(client_id, done=True)
         before = list(flash.erases)
         flash.cut_at(k, after)
         try:
@@ -137,7 +95,68 @@ def test_an_oldest_sector_without_messages_makes_space_first():
         except PowerCut:
             pass
         flash.power_on()
-        assert again(flash, client_id).session.has_session
+        assert again(flash, client_id).has_session
         k += 1
     eq([now - then for now, then in zip(flash.erases, before)], [1, 0, 0, 0])
     assert k > 4
+
+
+def without_space(session):
+    """No SESSION record finds space from now on."""
+    append = session.journal.append
+
+    def refuse(kind, *arguments):
+        if kind == SESSION:
+            raise OutboxFull("no sector is erased")
+        return append(kind, *arguments)
+
+    session.journal.append = refuse
+
+
+def first_bytes(packets):
+    return [first[0] for first in packets]
+
+
+def test_messages_leave_though_it_finds_no_space_beside_others():
+    """Until there is another record each of them may have left: with DUP after a power cut [MQTT-3.3.1-1], under the
+    Message ID that it had, and nothing else changes."""
+    Peer.client_id = b"dev"
+    flash = NorFlash(4, SIZE, 4)
+    peer = Peer(flash)
+    peer.up()
+    peer.session.connection_lost()
+    for qos in (1, 2, 1):
+        peer.publish(b"x", qos)
+    without_space(peer.session)
+    eq(first_bytes(peer.up(1)), [0x32, 0x34, 0x32])
+    for _ in range(3):  # at each start until a record is written
+        peer = Peer(flash)
+        session = peer.session
+        eq((session.has_session, session.mode, session.unproven), (True, PERSISTENT, 0))
+        without_space(session)
+        packets = peer.up(1)
+        eq((first_bytes(packets), [mid_of(first) for first in packets]), ([0x3A, 0x3C, 0x3A], [1, 2, 3]))
+    eq(peer.feed(ack(0x40, 1) + ack(0x50, 2) + ack(0x70, 2) + ack(0x40, 3)), [ack(0x62, 2)])
+    Peer(flash).up(1)
+    peer = Peer(flash)
+    peer.publish(b"y")
+    peer = Peer(flash)
+    eq(first_bytes(peer.up(1)), [0x32])
+
+
+def test_another_change_waits_for_space():
+    """A clean session, and Message IDs that are not proven free: nothing leaves before the journal knows of it."""
+    Peer.client_id = b"dev"
+    peer = Peer(NorFlash(4, SIZE, 4))
+    peer.up()
+    peer.session.connection_lost()
+    peer.publish(b"x", 2)
+    without_space(peer.session)
+    eq(raises(OSError, peer.up, 0, True).errno, ENOBUFS)
+    peer = Peer(NorFlash(4, SIZE, 4))
+    peer.publish(b"x", 2)
+    without_space(peer.session)
+    for present in (0, 1):
+        eq(raises(OSError, peer.up, present).errno, ENOBUFS)
+        peer.session.recover()
+    eq(peer.session.pending, 1)

@@ -167,7 +167,7 @@ class Sensor:
             if at == old:
                 self.live[mid] = new, n
 
-    def can_spare(self, at):
+    def can_spare(self, at, anew=False):
         return False
 
     def act(self):

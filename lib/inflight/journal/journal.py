@@ -17,7 +17,7 @@
 #     The original is marked;
 #   - no erased sector, and a head with copies of some live records of the tail: the head is erased;
 #   - none, and a head without live records, nor space for those of the tail: it is erased, and NOTEs tell the numbers
-#     again;
+#     again; likewise if SESSION records alone live there, as soon as their owner writes another one;
 #   - a sector retired, or without a header: its erase is finished.
 # Damage looks different: a record whose CRC is wrong has other records behind it, and a sector
 # whose header is spoilt has readable records. It costs that record, and is counted.
@@ -118,6 +118,10 @@ class Journal(Records):
         if kind == OUT:
             self._begun = self.next_seq
         size += OVERHEAD
+        if kind == SESSION and not (mid or self._erased):  # mid is 1 for its second copy
+            from .mount import begin_head_for_session
+
+            begin_head_for_session(self, size)
         self._make_space(size, kind == SESSION)
         at = self._append(kind, mid, head, n, tail, trailer, start)
         self._count(at, kind, size)
@@ -517,5 +521,6 @@ def _prepare_records(j):
     j.next_seq = 0
     j.found_damaged = j.found_skipped = 0
     j.lost = []
+    j._told = None  # (lost to damage, passed over) before the last mount, since the format
     j._head = j._erased = j.erases = 0  # the sector written to, erased ones ahead, erases ever
     j._ok = False  # no operation was interrupted

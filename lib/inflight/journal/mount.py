@@ -18,6 +18,7 @@ from .records import (
     OUT,
     OVERHEAD,
     RELEASED,
+    SESSION,
 )
 from .sectors import (
     SectorReader,
@@ -397,17 +398,43 @@ def _begin_head_again(j):
     j._note()
 
 
+def begin_head_for_session(j, size):
+    """A SESSION record of `size` bytes is about to be appended, and nothing is erased: power cuts, or a worn page, have
+    left no space for what lives in the oldest sector. If the head has none for the record, and what lives there are
+    SESSION records that it replaces, the head is erased: without the record no message is completed, which makes space
+    again. Should power be cut before it is written, it is as if both its copies were damaged."""
+    left = j._live[j._head]
+    oldest = j._live[j._tail()]
+    if not oldest or j._off + size <= j._size or j._off + oldest + NOTES <= j._size:
+        return
+    sessions = []
+    at = j.scan(SESSION, -1)
+    while at >= 0:
+        if at // j._size == j._head:
+            left -= j.found_len + OVERHEAD
+            sessions.append(at)
+        at = j.scan(SESSION, at)
+    if left or not (j.owner and all(j.owner.can_spare(at, True) for at in sessions)):
+        return
+    for at in sessions:
+        j._load(at)
+        j._count(at, SESSION, -j.found_len - OVERHEAD)
+        j.owner.moved(at, -1)
+    _begin_head_again(j)
+
+
 def _count(j, reader):
     # What was lost ever. Returns True if NOTEs have to tell that.
     damaged, skipped, regions = reader.told
-    lost = reader.messages + [None] * (2 * reader.erased + reader.gone)
+    if j._told == (damaged, skipped):  # what the mount before this one found, which a worn page ended, is found again
+        j.found_damaged = j.found_skipped = 0
+        j.lost = []
+    j._told = damaged, skipped
     found = j.damaged - min(regions & ~AT_END, reader.regions)  # what NOTEs count already was not retired yet
+    j.lost = j.lost + reader.messages + [None] * (2 * reader.erased + reader.gone)
+    j.found_damaged += found
+    j.found_skipped += j.skipped
     j.damaged = damaged + found - reader.headers
-    # If a page that is worn ended the mount before this one, it may have counted for good what is not found any more.
-    if len(lost) > len(j.lost):
-        j.lost = lost
-    j.found_damaged = max(j.found_damaged, found)
-    j.found_skipped = max(j.found_skipped, j.skipped)
     j.skipped += skipped
     told = j.damaged == damaged and j.skipped == skipped and not regions
     return not told and j.next_seq > 0

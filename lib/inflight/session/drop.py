@@ -242,7 +242,9 @@ def find_lost(journal):
         if is_publish(journal, at):
             at = journal.scan(OUT, at)
         else:
-            journal.lost.append((journal.found_mid, journal.found_seq))
+            found = journal.found_mid, journal.found_seq
+            if found not in journal.lost:  # else the flash failed when it was found before
+                journal.lost.append(found)
             _drop_lost(journal, at)
             at = journal.scan(OUT, -1)
 
@@ -266,19 +268,21 @@ def _drop_lost(journal, at):
     # counts twice rather than never.
     owner = journal.owner
     place = journal.owner = _Place(at)
-    journal.damaged += 1
-    journal._begin()
-    journal._dirty = True
     try:
-        journal._make_space(NOTES)
-        journal._note()
-    except OutboxFull:
-        pass  # the next NOTEs tell it
-    journal._sync()
-    journal._ok = True
-    journal.mark(place.at, DONE)
-    journal.commit()
-    journal.owner = owner
+        journal.damaged += 1
+        journal._begin()
+        journal._dirty = True
+        try:
+            journal._make_space(NOTES)
+            journal._note()
+        except OutboxFull:
+            pass  # the next NOTEs tell it
+        journal._sync()
+        journal._ok = True
+        journal.mark(place.at, DONE)
+        journal.commit()
+    finally:
+        journal.owner = owner
 
 
 def tell_lost(session, lost):

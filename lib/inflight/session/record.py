@@ -9,7 +9,7 @@ from ..compat import const
 from ..errors import OutboxFull
 from ..journal.records import DONE, IN, OUT, RELEASED, SESSION
 from ..packet import PUBREL, ack
-from ..states import ANY, DELIVERED, DUP, INITIAL, RECEIVED, UNSURE
+from ..states import ANY, CLEAN, DELIVERED, DUP, ENDING, PERSISTENT, RECEIVED, UNSURE
 
 if sys.implementation.name == "micropython":
     from array import array as Counters  # its items wrap, so that counting never fails
@@ -69,12 +69,12 @@ def load(session):
             from .drop import find_lost
 
             find_lost(journal)  # sending one may have failed
-        if journal.lost:
-            from .drop import tell_lost
-
-            tell_lost(session, journal.lost)
-            journal.lost = []
     lost = _find_record(session)
+    if journal and journal.lost:
+        from .drop import tell_lost
+
+        tell_lost(session, journal.lost)
+        journal.lost = []
     session.foreign = None  # ForeignIds, as long as there are some
     session.most = _load_window(session)  # how many messages can have left
     if journal:
@@ -84,7 +84,7 @@ def load(session):
             after_damage(session)
         elif session.unproven:
             suspect(session, session.next_unproven, session.unproven)
-        if session.record_stale or session.record_at < 0:
+        if session.record_stale:
             session.write_record(session.most)
         journal.found_damaged = journal.found_skipped = 0
 
@@ -114,14 +114,15 @@ def _own(session, journal):
 
 _FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, next_unproven, unproven
 _FORM_SIZE = const(11)
+_BELOW_END = const(7)
 
 
 def find(session):
-    """Finds the copies of the SESSION record. Returns True if this start found that they are gone, or that they do not
-    tell all. Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is too small for this one."""
+    """Finds the copies of the SESSION record. Returns True if this start found that they are gone. Raises ValueError if
+    the journal serves another client id [MQTT-3.1.3-2], or is too small for this one."""
     session.record_at = session.record_copy = -1
     session.record_serial = 0
-    session.mode = INITIAL
+    session.mode = PERSISTENT
     session.recorded_most = session.below = 0  # which messages can have left: see session
     session.next_unproven = session.unproven = 0  # which Message IDs are not proven free: see ForeignIds
     session.record_stale = False  # something of this has changed since write()
@@ -135,13 +136,13 @@ def find(session):
     while at >= 0:
         _read(session, at, journal.found_len)
         at = journal.scan(SESSION, at)
-    # Both copies were damaged, perhaps; or there was no space for another record.
-    lost = session.record_stale or (session.record_at < 0 and (journal.found_damaged > 1 or _had_connection(journal)))
-    if lost:  # every message can have left, and none is given up
+    lost = session.record_at < 0 and (journal.found_damaged > 1 or _had_connection(journal))
+    if lost:  # both copies were damaged, perhaps: none is given up
         session.mode = UNSURE
+    if lost or session.record_stale:  # every message can have left
         session.recorded_most = 65535
         session.below = journal.next_seq
-    session.record_stale = lost or (session.record_at >= 0) != (session.record_copy >= 0)
+    session.record_stale = lost or session.record_stale or (session.record_at >= 0) != (session.record_copy >= 0)
     return lost
 
 
@@ -161,18 +162,14 @@ def _read(session, at, n):
     journal = session.journal
     body = bytearray(n)
     journal.read(at, 0, body)
-    mode = body[0] & 7
     if n < _FORM_SIZE or body[_FORM_SIZE:] != session.client_id:
-        if mode == INITIAL:  # of a client that has never connected
-            journal.mark(at, DONE)
-            return
         raise ValueError("the journal serves another client id: use that one, or format the journal")
     serial = body[0] >> 4
-    unsure = journal.found_state == RELEASED
+    stale = journal.found_state == RELEASED
     found = session.record_at >= 0
     if found and serial == session.record_serial and session.record_copy < 0:
         session.record_copy = at
-        session.record_stale = session.record_stale or unsure
+        session.record_stale = session.record_stale or stale
         return
     if found and (serial - session.record_serial & 15) > 8:
         journal.mark(at, DONE)  # an older one: power was cut before it was marked
@@ -181,9 +178,9 @@ def _read(session, at, n):
     _mark(journal, session.record_copy, DONE)
     session.record_copy = -1
     session.record_at = at
-    session.record_stale = unsure
+    session.record_stale = stale
     session.record_serial = serial
-    session.mode = mode
+    session.mode = body[0] & 3
     found = struct.unpack_from(_FORM, body, 0)
     _, session.recorded_most, session.below, session.next_unproven, session.unproven = found
 
@@ -191,9 +188,9 @@ def _read(session, at, n):
 def write(session, most):
     """Makes the SESSION record durable. The old second copy stays until there is a new one: damage to one copy costs
     nothing, wherever power is cut. Where the first one says all this, the second one alone is written. Power cuts and
-    worn pages can leave no space: then the old copies are marked as not telling all, which takes none, since messages
-    have to be completed before there is some. That is why a journal has one from its first client on. most: how many
-    messages can have left. Raises OSError if flash fails, or if there is neither space nor an old one."""
+    worn pages can leave no space. If nothing but most and below has changed, the old copies are marked then: every
+    message can have left. That takes no space, and messages that are completed make some. most: how many messages can
+    have left. Raises OSError if flash fails, or if there is no space for another change."""
     journal = session.journal
     session.record_stale = False
     session.recorded_most = min(most, 65535)
@@ -201,6 +198,7 @@ def write(session, most):
     if session.record_at >= 0:
         journal.read(session.record_at, 0, body)
     if body != _body(session):
+        known = body
         session.record_serial = session.record_serial + 1 & 15
         body = _body(session)
         try:
@@ -208,9 +206,8 @@ def write(session, most):
         except OutboxFull as e:
             session.record_serial = session.record_serial - 1 & 15
             session.record_stale = True
-            if session.record_at < 0:
-                if session.mode == INITIAL:
-                    return  # it says what is so without one
+            same = (known[0] ^ body[0]) & 15 == 0 and known[_BELOW_END:] == body[_BELOW_END:]
+            if not same or session.record_at < 0 or session.mode in (ENDING, CLEAN):
                 raise OSError(ENOBUFS, str(e))
             _mark(journal, session.record_at, RELEASED)
             _mark(journal, session.record_copy, RELEASED)

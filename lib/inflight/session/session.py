@@ -57,7 +57,6 @@
 #                 none present                 is given up; are forgotten
 #   CLEAN         anything                     is given up; are forgotten      MQTT-3.1.2-6
 #   UNSURE        anything                     as PERSISTENT: never given up
-#   INITIAL       anything                     there is none: the client has never connected
 #
 # A CONNECT with clean session changes PERSISTENT to ENDING, its CONNACK changes it to CLEAN; any other CONNACK changes
 # it to PERSISTENT.
@@ -70,7 +69,7 @@ import inflight.packet as packet
 from ..journal.records import OUT  # isort: skip (from here: each import within an import takes stack)
 from ..compat import const, passed, ticks_add, ticks_diff
 from ..errors import OutboxFull
-from ..states import COMP, DUP, ERROR, FINISH, IGNORED, INITIAL, REL, REPEAT, SEND, STATE, UNKNOWN
+from ..states import COMP, DUP, ERROR, FINISH, IGNORED, REL, REPEAT, SEND, STATE, UNKNOWN
 from .window import Window
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
@@ -185,11 +184,14 @@ class Session(Window):
         if self.record_copy == old:
             self.record_copy = new
 
-    def can_spare(self, at):
+    def can_spare(self, at, anew=False):
         """The journal finds no space for a copy of the record at address `at`. True: it may go, since it is one of two
-        copies of the SESSION record. One will do until there is space."""
-        if self.record_copy < 0 or at not in (self.record_at, self.record_copy):
+        copies of the SESSION record. One will do until there is space. anew: may it go, since another one is about to
+        be written?"""
+        if at not in (self.record_at, self.record_copy):
             return False
+        if anew or self.record_copy < 0:
+            return anew
         if at == self.record_at:
             self.record_at = self.record_copy
         self.record_copy = -1
@@ -199,7 +201,7 @@ class Session(Window):
     @property
     def has_session(self):
         """True if the journal knows its session."""
-        return self.record_at >= 0 and self.mode != INITIAL
+        return self.record_at >= 0
 
     @property
     def pending(self):

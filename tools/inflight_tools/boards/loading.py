@@ -15,7 +15,8 @@ APART = {
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
     "contents": ("mount", ("read", "settle")),
-    "finishing": ("mount", ("finish",)),
+    "finishing": ("mount", ("_begin_head_again", "finish")),
+    "head_for_session": ("mount", ("begin_head_for_session",)),
     "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
     "upgrade": ("websocket", ("upgrade_request", "upgrade_steps")),
     "session_record": ("record", ("find", "write")),
@@ -64,7 +65,17 @@ KNOWN = (
 # received, for example, or since somebody may compare or catch what they define.
 LENT = (
     *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "drop", "expiry5", "finishing"),
-    *("foreign", "handshake", "connection5", "leaving5", "lost_messages", "new_journal", "opening", "options"),
+    *(
+        "foreign",
+        "handshake",
+        "head_for_session",
+        "connection5",
+        "leaving5",
+        "lost_messages",
+        "new_journal",
+        "opening",
+        "options",
+    ),
     *("other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order", "record"),
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
