@@ -3,7 +3,7 @@
 from errno import ENOBUFS
 
 from harness import eq, raises
-from inflight.journal.journal import DONE, OUT, SESSION, Journal, OutboxFull
+from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal, OutboxFull
 from inflight.session.session import Session
 from inflight.states import PERSISTENT
 from nor import NorFlash, PowerCut, after
@@ -29,12 +29,12 @@ def full(client_id, done=False):
     session.resume()
     peer.sent()
     journal = session.journal
-    erased, head, off = ring(journal)
-    while erased or SIZE - off >= 26 + len(client_id):
+    erased, head, left = ring(flash)
+    while erased or left > 26 + len(client_id):
         if erased == 1:
             journal._worn = (head + 1) % 4  # then the record goes to the last sector before anything is copied
         write(session)
-        erased, head, off = ring(journal)
+        erased, head, left = ring(flash)
     at = journal.scan(OUT, -1)
     while done and at >= 0:
         following = journal.scan(OUT, at)
@@ -44,9 +44,13 @@ def full(client_id, done=False):
     return flash, session
 
 
-def ring(journal):
-    """(sectors that are erased, the head, where its records end)"""
-    return journal._erased, journal._head, journal._off
+def ring(flash):
+    """(sectors that are erased, the newest one in use, bytes behind what is programmed there); the first one is the
+    oldest."""
+    ends = [len(bytes(flash.data[at : at + SIZE]).rstrip(b"\xff")) for at in range(0, len(flash.data), SIZE)]
+    erased = sum(end <= 24 for end in ends)
+    head = flash.blocks - erased - 1
+    return erased, head, SIZE - ends[head]
 
 
 def write(session):
@@ -160,3 +164,34 @@ def test_another_change_waits_for_space():
         eq(raises(OSError, peer.up, present).errno, ENOBUFS)
         peer.session.recover()
     eq(peer.session.pending, 1)
+
+
+def test_there_is_space_when_all_messages_are_completed():
+    """The record is in the oldest sector, the newest one has a message, and nothing is erased."""
+    Peer.client_id = b"dev"
+    flash = NorFlash(5, SIZE, 4)
+    peer = Peer(flash)
+    session = peer.session
+    for _ in range(5):
+        peer.publish(b"x" * 30, 2)
+    peer.up()
+    session.connection_lost()
+    journal = session.journal
+    journal._make_space = lambda size, first=False: None if size < ring(flash)[2] else journal._open_next()
+    erased, _, left = ring(flash)
+    while erased or left > 28:
+        if not erased and journal.live == 5:
+            peer.publish(b"y" * 30, 2)
+        else:
+            journal.mark(journal.append(IN, 99, b"", 0), DONE)
+        erased, _, left = ring(flash)
+    del journal._make_space
+    packets = peer.up(1)
+    while packets:
+        first = packets.pop(0)
+        packets += peer.feed(ack(0x70, first[2] << 8 | first[3]) if first[0] == 0x62 else ack(0x50, mid_of(first)))
+    eq(session.pending, 0)
+    session.connection_lost()
+    peer.up(1)
+    peer.publish(b"new")
+    eq(session.pending, 1)
