@@ -23,11 +23,7 @@ def full(client_id, done=False):
     session = peer.session
     for _ in range(6):
         peer.publish(b"x" * 30, 2)
-    session.connect(peer.now, False, 60, None, None, None)
-    peer.sent()
-    peer.feed(b"\x20\x02\x00\x00")
-    session.resume()
-    peer.sent()
+    peer.up()
     journal = session.journal
     erased, head, left = ring(flash)
     while erased or left > 26 + len(client_id):

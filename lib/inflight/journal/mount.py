@@ -400,7 +400,7 @@ def _begin_head_again(j):
 
 def begin_head_for_session(j, size):
     """A SESSION record of `size` bytes is about to be appended, and nothing is erased: power cuts, or a worn page, have
-    left no space for what lives in the oldest sector. If the head has none for the record, and what lives there are
+    left no space for what lives in the oldest sector. If the head has none for the record, and nothing lives there but
     SESSION records that it replaces, the head is erased: without the record no message is completed, which makes space
     again. Should power be cut before it is written, it is as if both its copies were damaged."""
     left = j._live[j._head]

@@ -114,7 +114,7 @@ def _own(session, journal):
 
 _FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, next_unproven, unproven
 _FORM_SIZE = const(11)
-_BELOW_END = const(7)
+_BELOW_END = const(7)  # what is behind it is right in a record that is released
 
 
 def find(session):
