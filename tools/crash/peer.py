@@ -4,7 +4,7 @@ Packets of the client wait in `uplink` until arrive() is called. Packets of the 
 decides when each is delivered, and in which order."""
 
 from tools.crash.messages import incoming, number_of
-from tools.reference.kinds import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE
+from tools.reference.kinds import CONNACK, CONNECT, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
 from tools.reference.server import Connection, Server, copied
 from tools.reference.wire import parse
@@ -12,6 +12,7 @@ from tools.reference.wire import parse
 NAME = "dev"  # the client's
 PROPERTIES = [(3, "t")]  # of some messages at level 5
 ALIAS = 0x23
+EXPIRY = 0x11  # of a session, in seconds
 ANNOUNCED = ((0x22, 2),)  # at level 5: two topic aliases are allowed
 
 
@@ -130,13 +131,17 @@ class Peer:
 
     def written(self, raw):
         """The client wrote a packet."""
-        self._wrote()
         p = parse(raw, self.level)
+        if p.kind == DISCONNECT and (EXPIRY, 0) in p.properties:
+            self.out.session_refused()
+            self.uplink.append(p)
+            return
+        self._wrote()
         if p.kind == CONNECT:
             self.level = p.level
             self.aliases = {}
             # At level 5 Clean Start alone ends the old session, not the new one.
-            self.out.connected(p.level == 3, not dict(p.properties).get(0x11) if p.level == 5 else p.clean)
+            self.out.connected(p.level == 3, not dict(p.properties).get(EXPIRY) if p.level == 5 else p.clean)
             self.uplink.append(p)
             return
         self.out.session_begun()

@@ -342,6 +342,11 @@ class Outgoing:
         """The client wrote a packet after CONNECT: the effect of CONNACK is durable."""
         self.modes = (CLEAN if self.clean else PERSISTENT,)
 
+    def session_refused(self):
+        """The client ends the session that CONNACK told of, and goes on with the next connection: that begins the
+        session."""
+        self.acknowledging = None
+
     def session_lost(self):
         """A CONNACK tells the client that the server has no session. The client sends PUBREL once more; if nothing
         answers, the exchange ends with the next connection."""
