@@ -22,8 +22,17 @@ _MAX_REMAINING = const(268435455)
 LONGEST = const(268435460)  # bytes of a packet, with its fixed header
 
 
+MALFORMED = const(0x81)
+ERROR = const(0x82)
+
+
 class ProtocolError(Exception):
-    """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]."""
+    """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]. code: what a broker of level 5 is told, as
+    the reason code of DISCONNECT [MQTT5-4.13.1-1]."""
+
+    def __init__(self, text, code=ERROR):
+        super().__init__(text)
+        self.code = code
 
 
 def valid(buf, i, end, name, strict=True):

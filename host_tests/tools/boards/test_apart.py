@@ -109,10 +109,10 @@ def test_a_module_imports_those_before_it_when_it_is_loaded_and_others_where_it_
 
 
 def test_what_is_always_there_is_imported_when_a_module_is_loaded():
-    assert "errors5" in MERGED
-    table = {"errors5": ("file", ("Wrong",))}
+    assert "lengths5" in MERGED
+    table = {"lengths5": ("file", ("Wrong",))}
     found = taken_apart("class Worse(Wrong):\n    pass\nclass Wrong(Exception):\n    pass\n", table)
-    assert found["file"] == "from .errors5 import Wrong\n\nclass Worse(Wrong):\n    pass"
+    assert found["file"] == "from .lengths5 import Wrong\n\nclass Worse(Wrong):\n    pass"
 
 
 def test_other_modules_import_each_name_from_where_it_is():

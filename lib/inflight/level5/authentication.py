@@ -10,8 +10,8 @@ from errno import ENOTCONN
 
 from ..arguments import encode
 from ..errors import printable, refuse
-from ..packet import begin, check_size
-from .cursor import AUTH_DATA, AUTH_METHOD, ERROR, IN_AUTH, ProtocolError5
+from ..packet import ProtocolError, begin, check_size
+from .cursor import AUTH_DATA, AUTH_METHOD, IN_AUTH
 
 _SUCCESS = 0x00
 _CONTINUE = 0x18
@@ -104,7 +104,7 @@ class Authentication:
             self.consented(IN_AUTH)
             self.renewing = False
         else:
-            raise ProtocolError5("AUTH %02x out of place" % code, ERROR)
+            raise ProtocolError("AUTH %02x out of place" % code)
 
     def consented(self, where):
         """CONNACK or AUTH says that the dialogue has ended well. where: as cursor has it. Raises ProtocolError."""
@@ -126,11 +126,11 @@ class Authentication:
                     data = cursor.data()
                 found = cursor.next()
         if method != self._method:
-            raise ProtocolError5("another authentication method", ERROR)
+            raise ProtocolError("another authentication method")
         return data
 
     def _go_on(self, step, *args):
         try:
             step(*args)
         except Exception as e:
-            raise ProtocolError5("authentication: " + printable(str(e)), _NOT_AUTHORIZED)
+            raise ProtocolError("authentication: " + printable(str(e)), _NOT_AUTHORIZED)

@@ -20,7 +20,7 @@ import inflight.counters as counters
 from ..compat import const, passed, ticks_ms
 from ..counters import STALLS, TAKEN_OVER
 from ..journal.records import DONE, OUT, RELEASED, SESSION
-from ..packet import DISCONNECT, PINGRESP, ProtocolError
+from ..packet import DISCONNECT, MALFORMED, PINGRESP, ProtocolError
 from ..session.refused import Disconnected, slow_down
 from ..states import (
     BY_CONNECT,
@@ -41,11 +41,9 @@ from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
     CLIENT_ID,
-    ERROR,
     IDENTIFIERS_AVAILABLE,
     IN_CONNACK,
     IN_DISCONNECT,
-    MALFORMED,
     MAXIMUM_QOS,
     MAXIMUM_SIZE,
     REASON,
@@ -55,7 +53,6 @@ from .cursor import (
     SERVER_KEEP_ALIVE,
     SERVER_REFERENCE,
     SESSION_EXPIRY,
-    ProtocolError5,
 )
 
 _FAILURE = const(0x80)
@@ -155,9 +152,9 @@ def connack(session):
     if code >= _FAILURE:
         present = 0  # a refusal, whatever else the packet says
     elif present > 1:
-        raise ProtocolError5("CONNACK flags %02x" % present, MALFORMED)
+        raise ProtocolError("CONNACK flags %02x" % present, MALFORMED)
     elif code or not session.block or (present and session.clean_start):
-        raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
+        raise ProtocolError("CONNACK %d %02x" % (present, code))
     session.code = code
     if present and session.journal and (not session.has_session or session.mode == CLEAN):
         end_other_session(session)
@@ -185,12 +182,12 @@ def connack(session):
 def _check_client_id(session, client_id):
     # The broker assigned it. It has to fit the next CONNECT, and the journal at the next start. [MQTT5-3.1.3-7]
     if not client_id:
-        raise ProtocolError5("no client id was assigned", ERROR)
+        raise ProtocolError("no client id was assigned")
     journal = session.journal
     n = len(client_id)
     # The longest fixed header has 3 bytes more than the shortest. Nothing longer than CONNECT has been sent.
     if n > len(session.out) - 3 - session.longest or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
-        raise ProtocolError5("a client id of %d bytes was assigned, too long for the buffer or the journal" % n, ERROR)
+        raise ProtocolError("a client id of %d bytes was assigned, too long for the buffer or the journal" % n)
 
 
 def _properties(session, asked):
@@ -202,7 +199,7 @@ def _properties(session, asked):
     kind = cursor.next()
     while kind:
         if kind == AUTH_METHOD and not asked:
-            raise ProtocolError5("an authentication method, but none was asked for", ERROR)  # [MQTT5-4.12.0-6]
+            raise ProtocolError("an authentication method, but none was asked for")  # [MQTT5-4.12.0-6]
         if kind in _NUMBERS:
             found[kind] = cursor.number()
         elif kind == CLIENT_ID:
@@ -367,11 +364,11 @@ def disconnected(session, kind):
         return
     if kind != DISCONNECT:
         if not session.auth:
-            raise ProtocolError5("AUTH, but no authentication method", ERROR)  # [MQTT5-4.12.0-6]
+            raise ProtocolError("AUTH, but no authentication method")  # [MQTT5-4.12.0-6]
         session.auth.received()
         return
     if code and code not in _CODES:
-        raise ProtocolError5("reason code %02x of DISCONNECT" % code, ERROR)
+        raise ProtocolError("reason code %02x of DISCONNECT" % code)
     reason = reference = ""
     if session.block:
         cursor = session.properties(IN_DISCONNECT)
@@ -422,7 +419,7 @@ def leave(session, client, error):
         return
     if client._out_left:
         return  # nobody understands a DISCONNECT within another packet
-    session.disconnect(getattr(error, "code", ERROR))
+    session.disconnect(error.code)
     try:
         client._write()
     except Exception:

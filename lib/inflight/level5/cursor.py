@@ -1,10 +1,10 @@
 # Reads a block of properties of MQTT 5 where it stands in the receive buffer: nothing is copied, no object is made. A
 # block is walked once with all checks before its packet counts; what asks for a value walks it again.
 #
-# Each error is a ProtocolError5, with the reason code for DISCONNECT: 0x81 malformed, 0x82 protocol error.
+# Each error has the reason code for DISCONNECT: 0x81 malformed, 0x82 protocol error.
 
 from ..compat import const
-from ..packet import ProtocolError, valid
+from ..packet import MALFORMED, ProtocolError, valid
 
 IN_CONNACK = const(8)  # where a block stands: one of these
 IN_PUBLISH = const(16)
@@ -59,7 +59,7 @@ TABLE = bytes((
 
 
 def _malformed():
-    raise ProtocolError5("malformed properties", MALFORMED)
+    raise ProtocolError("malformed properties", MALFORMED)
 
 
 class Cursor:
@@ -109,11 +109,11 @@ class Cursor:
         if not entry:
             _malformed()
         if not entry & self._where:
-            raise ProtocolError5("property %02x is out of place" % kind, ERROR)
+            raise ProtocolError("property %02x is out of place" % kind)
         self._once(kind)
         self._value(i + 1, entry & 7)
         if not self._allowed(kind, entry & 7):
-            raise ProtocolError5("value of property %02x" % kind, ERROR)
+            raise ProtocolError("value of property %02x" % kind)
         return kind
 
     def _once(self, kind):
@@ -127,7 +127,7 @@ class Cursor:
             twice = self._seen_high >> kind - 30 & 1
             self._seen_high |= 1 << kind - 30
         if twice:
-            raise ProtocolError5("property %02x comes twice" % kind, ERROR)
+            raise ProtocolError("property %02x comes twice" % kind)
 
     def _value(self, i, form):
         # Sets at and n of the value at buf[i].
@@ -171,7 +171,7 @@ class Cursor:
         if form == FLAG:
             return buf[i] < 2
         if kind == ALIAS:  # no CONNECT of ours allows any [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11]
-            raise ProtocolError5("topic alias", _NO_ALIAS)
+            raise ProtocolError("topic alias", _NO_ALIAS)
         if kind == RECEIVE_MAXIMUM:
             return buf[i] or buf[i + 1]
         if kind == MAXIMUM_SIZE:
@@ -222,20 +222,6 @@ class Cursor:
         i = self.at
         middle = i + 2 + (buf[i] << 8 | buf[i + 1])
         return str(buf[i + 2 : middle], "utf-8"), str(buf[middle + 2 : i + self.n], "utf-8")
-
-
-# --- errors: a broker that breaks the protocol is told how ---
-
-MALFORMED = const(0x81)
-ERROR = const(0x82)
-
-
-class ProtocolError5(ProtocolError):
-    """A ProtocolError of which the broker is told: `code` is the reason code of DISCONNECT [MQTT5-4.13.1-1]."""
-
-    def __init__(self, text, code):
-        super().__init__(text)
-        self.code = code
 
 
 # --- how many bytes the remaining length of a packet takes, which properties change ---

@@ -25,12 +25,12 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from ..compat import const, passed
-from ..packet import CONNACK, LONGEST, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, ProtocolError
+from ..packet import CONNACK, LONGEST, MALFORMED, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, ProtocolError
 from ..session.drop import give_up
 from ..session.refused import PublishRefused
 from ..session.session import Session
 from ..states import BY_CONNECT, GIVEN_UP, REL, SEND, STATE
-from .cursor import ERROR, IN_PUBLISH, MALFORMED, ProtocolError5, digits_for, digits_in
+from .cursor import IN_PUBLISH, digits_for, digits_in
 
 _NEVER = const(-0x10000000)
 _NO_SUBSCRIBERS = const(0x10)
@@ -336,12 +336,7 @@ class Session5(Session):
     # --- bytes coming in: reason codes, and properties, all of which are checked before their packet counts ---
 
     def next_packet(self):
-        try:
-            kind = super().next_packet()
-        except ProtocolError5:
-            raise
-        except ProtocolError as e:
-            raise ProtocolError5(str(e), MALFORMED)
+        kind = super().next_packet()
         if kind and kind != PUBLISH:
             self.reason_code = self.block = 0
             if self.at < self.start:
@@ -353,12 +348,6 @@ class Session5(Session):
         from .receive5 import too_long
 
         return too_long(self, kind, n)
-
-    def _id(self, i):
-        try:
-            return super()._id(i)
-        except ProtocolError as e:
-            raise ProtocolError5(str(e), ERROR)
 
     def _check_block(self, i, end, where):
         self.block = i
@@ -415,9 +404,9 @@ class Session5(Session):
                 self.block = 0  # a refusal, whatever is behind it
                 return
         if i != end:
-            raise ProtocolError5("type %d of another length" % kind, MALFORMED)
+            raise ProtocolError("type %d of another length" % kind, MALFORMED)
         if PUBLISH < kind < SUBACK and not self._is_allowed(kind):
-            raise ProtocolError5("reason code %02x of type %d" % (self.reason_code, kind), ERROR)
+            raise ProtocolError("reason code %02x of type %d" % (self.reason_code, kind))
 
     def _is_allowed(self, kind):
         # [MQTT5-3.4.2-1] [MQTT5-3.5.2-1] [MQTT5-3.6.2-1] [MQTT5-3.7.2-1] PUBACK and PUBREC have more codes for failures
@@ -432,7 +421,7 @@ class Session5(Session):
     def _publish(self, i, n):
         buf = self.buf
         if i + 2 <= self.end and not (buf[i] or buf[i + 1]):
-            raise ProtocolError5("no topic", ERROR)  # [MQTT5-3.3.2-1]
+            raise ProtocolError("no topic")  # [MQTT5-3.3.2-1]
         if i - self.start + n > len(buf):
             from .receive5 import publish_long
 
@@ -534,11 +523,11 @@ def rejected(session, kind, code):
         session.aliases.refused(mid)
     if code == _MID_IN_USE:
         session.ending = BY_CONNECT  # the two sessions disagree
-        raise ProtocolError5("the broker has another message of Message ID %d" % mid, ERROR)
+        raise ProtocolError("the broker has another message of Message ID %d" % mid)
     if state == SEND or state == REL:
         session.count[counters.UNKNOWN_ACKS] += 1
     elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
-        raise ProtocolError5("type %d for Message ID %d" % (kind, mid), ERROR)
+        raise ProtocolError("type %d for Message ID %d" % (kind, mid))
     elif session.states[i] & GIVEN_UP:
         give_up(session, session.addresses[i])
     elif code in _QUOTAS:

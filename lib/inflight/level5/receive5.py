@@ -12,15 +12,13 @@
 
 from ..counters import ABANDONED
 from ..journal.records import DONE
-from ..packet import CONNACK, PUBLISH, PUBREL, SUBACK, UNSUBACK, begin, valid
+from ..packet import CONNACK, MALFORMED, PUBLISH, PUBREL, SUBACK, UNSUBACK, ProtocolError, begin, valid
 from ..session.receive import decode, mark
 from ..states import TOO_LONG
 from .cursor import (
     BINARY,
-    ERROR,
     FOUR,
     IN_PUBLISH,
-    MALFORMED,
     REASON,
     RESPONSE_INFORMATION,
     SERVER_REFERENCE,
@@ -28,7 +26,6 @@ from .cursor import (
     USER,
     UTF_8,
     VAR,
-    ProtocolError5,
 )
 
 _TEXTS = bytes((REASON, RESPONSE_INFORMATION, SERVER_REFERENCE))
@@ -50,22 +47,22 @@ class _Shorter:
 
 
 def _malformed():
-    return ProtocolError5("length of properties", MALFORMED)
+    return ProtocolError("length of properties", MALFORMED)
 
 
 def publish_long(d, i, n):
     """A PUBLISH of n bytes begins at d.buf[i], and there will be more. Returns what next_packet() does. If there is no
     space for its topic, that is skipped."""
     if i - d.start + n > d.maximum_in:
-        raise ProtocolError5("PUBLISH of %d bytes, %d are allowed" % (i - d.start + n, d.maximum_in), TOO_LONG)
+        raise ProtocolError("PUBLISH of %d bytes, %d are allowed" % (i - d.start + n, d.maximum_in), TOO_LONG)
     if d.flags & 6 == 6 or d.flags & 14 == 8:
-        raise ProtocolError5("PUBLISH flags", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
+        raise ProtocolError("PUBLISH flags", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
     if i + 2 > d.end:
         return 0
     length = d.buf[i] << 8 | d.buf[i + 1]
     body = i + 2 + length + (2 if d.flags & 6 else 0)
     if body - i >= n:
-        raise ProtocolError5("PUBLISH length", MALFORMED)  # it has no properties, not even none
+        raise ProtocolError("PUBLISH length", MALFORMED)  # it has no properties, not even none
     if body - d.start + _BEHIND_TOPIC > len(d.buf):
         d._skip = length
         return _undeliverable(d, i + 2, length, n - (body - i))
@@ -74,7 +71,7 @@ def publish_long(d, i, n):
         return d._packet()
     behind = _head_end(d, body)
     if behind - i > n:
-        raise ProtocolError5("PUBLISH length", MALFORMED)
+        raise ProtocolError("PUBLISH length", MALFORMED)
     if behind >= len(d.buf):
         return _shorten(d, i, n, body)
     if behind < 0 or behind >= d.end:
@@ -128,11 +125,11 @@ def too_long(d, kind, n):
     i += 1
     size = i - d.start + n
     if not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
-        raise ProtocolError5("type %d of length %d" % (kind, n), MALFORMED)
+        raise ProtocolError("type %d of length %d" % (kind, n), MALFORMED)
     if d.flags != (2 if kind == PUBREL else 0):
-        raise ProtocolError5("flags %d of type %d" % (d.flags, kind), MALFORMED)
+        raise ProtocolError("flags %d of type %d" % (d.flags, kind), MALFORMED)
     if size > d.maximum_in:
-        raise ProtocolError5("type %d of %d bytes, %d are allowed" % (kind, size, d.maximum_in), TOO_LONG)
+        raise ProtocolError("type %d of %d bytes, %d are allowed" % (kind, size, d.maximum_in), TOO_LONG)
     if d.start:
         i -= d.start
         d._compact()
@@ -161,11 +158,11 @@ def _shorten(d, i, n, p):
     d.shorter = None
     if full > len(buf) or s.left:
         if kind != PUBLISH:
-            raise ProtocolError5("type %d, its properties are longer than the buffer" % kind, TOO_LONG)
+            raise ProtocolError("type %d, its properties are longer than the buffer" % kind, TOO_LONG)
         if d.flags & 6:
             d.mid = d._id(p - 2)
         if not valid(buf, i + 2, i + 2 + (buf[i] << 8 | buf[i + 1]), True, False):
-            raise ProtocolError5("topic", MALFORMED)
+            raise ProtocolError("topic", MALFORMED)
         return _undeliverable(d, s.kept, n - s.rest, s.left + s.rest)
     behind = begin(buf, buf[p - 1], s.kept - at, p - 1)
     _move(d, at, behind)
@@ -193,7 +190,7 @@ def _leave_out(d, s, where, refused):
         else:
             kind = buf[i]
             if kind >= len(TABLE) or not TABLE[kind] & where:
-                raise ProtocolError5("property %02x is out of place" % kind, ERROR)
+                raise ProtocolError("property %02x is out of place" % kind)
             n = _size(buf, i, d.end)
             if kind == USER or (n and kind in _TEXTS and not _is_kept(kind, n, len(buf), refused)):
                 n = 1
@@ -255,7 +252,7 @@ def arrived(session, mid):
     if i >= 0:
         _come_again(session, i)
     elif session.rows_in - session.old_received >= session.receive_maximum:
-        raise ProtocolError5("more messages in flight than receive_maximum", _TOO_MANY)
+        raise ProtocolError("more messages in flight than receive_maximum", _TOO_MANY)
     elif first + session.rows_in == len(session.mids):
         mark(session, first, DONE)
         session.remove(first)

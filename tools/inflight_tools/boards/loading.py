@@ -28,7 +28,6 @@ APART = {
     "set_aside": ("pending", ("SetAside", "is_too_long", "set_aside", "set_aside_of", "tell")),
     "long_message": ("receive", ("skip_topic", "start_long")),
     "malformed": ("receive", ("skip_malformed",)),
-    "errors5": ("cursor", ("ERROR", "MALFORMED", "ProtocolError5")),
     "lengths5": ("cursor", ("digits_for", "digits_in")),
     "connect_properties": ("properties5", ("ConnectProperties", "attach_to_connect", "connect_properties")),
     "subscription": ("properties5", ("NO_LOCAL", "RETAIN_AS_PUBLISHED", "RETAIN_IF_NEW", "RETAIN_NEVER")),
@@ -50,7 +49,7 @@ GROUPS = {
         *("transport", "base"),
     ),
     "journal_core": ("pages", "records", "journal"),
-    "mqtt5_core": ("errors5", "lengths5", "mqtt5"),
+    "mqtt5_core": ("lengths5", "mqtt5"),
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
