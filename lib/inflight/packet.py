@@ -27,12 +27,12 @@ ERROR = const(0x82)
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]. code: what a broker of level 5 is told, as
-    the reason code of DISCONNECT [MQTT5-4.13.1-1]."""
+    """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]. reason_code: of the DISCONNECT that tells a
+    broker of level 5 [MQTT5-4.13.1-1]."""
 
-    def __init__(self, text, code=ERROR):
+    def __init__(self, text, reason_code=ERROR):
         super().__init__(text)
-        self.code = code
+        self.reason_code = reason_code
 
 
 def valid(buf, i, end, name, strict=True):

@@ -4,7 +4,18 @@ Packets of the client wait in `uplink` until arrive() is called. Packets of the 
 decides when each is delivered, and in which order."""
 
 from tools.crash.messages import incoming, number_of
-from tools.reference.kinds import CONNACK, CONNECT, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE
+from tools.reference.kinds import (
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
 from tools.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
 from tools.reference.server import Connection, Server, copied
 from tools.reference.wire import parse

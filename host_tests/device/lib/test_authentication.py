@@ -56,7 +56,7 @@ def said(packets):
 
 def code_of(found, data):
     """The reason code of the error that these bytes are."""
-    return raises(ProtocolError, found.feed, data).code
+    return raises(ProtocolError, found.feed, data).reason_code
 
 
 def test_connect_names_the_method():
@@ -108,7 +108,7 @@ def test_what_the_broker_may_not_say():
     ):
         found = peer()
         found.call()
-        eq(getattr(raises(ProtocolError, found.feed, data), "code", 0x82), code)
+        eq(raises(ProtocolError, found.feed, data).reason_code, code)
         eq(found.session.connected, False)
     for data in (challenge(), challenge(code=0)):
         eq(code_of(up(peer()), data), 0x82)
@@ -118,7 +118,7 @@ def test_an_answer_that_refuses_the_broker():
     found = peer()
     found.call()
     error = raises(ProtocolError, found.feed, challenge(b"wrong"))
-    eq((error.code, "another one" in str(error)), (0x87, True))
+    eq((error.reason_code, "another one" in str(error)), (0x87, True))
     found = peer()
     found.call()
     eq(code_of(found, wire.connack(0, 0, block(M, (DATA, b"wrong")))), 0x87)

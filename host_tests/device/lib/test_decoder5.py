@@ -69,7 +69,7 @@ def same(data, wanted, size=128):
 def refused(data, code, size=128):
     for most in (1, 1 << 20):
         error = raises(ProtocolError, events, data, size, most)
-        eq((data, error.code), (data, code))
+        eq((data, error.reason_code), (data, code))
 
 
 def test_publish():

@@ -5,17 +5,15 @@ import sys
 from harness import SkipTest, eq, raises
 from inflight.level5.cursor import (
     ALIAS,
-    ERROR,
     IN_ACK,
     IN_AUTH,
     IN_CONNACK,
     IN_DISCONNECT,
     IN_PUBLISH,
-    MALFORMED,
     Cursor,
 )
 from inflight.level5.properties5 import properties
-from inflight.packet import ProtocolError
+from inflight.packet import ERROR, MALFORMED, ProtocolError
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
 PLACES = (IN_CONNACK, IN_PUBLISH, IN_ACK, IN_DISCONNECT, IN_AUTH)
@@ -71,7 +69,7 @@ def walk(data, where):
 def refused(data, where, code):
     """The block is refused with this reason code."""
     error = raises(ProtocolError, Cursor(data).check, 0, len(data), where)
-    eq((data, error.code), (data, code))
+    eq((data, error.reason_code), (data, code))
 
 
 def test_each_in_its_place():

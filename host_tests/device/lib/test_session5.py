@@ -31,7 +31,7 @@ def brief(packets):
 
 def error_of(peer, data):
     """The reason code of the error that these bytes are."""
-    return getattr(raises(ProtocolError, peer.feed, data), "code", 0x82)
+    return raises(ProtocolError, peer.feed, data).reason_code
 
 
 def error_after_connack(data):

@@ -419,7 +419,7 @@ def leave(session, client, error):
         return
     if client._out_left:
         return  # nobody understands a DISCONNECT within another packet
-    session.disconnect(error.code)
+    session.disconnect(error.reason_code)
     try:
         client._write()
     except Exception:
