@@ -395,7 +395,20 @@ def _begin_head_again(j):
     j._reclaim(j._head)
     j._erased -= 1
     j._off = HEADER
-    j._note()
+    regions = 0
+    while True:
+        try:
+            j._note(regions)
+            return
+        except OSError:
+            # What a worn page did not take is a record that was cut short: they follow it.
+            off = j._bad % j._size + j._unit
+            if not is_worn(j) or off + NOTES > j._size:
+                raise
+            regions = AT_END
+            j._off = off
+            j._bad = -1
+            clear_page(j)
 
 
 def begin_head_for_session(j, size):
