@@ -3,9 +3,11 @@
 import pytest
 
 from host_tests.clients import make, pump  # noqa: F401 (fixtures)
-from inflight import RamFlash
+from inflight import ConnectRefused, RamFlash
 from tools.patience import Patience
 from tools.peers.brokers import BROKERS
+
+_NOT_YET = 0x83  # Implementation specific error
 
 
 def _parameter(kind):
@@ -69,7 +71,14 @@ def join(make, level):  # noqa: F811
 
         if filter:
             client.subscribe(f"{broker.root}/{filter}", qos, note, stream=True)
-        client.connect()
+        try:
+            client.connect()
+        except ConnectRefused as e:
+            if broker.replaces_at_once or e.code != _NOT_YET:
+                raise
+            patience = Patience(30)
+            while not client.connected and not patience.over(client.counters()["refused"]):
+                client.run_for(100)
         return client
 
     return start

@@ -40,19 +40,24 @@ def _judge(journal, image, wanted, least):
     demand(journal.live == live, "%d messages live, counted as %d", live, journal.live)
 
 
-def _append(journal, wanted, k, n):
+def _append(journal, flash, wanted, k, n):
     seq = journal.next_seq
-    at = journal.append(OUT, k, body(k, n), n)
+    try:
+        at = journal.append(OUT, k, body(k, n), n)
+    except OSError:  # a page with a flipped bit did not take it, and is passed by
+        demand(flash.flipped, "nothing has flipped")
+        journal.recover()
+        return
     demand(at >= 0 and journal.next_seq == seq + 1, "number %d, then %d", seq, journal.next_seq)
     wanted.append((OUT, k, seq, 0, body(k, n)))
 
 
-def _use(journal, shape, wanted, sizes):
+def _use(journal, flash, wanted, sizes):
     # Appends while there is space, and completes the oldest record.
     for k, n in enumerate(sizes):
         n = min(n, journal.largest)
         try:
-            _append(journal, wanted, 100 + k, n)
+            _append(journal, flash, wanted, 100 + k, n)
         except OutboxFull:
             used = journal.used + 2 * (OVERHEAD + n)
             full = used > journal.limit or not journal._erased  # damage may use space until messages are done
@@ -76,7 +81,7 @@ class _Window(Session):
         journal.owner = self
 
 
-def _send(journal):
+def _send(journal, flash):
     # Finds pending messages by sequence number and completes them, like the session.
     session = _Window(journal)
     for _ in range(journal.live + 1):
@@ -88,7 +93,7 @@ def _send(journal):
         session.acknowledged(PUBCOMP if released else PUBACK, session.mids[i])
     demand(not journal.live and not session.queued, "%d messages were never sent", journal.live)
     if journal.fits(OUT, 0) and journal._erased:  # otherwise damage has left no space
-        journal.append(OUT, 1, b"", 0)
+        _append(journal, flash, [], 1, 0)
 
 
 def run(data):
@@ -113,13 +118,13 @@ def run(data):
     _judge(journal, Image(shape, bytes(flash.data)), wanted, image.next_seq)
     outcome.note(journal.next_seq, journal.live, journal.used, journal.damaged, journal.erases, flash.data)
     flash.most *= 8
-    _use(journal, shape, wanted, (40, 0, 200, 17, 90, 90, 90, 90, 90))
+    _use(journal, flash, wanted, (40, 0, 200, 17, 90, 90, 90, 90, 90))
     wanted.sort()
     again = mount(flash)
     _judge(again, Image(shape, bytes(flash.data)), wanted, journal.next_seq)
     demand(again.epoch == journal.epoch, "another epoch")
     outcome.note(again.next_seq, again.used, again.damaged, flash.data)
-    _send(again)
+    _send(again, flash)
     return outcome.number
 
 

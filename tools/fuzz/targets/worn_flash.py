@@ -22,10 +22,12 @@ _SEQS = (0, 1, 2, 3, 5, 8, 100, 0x7FFFFFFF, 0xFFFFFFF0, 0xFFFFFFFE, 0xFFFFFFFF)
 
 
 class Flash(NorFlash):
-    """Limits the number of reads: a mount that reads without end would not end."""
+    """Limits the number of reads: a mount that reads without end would not end. flipped: {address: mask} of bits that
+    may read 0 though nobody programmed them, until they are erased."""
 
     def __init__(self, shape):
         super().__init__(*shape)
+        self.flipped = {}
         self.reads = 0
         self.most = 8 * shape[0] * shape[1] + 2000
 
@@ -33,6 +35,13 @@ class Flash(NorFlash):
         self.reads += 1
         demand(self.reads <= self.most, "%d reads", self.reads)
         super().readblocks(block, buf, offset)
+
+    def _doubtful(self, at):
+        return super()._doubtful(at) | self.flipped.get(at, 0)
+
+    def _erase(self, block):
+        super()._erase(block)
+        self.flipped = {at: mask for at, mask in self.flipped.items() if at // self.block_size != block}
 
     def put(self, at, data):
         """Replaces bytes, which no program could do."""
@@ -221,3 +230,5 @@ def damage(flash, shape, reader, stale, most=16):
     for _ in range(most):
         if reader.left:
             _DAMAGES[reader.byte() % len(_DAMAGES)](flash, shape, reader, stale)
+    # A sector with such bytes passes for erased (FORMAT.md, rule 6 of "Which sectors count").
+    flash.flipped = {at: 0xFF & ~b for at, b in enumerate(flash.data) if b < 0xFF and not ~b & 0xFF & (~b & 0xFF) - 1}

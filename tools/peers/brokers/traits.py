@@ -11,6 +11,7 @@ class Traits:
     keeps_qos = True  # delivers at the QoS of the message, if the subscription's is not lower
     ordered = True  # delivers in the order of publishing
     resumes_in_order = True  # delivers unacknowledged messages first on the next connection
+    replaces_at_once = True  # accepts a CONNECT while it still ends the last session of that client id
     prompt = True  # delivers to a connected subscriber at once
     answers_pubrel = True  # also for an unknown Message ID
     window = True  # limits the number of messages in flight to a client
