@@ -59,6 +59,33 @@ def test_freed_ids_are_known_after_a_power_cut():
     assert probed(peer.up(1), 17)
 
 
+def test_ids_far_from_the_first_cost_one_session_record():
+    """All ids before that of the message are freed; a connection that ends does not begin anew, a restart does."""
+    device = NorFlash(8, 1024, 16, cache=True)
+    peer = Peer(device)
+    peer.up(1)
+    for mid in range(1, 101):
+        peer.publish(b"x", 1)
+        peer.sent()
+        peer.feed(ack(0x40, mid))
+    peer.publish(b"x", 2)
+    serial = peer.session.record_serial
+    sent = peer.sent()
+    for first in (1, 17, 33):
+        assert probed(sent, first), sent
+        sent = peer.feed(b"".join([ack(0x70, first + k) for k in range(16)]))
+    peer.session.connection_lost()
+    sent = peer.up(1)
+    for first in (49, 65, 81, 97):
+        assert probed(sent, first), sent
+        eq(peer.session.record_serial, serial)
+        sent = peer.feed(b"".join([ack(0x70, first + k) for k in range(16)]))
+    eq([(p[0], mid_of(p)) for p in sent], [(0x34, 101)])
+    eq(peer.session.record_serial, serial + 1)
+    device.lose_power()
+    eq([(p[0], mid_of(p)) for p in Peer(device).up(1)], [(0x3C, 101)])
+
+
 def test_a_new_session_has_no_ids_to_be_freed():
     """[MQTT-3.2.2-3] Session present = 0: all ids are free, after restarts as well."""
     device = NorFlash(8, 1024, 16, cache=True)

@@ -310,7 +310,9 @@ class Journal(Records):
         erases = 0
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full. Beside the head, the
         # oldest sector may be full of live records: to erase that one, too, would take as much as it gives.
-        wanted = min(1 + 4 * (self.used + size) // (7 * (self._size - HEADER)), self._n - 2)
+        # One more where a page was found worn: its sector does not take all that a full one has.
+        spare = 1 if self._worn < 0 else 2
+        wanted = min(spare + 4 * (self.used + size) // (7 * (self._size - HEADER)), self._n - 2)
         while self._erased < self._n - 1:
             # Before the next sector is opened: what is copied fills the last one.
             opening = 1 if self._off + size > self._size else 0

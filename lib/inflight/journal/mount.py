@@ -371,7 +371,7 @@ def finish(j, reader):
     if j._head in reader.spoilt:
         j._off = j._size
     if not j._erased and not j._live[j._head] and j._off + j._live[j._tail()] + NOTES > j._size:
-        _begin_head_again(j)
+        _begin_head_again(j, reader)
     try:
         while not j._erased:
             j._collect()
@@ -388,7 +388,7 @@ def finish(j, reader):
     j._ok = True
 
 
-def _begin_head_again(j):
+def _begin_head_again(j, reader=None):
     # Power cuts have left nothing in the head that lives, and no space for a copy of the oldest sector: what is left
     # there are numbers, and NOTEs tell those as soon as it is erased.
     j.erases -= 1
@@ -399,16 +399,20 @@ def _begin_head_again(j):
     while True:
         try:
             j._note(regions)
-            return
+            break
         except OSError:
-            # What a worn page did not take is a record that was cut short: they follow it.
+            # What a worn page did not take is a record that was cut short: they follow it. Without a reader the caller
+            # is not the mount, but one follows.
             off = j._bad % j._size + j._unit
-            if not is_worn(j) or off + NOTES > j._size:
+            if not reader or not is_worn(j) or off + NOTES > j._size:
                 raise
             regions = AT_END
             j._off = off
             j._bad = -1
             clear_page(j)
+    base = j._head * j._size
+    if regions and not retire(reader, base + HEADER, base + j._off - NOTES):
+        j._off = j._size
 
 
 def begin_head_for_session(j, size):

@@ -342,6 +342,8 @@ class ForeignIds:
         session.record_stale = session.record_stale or session.unproven != n or session.next_unproven != mid
         session.next_unproven = mid
         session.unproven = n
+        self._proven = 0  # so many of the first are free; the record does not have it yet
+        self._wanted = 0  # the id under which a message waits
         self.reset()
 
     def reset(self):
@@ -353,11 +355,12 @@ class ForeignIds:
         """True if the broker may hold this id."""
         return (mid - self._session.next_unproven) % 65535 < self._session.unproven
 
-    def write_probes(self, buf):
-        """Puts PUBRELs for the next ids into buf. Returns their size in bytes."""
+    def write_probes(self, buf, wanted):
+        """Puts PUBRELs for the next ids into buf: a message waits for its id `wanted`. Returns their size in bytes."""
+        self._wanted = wanted
         n = 0
-        mid = self._session.next_unproven
-        for _ in range(min(_PROBES, self._session.unproven)):
+        mid = self._first()
+        for _ in range(self._next()):
             n = ack(buf, PUBREL, mid, 0, n)
             mid = mid % 65535 + 1
         self.asked = (1 << n // 4) - 1
@@ -366,7 +369,7 @@ class ForeignIds:
 
     def is_answer(self, mid):
         """A PUBCOMP arrived. Returns True if it answers one of the PUBRELs."""
-        k = (mid - self._session.next_unproven) % 65535
+        k = (mid - self._first()) % 65535
         if k >= _PROBES or not self.asked >> k & 1:
             return False
         self.asked &= ~(1 << k)
@@ -382,12 +385,21 @@ class ForeignIds:
             self._prove()
         return unanswered
 
+    def _first(self):
+        return (self._session.next_unproven + self._proven - 1) % 65535 + 1
+
+    def _next(self):
+        return min(_PROBES, self._session.unproven - self._proven)
+
     def _prove(self):
         session = self._session
-        n = min(_PROBES, session.unproven)
+        self._proven += self._next()
         self.asked = 0
-        session.next_unproven = (session.next_unproven + n - 1) % 65535 + 1
-        session.unproven -= n
+        if not (self._wanted - session.next_unproven) % 65535 < self._proven:
+            return
+        session.next_unproven = self._first()
+        session.unproven -= self._proven
+        self._proven = 0
         session.write_record(session.recorded_most)  # before a message leaves under one of these ids
 
 

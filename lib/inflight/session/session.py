@@ -491,7 +491,7 @@ class Session(Window):
             qos = self.view[self.out_at] >> 1 & 3
             if qos == 2 and self.foreign and self.foreign.is_unproven(mid):
                 self.clear()
-                return self.foreign.write_probes(self.out)
+                return self.foreign.write_probes(self.out, mid)
             states[i] += qos  # to ACK or REC
             self.count[counters.RESENT if dup else counters.SENT] += 1
         if i + 1 == self.rows:  # next_row() finds the first: none waits before it, none stands behind
