@@ -8,7 +8,7 @@ INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash worlds fuzz \
-	test-home-assistant test-object-storage test-brokers soak bench demo sensor flash deploy monitor test-pico-w \
+	test-home-assistant test-object-storage test-brokers soak bench demo sensor flash deploy library monitor test-pico-w \
 	test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
 
 help:  ## this list
@@ -107,6 +107,9 @@ BROKER_HERE = $(if $(BROKER),--broker "$(BROKER)")
 deploy: setup-boards  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyACM0 CONFIG=config.json [ROMFS=1 WAIT=90])
 	$(INFLIGHT) board deploy --board "$(BOARD)" --port "$(PORT)" $(SETTINGS) $(BROKER_HERE) \
 		--wait $(WAIT) $(if $(filter 1,$(ROMFS)),--romfs)
+
+library: setup-boards  ## the library compiled, for a board's mip: build/library (BOARD=pico_w adds machine code and the module board)
+	$(INFLIGHT) board library $(if $(BOARD),--board "$(BOARD)")
 
 monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
 	$(INFLIGHT) board monitor $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)

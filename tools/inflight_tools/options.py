@@ -12,7 +12,7 @@ import typer
 from inflight_tools.boards.images.variants import names
 
 _FILE = {"exists": True, "dir_okay": False}
-_BOARD = f"one of {', '.join(names())}; `freeze` and `release` also take unix"
+_BOARD = f"one of {', '.join(names())}; `freeze`, `library` and `release` also take unix"
 
 # --- results ---
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from inflight_tools.boards import deploy, flash, freeze, image, monitor
+from inflight_tools.boards import deploy, flash, freeze, image, library, monitor
 from inflight_tools.output import epilog
 
 app = typer.Typer(
@@ -20,3 +20,4 @@ _add(flash, "--board esp32 --port /dev/ttyUSB0 --config attic.json")
 _add(deploy, "--board pico_w --port /dev/ttyACM0 --config attic.json")
 _add(monitor, "--port /dev/ttyACM0 --config attic.json")
 _add(freeze, "build/frozen")
+_add(library, "build/library --board pico_w")

@@ -26,7 +26,7 @@ class Rabbitmq(Daemon, Traits):
     qos_2 = False  # grants QoS 1, and answers a PUBLISH of QoS 2 by PUBACK; at level 5 it says so in CONNACK
     shared = False  # grants the subscription, and delivers nothing
     resumes_in_order = False  # it delivers before it has noticed that the last connection is closed
-    replaces_at_once = False  # on a busy machine it answers 0x83
+    replaces_at_once = False  # until that has ended it answers 0x83
 
     @classmethod
     def unavailable(cls):

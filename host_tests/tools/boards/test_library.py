@@ -1,0 +1,93 @@
+"""`inflight board library`: a package that mip installs, and with which the first program of the README runs."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.docs.pages import blocks
+from host_tests.docs.reader import ReplyingBroker
+from host_tests.tools.boards.standin import StandIn
+from inflight_tools.boards import bundle
+from inflight_tools.cli import build
+from tools import runtimes
+from tools.demo.sensors import best_runtime
+
+COMMAND = build()
+BOARD = {"board", "built", "clock", "codes", "ethernet", "power", "probe", "radio", "storage", "wifi", "wifi_settings"}
+
+
+def made(folder, *words):
+    """{path: content} of what the command writes."""
+    done = CliRunner().invoke(COMMAND, ["board", "library", str(folder), *words], catch_exceptions=False)
+    assert done.exit_code == 0 and done.stdout.startswith(f"{folder}/package.json: "), done.output
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_library_for_any_board(tmp_path):
+    found = made(tmp_path)
+    package = json.loads(found.pop("package.json"))
+    assert found == {f"{place}.mpy": code for place, code in bundle.compile_all(bundle.library()).items()}
+    assert package["urls"] == [[path, path] for path in sorted(found)]
+
+
+@pytest.mark.parametrize("words", [[], ["--bytecode"]])
+def test_the_library_for_one_board(tmp_path, words):
+    """It has machine code for the board's processor, and what the module board needs; nothing of the application."""
+    found = made(tmp_path, "--board", "pico_w", *words)
+    package = json.loads(found.pop("package.json"))
+    assert sorted(path for path, _ in package["urls"]) == sorted(found)
+    assert {path.removesuffix(".mpy") for path in found if "/" not in path} == BOARD
+    assert package.get("processor") == (None if words else "armv6m")
+    plain = {f"{place}.mpy": code for place, code in bundle.compile_all(bundle.library()).items()}
+    other = [path for path, code in plain.items() if found[path] != code]
+    assert other == ([] if words else ["inflight/journal_core.mpy"])
+
+
+def test_a_board_that_there_is_not(tmp_path):
+    done = CliRunner().invoke(COMMAND, ["board", "library", str(tmp_path), "--board", "pico_x"])
+    assert done.exit_code == 1 and "no board pico_x" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
+@pytest.mark.parametrize("words", [[], ["--board", "unix"]])
+def test_the_first_program_of_the_readme(tmp_path, words, name):
+    """All that differs is where the broker is."""
+    runtime = runtimes.runtime(name)
+    if runtime.reason:
+        pytest.skip(f"{name} is unavailable: {runtime.reason}")
+    made(tmp_path / "lib", *words)
+    program = next(block.text for block in blocks("python") if block.page.name == "README.md")
+    with ReplyingBroker() as broker:
+        text = program.replace('"broker.example"', '"127.0.0.1"').replace(
+            "Journal(flash))", f"Journal(flash), port={broker.port})"
+        )
+        (tmp_path / "program.py").write_text(text)
+        environment = {"MICROPYPATH": f".frozen:{tmp_path / 'lib'}"}
+        with (tmp_path / "printed").open("wb") as printed:
+            process = subprocess.Popen(
+                [*runtime.command("400k"), "program.py"], cwd=tmp_path, env=environment, stdout=printed, stderr=printed
+            )
+            try:
+                done = broker.wait_for(lambda: broker.idle and broker.arrived and broker.sessions)
+            finally:
+                process.kill()
+                process.wait()
+    assert done, (tmp_path / "printed").read_text()
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+def test_mpremote_installs_it(tmp_path):
+    made(tmp_path / "package", "--board", "unix")
+    with StandIn(tmp_path, best_runtime()) as board:
+
+        def mpremote(*words):
+            command = [sys.executable, "-m", "mpremote", "connect", board.port, "resume", *words]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+        assert "Done" in mpremote("mip", "install", str(tmp_path / "package/package.json"))
+        there = mpremote("exec", "from inflight import Client\nimport board\nprint(Client.__name__, board.NAME)")
+    assert there.split() == ["Client", "unix"]
