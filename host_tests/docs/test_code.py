@@ -67,7 +67,12 @@ def test_targets_that_texts_name_exist():
 
 def test_a_command_of_inflight_has_no_second_spelling():
     """But for those that bring a board to work."""
-    assert {name for name, recipe in RECIPES.items() if "$(INFLIGHT)" in recipe} == {"flash", "deploy", "library", "monitor"}
+    assert {name for name, recipe in RECIPES.items() if "$(INFLIGHT)" in recipe} == {
+        "flash",
+        "deploy",
+        "library",
+        "monitor",
+    }
 
 
 def test_documents_spell_a_command_of_inflight_one_way():

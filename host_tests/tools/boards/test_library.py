@@ -11,6 +11,8 @@ from host_tests.docs.pages import blocks
 from host_tests.docs.reader import ReplyingBroker
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards import bundle
+from inflight_tools.boards.device.install import install
+from inflight_tools.boards.device.link import Link
 from inflight_tools.cli import build
 from tools import runtimes
 from tools.demo.sensors import best_runtime
@@ -91,3 +93,59 @@ def test_mpremote_installs_it(tmp_path):
         assert "Done" in mpremote("mip", "install", str(tmp_path / "package/package.json"))
         there = mpremote("exec", "from inflight import Client\nimport board\nprint(Client.__name__, board.NAME)")
     assert there.split() == ["Client", "unix"]
+
+
+# --- onto a board ---
+
+
+def on(board, *words):
+    return CliRunner().invoke(COMMAND, ["board", "library", "--board", "unix", "--port", board.port, *words])
+
+
+def test_onto_a_board_beside_the_users_files_and_away(tmp_path):
+    with StandIn(tmp_path, best_runtime()) as board:
+        with Link(board.port) as link:
+            link.put({"/main.py": b"mine", "/own.py": b"mine"})
+        done = on(board)
+        assert done.exit_code == 0, done.output
+        with Link(board.port) as link:
+            used = "from inflight import Client\nimport board\nprint(Client.__name__, board.NAME)"
+            assert link.run(used).split() == ["Client", "unix"]
+        again = on(board)
+        assert "0 files written, 0 removed" in again.stdout
+        with Link(board.port) as link:
+            link.put({"/lib/codes.mpy": b"changed"})
+        away = on(board, "--remove")
+        assert away.exit_code == 0 and "/lib/codes.mpy has changed since, and stays" in away.stdout
+        with Link(board.port) as link:
+            left = link.run("import os\nprint(os.listdir('/'), os.listdir('/lib'))")
+            assert "'main.py'" in left and "'own.py'" in left and left.rstrip().endswith("['codes.mpy']")
+        nothing = on(board, "--remove")
+        assert nothing.exit_code == 1 and "nothing to remove" in nothing.stderr
+
+
+def test_a_cable_that_is_pulled(tmp_path):
+    """The board is as it was, and another run does all."""
+    with StandIn(tmp_path, best_runtime()) as board:
+        board.cut_after = 40_000
+        assert on(board).exit_code == 1
+    with StandIn(tmp_path, best_runtime()) as board:
+        with Link(board.port) as link:
+            assert "inflight.json" not in link.run("import os\nprint(os.listdir('/lib'))")
+        assert on(board).exit_code == 0
+        assert "files written" not in on(board).stdout.replace("0 files written", "")
+
+
+def test_a_board_that_has_the_application(tmp_path):
+    with StandIn(tmp_path, best_runtime()) as board:
+        with Link(board.port) as link:
+            install(link, "unix", {"/lib/app.mpy": b"app", "/main.py": b"import app"}, {})
+        for words, problem in (([], "`inflight board deploy` brings it"), (["--remove"], "needs the library")):
+            done = on(board, *words)
+            assert done.exit_code == 1 and problem in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["--port", "socket://127.0.0.1:9"], ["--board", "unix", "--remove"]])
+def test_words_that_are_missing(words):
+    done = CliRunner().invoke(COMMAND, ["board", "library", *words])
+    assert done.exit_code == 1 and "name the board: --board and --port" in done.stderr

@@ -35,14 +35,21 @@ def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, 
     ValueError."""
     application = files(board)  # compiled before the board has to wait
     with Link(port) as link:
-        if processor := native.fitting(int(link.run(_MPY)), variants.boards()[board].processors):
-            say(f"machine code for {processor}")
+        if processor := fitting(link, board, say):
             application = files(board, processor=processor)
         if device_files is None and not hashes(link, [CONFIG]):
             raise DeviceError("there is no configuration on the board: bring one, --config config.json")
         plan = install(link, board, application, device_files or {}, in_rom, say)
         before_reset(link)
     return plan
+
+
+def fitting(link, board, say):
+    """The processor of a board in folder `board` whose machine code it imports, "" if there is none."""
+    processor = native.fitting(int(link.run(_MPY)), variants.boards()[board].processors)
+    if processor:
+        say(f"machine code for {processor}")
+    return processor
 
 
 class Birth:

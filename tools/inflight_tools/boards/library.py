@@ -10,6 +10,10 @@ import typer
 import inflight
 from inflight_tools import options
 from inflight_tools.boards import bundle, native
+from inflight_tools.boards.deploy import fitting
+from inflight_tools.boards.device import install
+from inflight_tools.boards.device.files import read_record
+from inflight_tools.boards.device.link import DeviceError, Link
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_below
 from inflight_tools.output import failing, show
@@ -24,31 +28,58 @@ def main(
     ),
     board: options.BoardOrNone = None,
     bytecode: options.Bytecode = False,
+    port: options.PortOrNone = None,
+    remove: Annotated[bool, typer.Option("--remove", help="with --port: take it away from there")] = False,
 ):
     """Writes the library for `mpremote mip install FOLDER/package.json`: shrunk and compiled, for any board. With
     --board it is machine code for that board's processor where that counts, and the modules of the board are in it:
-    board.journal_flash() is a place for a journal."""
-    with failing():
-        found = package(board, bytecode)
-        write_below(folder, found)
-        show(f"{folder / _PACKAGE}: {len(found) - 1} files, {sum(map(len, found.values())):,} bytes")
+    board.journal_flash() is a place for a journal. With --port it goes onto that board, beside your own files: all of
+    it, or nothing if the cable is pulled; run it again then."""
+    with failing(DeviceError, ValueError, OSError, RuntimeError):
+        if (remove and not port) or (port and not board):
+            raise ValueError("name the board: --board and --port")
+        if not port:
+            found = package(board, bytecode)
+            write_below(folder, found)
+            show(f"{folder / _PACKAGE}: {len(found) - 1} files, {sum(map(len, found.values())):,} bytes")
+            return
+        with Link(port) as link:
+            if remove:
+                removed, kept = install.remove(link)
+                show(f"{len(removed)} files removed")
+                for path in kept:
+                    show(f"{path} has changed since, and stays")
+                return
+            plan = put(link, variants.board(board).folder, bytecode, lambda text: show(f"  {text}"))
+        show(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
+
+
+def put(link, board, bytecode, say):
+    """Installs the library and the modules of the board in folder `board`. Returns the executed Plan. Raises
+    DeviceError."""
+    if install.has_application(read_record(link)):
+        raise DeviceError("the application is on the board: `inflight board deploy` brings it its library")
+    processor = "" if bytecode else fitting(link, board, say)
+    found = {f"/lib/{path}": code for path, code in _files(board, processor).items()}
+    return install.install(link, board, found, {}, say=say)
 
 
 def package(board=None, bytecode=False):
     """{path: content} of a package: the library, and with `board`, a variant's or a folder's name, the modules of that
     board. ValueError if there is none of that name."""
-    texts = bundle.shrunk(bundle.library())
-    processor = ""
-    if board:
-        stock = variants.board(board).folder
-        texts |= _of_board(stock)
-        processor = "" if bytecode else variants.processor(board)
-    files = {f"{place}.mpy": code for place, code in bundle.compile_texts(texts, processor).items()}
+    processor = variants.processor(board) if board and not bytecode else ""
+    files = _files(variants.board(board).folder if board else None, processor)
     found = {"version": inflight.__version__, "deps": [], "urls": [[path, path] for path in sorted(files)]}
     if processor:
         found["processor"] = processor  # for people: mip passes it by
         found["mpy"] = native.number(processor)
     return files | {_PACKAGE: json.dumps(found, indent=1).encode()}
+
+
+def _files(board, processor):
+    # {path below /lib: .mpy}
+    texts = bundle.shrunk(bundle.library()) | (_of_board(board) if board else {})
+    return {f"{place}.mpy": code for place, code in bundle.compile_texts(texts, processor).items()}
 
 
 def _of_board(folder):

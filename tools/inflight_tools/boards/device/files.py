@@ -11,6 +11,7 @@ from inflight_tools.boards.loading import PACKAGE
 
 RECORD = "/lib/inflight.json"  # {path: SHA-256} of the application's files, so that a later deploy knows its own
 _STAGE = "/lib/inflight.new"
+_LIB = "/lib"
 _FROZEN = (MODULE, PACKAGE, "codes")  # the last one is of the application
 _SPARE_BLOCKS = 4  # for folders, and for what littlefs needs while it moves things
 
@@ -97,6 +98,17 @@ for p in {stale!r}:
 os.rmdir({stage!r})
 """
 
+# Files, in this order, and folders that are empty then.
+_REMOVE = """
+import os
+for p in {paths!r}:
+ _feed()
+ print(end='.')
+ os.remove(p)
+for d in {folders!r}:
+ try: os.rmdir(d)
+ except OSError: pass
+"""
 
 # Updates over MQTT: their slots go before what a cable brings. The slot that does not run makes space.
 _SLOTS = """
@@ -203,9 +215,15 @@ def replace(link, files, stale, asides=(), progress=lambda path: None):
     link.run(_SWITCH.format(moves=moves, stale=sorted(stale), stage=_STAGE))
 
 
+def remove(link, paths):
+    """Removes `paths`, and the record of an install last: if the cable is pulled, another run finds the rest."""
+    folders = sorted({path.rpartition("/")[0] for path in paths} - {_LIB}, reverse=True)
+    link.run(_REMOVE.format(paths=[*sorted(paths), RECORD], folders=folders))
+
+
 def _folders(paths):
     """The folders above `paths`, outer ones first."""
-    found = {"/lib"}
+    found = {_LIB}
     for path in paths:
         parts = path.split("/")[1:-1]
         found |= {"/" + "/".join(parts[: i + 1]) for i in range(len(parts))}

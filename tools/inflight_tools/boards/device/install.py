@@ -48,6 +48,25 @@ def install(link, board, application, settings, in_rom=False, say=lambda text: N
     return plan
 
 
+def has_application(recorded):
+    """Whether an earlier install, which recorded these paths, was that of the application, which starts by itself."""
+    return any(map(_at_root, recorded))
+
+
+def remove(link):
+    """Removes the files of an install. Returns (paths removed, paths kept, since they have changed). Raises
+    DeviceError."""
+    recorded = files.read_record(link)
+    if not recorded:
+        raise DeviceError("nothing to remove: there is no library that `inflight board library --port` brought")
+    if has_application(recorded):
+        raise DeviceError("the application is on the board, and needs the library")
+    found = files.hashes(link, recorded)
+    removed = [path for path in recorded if found.get(path) == recorded[path]]
+    files.remove(link, removed)
+    return removed, [path for path in recorded if path in found and path not in removed]
+
+
 def _not_frozen(application, told, board, say):
     try:
         frozen = said(told)
