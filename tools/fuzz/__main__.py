@@ -21,7 +21,7 @@ from tools.fuzz.attempt import minimized
 from tools.runtimes import runtime
 
 OUT = CHECKOUT / "build/fuzz"
-HEAP = "320k"
+HEAP = "400k"
 _GROWTH_KB = 65536  # largest growth of a worker's memory, which contains libFuzzer's corpus
 
 
