@@ -16,6 +16,7 @@ from rich.table import Table
 from tools.crash import kept
 from tools.crash.campaign import Run
 from tools.crash.cutting import GRANULARITIES
+from tools.crash.explorer import MOUNTS
 from tools.crash.machine import CAMPAIGNS
 from tools.reference.oracle import KINDS
 
@@ -34,7 +35,7 @@ def _tables(run, name, seconds, seed):
         ("with bits that read differently at each read", "undecided"),
         ("with a bit flip", "rot"),
         ("no cut, but an operation that failed or was interrupted", "faults"),
-        ("during a mount", "mount"),
+        ("during a mount", MOUNTS),
         ("during the script", "work"),
         ("during the final deliveries", "finish"),
         ("first cut", "cut 1"),

@@ -129,6 +129,7 @@ class Simulation:
         if len(set(numbers(journal))) != journal.live:
             raise Finding(OTHER, f"a message is in the journal twice: {numbers(journal)}")
         state.phase = "work"
+        journal.recover = self._recovering(journal.recover)
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
         if options["protocol_level"] < 5:
             del options["aliases"]
@@ -139,6 +140,14 @@ class Simulation:
         # Message IDs that the client receives take space in the journal, too.
         state.peer.server.window = min(options["receive_maximum"], self.flash.blocks * self.flash.block_size // 512)
         state.device.subscribe("in/#", 2, self._on_message, stream=True)
+
+    def _recovering(self, recover):
+        def run():
+            before, self.state.phase = self.state.phase, "recovery"
+            recover()
+            self.state.phase = before
+
+        return run
 
     def _mounted(self):
         # A page that does not take what is programmed costs a mount; the next one passes it by.
