@@ -18,7 +18,7 @@ from inflight_tools import cli
 from tools.setup.common import CHECKOUT
 
 COMMANDS = {
-    "board": {"image", "flash", "deploy", "monitor", "freeze"},
+    "board": {"image", "flash", "deploy", "monitor", "freeze", "library"},
     "fleet": {"collect", "tables", "report", "compact", "export", "pipeline", "where", "upload", "download"},
 }
 NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
