@@ -144,8 +144,10 @@ class Simulation:
     def _recovering(self, recover):
         def run():
             before, self.state.phase = self.state.phase, "recovery"
-            recover()
-            self.state.phase = before
+            try:
+                recover()
+            finally:
+                self.state.phase = before
 
         return run
 

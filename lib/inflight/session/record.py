@@ -395,7 +395,7 @@ class ForeignIds:
         session = self._session
         self._proven += self._next()
         self.asked = 0
-        if not (self._wanted - session.next_unproven) % 65535 < self._proven:
+        if (self._wanted - session.next_unproven) % 65535 >= self._proven:
             return
         session.next_unproven = self._first()
         session.unproven -= self._proven
