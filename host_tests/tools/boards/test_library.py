@@ -133,7 +133,7 @@ def test_a_cable_that_is_pulled(tmp_path):
         with Link(board.port) as link:
             assert "inflight.json" not in link.run("import os\nprint(os.listdir('/lib'))")
         assert on(board).exit_code == 0
-        assert "files written" not in on(board).stdout.replace("0 files written", "")
+        assert "0 files written, 0 removed" in on(board).stdout
 
 
 def test_a_board_that_has_the_application(tmp_path):
