@@ -343,7 +343,7 @@ class Journal(Records):
     def _collect(self):
         # Empties the oldest sector and erases it.
         sector = self._tail()
-        live = self._empty(sector, self._erased > 0)
+        live = self._empty(sector, self._erased or self._off + self._live[sector] <= self._size)
         noted = self._newest // self._size != sector and self._noted // self._size != sector
         if not noted and (self._erased or self._off + NOTES <= self._size):
             noted = self._note()

@@ -279,19 +279,42 @@ def _count_end(j, reader, at, end):
 
 
 def settle(j, reader):
-    """Originals of which there are copies become done. Or the head is erased, and all is to be read again: returns
-    False then. No other sector is erased in that case, so nothing but copies went there, and not all of them."""
+    """Originals of which there are copies become done. Only if the last erased sector takes all of them, though: else
+    the copies become done instead, nothing lives in the head then, and it is erased, or begun again where NOTEs are.
+    No other sector is erased in that case, so nothing but copies and NOTEs went there. Returns False if the head was
+    erased: all is to be read again."""
     copies, originals = _find_copies(j, reader)
-    if not j._erased and _is_head_unfinished(j, reader, copies, originals):
-        reader.gone += reader.in_head
-        if not copies:  # else what follows them is one, cut short
-            reader.passed += reader.lost
-        reader.head_erased = True
-        j.erases -= 1
-        reader.has_programmed(j._reclaim, j._head)  # if not, what is left of the header is that of an erase cut short
-        return False
+    unfinished = not j._erased and _is_head_unfinished(j, reader, copies, originals)
     for copy, original in _pairs(j, copies, originals):
-        _drop(j, reader, copy, original)
+        if unfinished:
+            _drop(j, reader, copy)
+        else:
+            _drop(j, reader, original, copy)
+    if not unfinished or _is_noted(j, originals):
+        return True
+    # An erase that is cut short may leave its header half retired. No record cut short is behind that one then.
+    for at, end in reader.at_end:
+        retire(reader, at, end)
+    reader.at_end = []
+    reader.gone += reader.in_head
+    if not copies:  # else what follows them is one, cut short
+        reader.passed += reader.lost
+    reader.head_erased = True
+    j.erases -= 1
+    reader.has_programmed(j._reclaim, j._head)  # if not, what is left of the header is that of an erase cut short
+    return False
+
+
+def _is_noted(j, originals):
+    # True if NOTEs stand in the head, or a record whose number no other one tells.
+    noted = j._noted // j._size == j._head
+    if noted or j._newest // j._size != j._head:
+        return noted
+    number = bytearray(4)
+    for at in originals:
+        j._read(j._tail() * j._size + at + 5, number)
+        if unpack_from("<I", number)[0] + 1 == j.next_seq:
+            return False
     return True
 
 
@@ -307,11 +330,9 @@ def _find_copies(j, reader):
 
 
 def _is_head_unfinished(j, reader, copies, originals):
+    # True if the head, the last erased sector, has not all copies, or no space for what follows them.
     if reader.head_erased or (j._worn == j._head and j._off + j.reserve <= j._size):
         return False  # what messages need to leave has space behind the page that is worn
-    head = j._head * j._size
-    if j._newest // j._size == j._head and not any(head + at == j._newest for at in copies):
-        return False  # NOTEs
     found = sum(1 for _ in _pairs(j, copies, originals))
     if found < len(copies):
         return False
@@ -335,15 +356,16 @@ def _pairs(j, copies, originals):
                 break
 
 
-def _drop(j, reader, copy, original):
-    j._load(original)
+def _drop(j, reader, at, copy=-1):
+    # The record at `at` is done, in favour of its copy if there is one.
+    j._load(at)
     kind = j._kind
     n = j.found_len
-    if j._state(original) == RELEASED:  # the last byte of the copy
+    if copy >= 0 and j._state(at) == RELEASED:  # the last byte of the copy
         set_state(reader, copy, n, RELEASED)
         j._sync()
-    set_state(reader, original, n, DONE)
-    j._count(original, kind, -n - OVERHEAD)
+    set_state(reader, at, n, DONE)
+    j._count(at, kind, -n - OVERHEAD)
 
 
 # --- what a power cut interrupted is finished, and damage is retired ---
@@ -458,9 +480,11 @@ def _count(j, reader):
 
 
 def _has_space(j):
-    # True if NOTEs can go to the head now, or to another sector that is not needed for copies of the oldest one.
-    space = j._size - HEADER - NOTES
-    needed = j._live[j._tail()] > space and not j._is_last_worn()
+    # True if NOTEs can go to the head now, or to another sector, that is not needed for copies of the oldest one.
+    left = j._live[j._tail()]
+    if not j._erased:
+        return j._off + NOTES + left <= j._size
+    needed = left > j._size - HEADER - NOTES and not j._is_last_worn()
     return j._off + NOTES <= j._size or j._erased > (1 if needed else 0)
 
 
