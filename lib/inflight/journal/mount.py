@@ -374,9 +374,13 @@ _UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between,
 
 
 def finish(j, reader):
-    worn = j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off
-    if worn or reader.closed or j._head in reader.spoilt:
+    if reader.closed or j._head in reader.spoilt:
         j._off = j._size  # it takes nothing more
+    end = j._bad % j._size + j._unit
+    if j._bad // j._size == j._head and end > j._off:
+        # Nothing of what the page did not take is there, and it gets nothing more.
+        base = j._head * j._size
+        j._off = end if retire(reader, base + j._off, base + end) else j._size
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
