@@ -245,3 +245,43 @@ def continue_work(flash, oracle):
     """The journal works for more than a lap of the ring."""
     Player(Journal(flash), oracle).run(seed=11, steps=45, first_mid=3000)
     oracle.judge(Journal(flash))
+
+
+def test_cuts_of_one_mount_after_another_leave_space():
+    """The oldest sector has two live records, and the NOTEs of a record that was cut short are at the beginning of the
+    last erased one."""
+    flash = nor.NorFlash(4, 512, 256)
+    journal = Journal(flash)
+    for n in range(52):
+        at = journal.append(OUT, n + 1, b"m%03d" % n * 3, 12)
+        journal.commit()
+        if n % 9:
+            journal.mark(at, DONE)
+            journal.commit()
+    before = contents(journal)
+    flash.cut_at(0, nor.torn(journal._off % 256 + 14, 0xA5))
+    with pytest.raises(nor.PowerCut):
+        journal.append(OUT, 999, b"the last one", 12)
+    ended = _cut_mounts(flash, before, 3)
+    assert ended > 100
+
+
+def _cut_mounts(flash, before, cuts):
+    # Mounts with so many cuts in a row, each at any operation. Returns how many mounts ended.
+    flash.power_on()
+    start = flash.snapshot()
+    ended = k = 0
+    while True:
+        flash.restore(start)
+        if cuts:
+            flash.cut_at(k, nor.mixed(433))
+        try:
+            journal = Journal(flash)
+        except nor.PowerCut:
+            ended += _cut_mounts(flash, before, cuts - 1)
+            k += 1
+            continue
+        flash.power_on()
+        assert contents(journal) == before
+        journal.append(SESSION, 0, b"s" * 40, 40)
+        return ended + 1

@@ -15,7 +15,8 @@
 #     passed over, so no later mount can read anything else there;
 #   - a copy whose original is not marked yet: the last record, and the first live one of the tail.
 #     The original is marked;
-#   - no erased sector, and a head with copies of some live records of the tail: the head is erased;
+#   - no erased sector, and a head with copies of some live records of the tail: the copies are given up, and the
+#     head is erased if nothing but copies was there;
 #   - none, and a head without live records, nor space for those of the tail: it is erased, and NOTEs tell the numbers
 #     again; likewise if SESSION records alone live there, as soon as their owner writes another one;
 #   - a sector retired, or without a header: its erase is finished.
@@ -370,7 +371,7 @@ class Journal(Records):
 
     def _empty(self, sector, later):
         # Copies its live records to the head, and marks them done; with `later`, not those that are copied to the last
-        # erased sector: _drop() does, from the address on that is returned (-1: there are none).
+        # erased sector, which takes all: _drop() does, from the address on that is returned (-1: there are none).
         first = -1
         at = sector * self._size + HEADER
         while self._live[sector]:
