@@ -192,9 +192,11 @@ class Explorer:
             return self._ways(operation)
         rng = self._rng
         ways = [some_way(operation.name, rng, self._undecided) for _ in range(self._ways)]
-        # A mount that passes by a worn page does not count what rots beside it: design.md, limits.
+        # A mount that passes by a worn page does not count what rots beside it; and a sector of two pages has no space
+        # for what is damaged while it is copied: design.md, limits.
         passes_by = self.setup.get("worn") and operation.promised.phase in MOUNTS
-        if rng.random() < _ROT and not passes_by:
+        pages = self.setup["size"] // int(self.setup["granularity"].rpartition("-")[2])
+        if rng.random() < _ROT and not passes_by and pages > 2:
             ways[0] = ["rot", rng.randrange(1 << 20)]
         elif rng.random() < _FAULTY:
             ways[0] = [rng.choice(FAULTS)]

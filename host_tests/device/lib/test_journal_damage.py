@@ -641,3 +641,47 @@ def test_sequence_notes_are_written_in_pairs():
         journal = Journal(flash)
         assert journal.next_seq >= given, i
         flash.restore(image)
+
+
+def test_two_bits_of_the_next_sector_double_nothing():
+    """They make it look as if records had been there, while the copy of one is the last record of the sector before."""
+    flash = NorFlash(12, 512, 4)
+    damaged = NorFlash(12, 512, 4)
+    journal = Journal(flash)
+    copied = 0
+
+    def damage(name, at, old, new):
+        nonlocal copied
+        damaged.restore(flash.snapshot())
+        damaged.data[(head(flash) + 1) % 12 * 512 + 100] &= 0xFC
+        found = numbers(Journal(damaged))
+        eq(len(found), len(set(found)))
+        copied += found != sorted(found)
+
+    kept = []
+    for k in range(150):
+        if k == 110:
+            flash.watch = damage
+        kept.append(put(journal, k))
+        if k % 4:
+            journal.mark(kept.pop(), DONE)
+        journal.commit()
+    assert copied
+
+
+def test_the_newest_number_in_a_ring_of_three():
+    """It stands in one record, all sectors but the head have been erased since those before it: damage to its header
+    does not make a number come twice."""
+    flash = NorFlash(3, 512, 4)
+    journal = Journal(flash)
+    newest = k = 0
+    while newest % 512 != 24 or k < 40:
+        newest = put(journal, k)
+        journal.mark(newest, DONE)
+        k += 1
+    while journal.collect():
+        pass
+    eq(erased(flash), 2)
+    journal.commit()
+    flash.data[newest + 6] ^= 1
+    assert Journal(flash).next_seq >= k

@@ -104,7 +104,7 @@ def _finish(j, reader):
 
 # --- what is in the sectors ---
 # Every record is read once. Then copies that a power cut left beside their originals: both are live, and one of them is
-# given up. A copy stands in the head, its original in the oldest sector, which is another one.
+# given up. A copy is the last record, its original in the oldest sector, which is another one.
 
 _MOST_REGIONS = const(100)  # that are remembered
 
@@ -272,6 +272,8 @@ def _count_end(j, reader, at, end):
         reader.lost = most_records(end - at - size)
         return
     reader.lost = count_lost(reader, at, end)
+    if reader.lost and not size and j._erased == j._n - 1 and j.erases > j._n:
+        reader.unknown = True  # no other sector is in use any more: many numbers may have been given behind the newest
     if reader.lost and size:
         if _is_number_new(j, reader, at):
             reader.lost = reader.word(at + 5) + 1 - j.next_seq
@@ -283,9 +285,9 @@ def settle(j, reader):
     the copies become done instead, nothing lives in the head then, and it is erased, or begun again where NOTEs are.
     No other sector is erased in that case, so nothing but copies and NOTEs went there. Returns False if the head was
     erased: all is to be read again."""
-    copies, originals = _find_copies(j, reader)
+    sector, copies, originals = _find_copies(j, reader)
     unfinished = not j._erased and _is_head_unfinished(j, reader, copies, originals)
-    for copy, original in _pairs(j, copies, originals):
+    for copy, original in _pairs(j, sector, copies, originals):
         if unfinished:
             _drop(j, reader, copy)
         else:
@@ -319,39 +321,39 @@ def _is_noted(j, originals):
 
 
 def _find_copies(j, reader):
-    # Where in the head records stand that can be copies, and where in the oldest sector records of which they can be.
+    # Where in which sector records stand that can be copies, and where in the oldest one records of which they can be.
     if not j._erased:
-        return reader.copies, reader.originals
+        return j._head, reader.copies, reader.originals
     size = j._size
-    last = reader.last
-    if last // size == j._head != j._tail() == reader.first // size and last == reader.last_live:
-        return (last % size,), (reader.first % size,)
-    return (), ()
+    last = reader.last  # in the head, unless damage alone is there
+    if last // size != j._tail() == reader.first // size and last == reader.last_live:
+        return last // size, (last % size,), (reader.first % size,)
+    return j._head, (), ()
 
 
 def _is_head_unfinished(j, reader, copies, originals):
     # True if the head, the last erased sector, has not all copies, or no space for what follows them.
     if reader.head_erased or (j._worn == j._head and j._off + j.reserve <= j._size):
         return False  # what messages need to leave has space behind the page that is worn
-    found = sum(1 for _ in _pairs(j, copies, originals))
+    found = sum(1 for _ in _pairs(j, j._head, copies, originals))
     if found < len(copies):
         return False
     no_space = j._newest // j._size == j._tail() and j._off + NOTES > j._size
     return not found or no_space or found < len(originals)
 
 
-def _pairs(j, copies, originals):
+def _pairs(j, sector, copies, originals):
     # Yields the address of each copy with that of its original. They are in the same order.
     header = bytearray(HEAD)
-    head = j._head * j._size
+    base = sector * j._size
     tail = j._tail() * j._size
     k = 0
     for original in originals:
         j._read(tail + original, header)
         for i in range(k, len(copies)):
-            j._read(head + copies[i], j._h)
+            j._read(base + copies[i], j._h)
             if j._h == header:
-                yield head + copies[i], tail + original
+                yield base + copies[i], tail + original
                 k = i + 1
                 break
 
