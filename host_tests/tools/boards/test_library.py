@@ -1,8 +1,11 @@
 """`inflight board library`: a package that mip installs, and with which the first program of the README runs."""
 
+import functools
+import http.server
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
 from typer.testing import CliRunner
@@ -93,6 +96,37 @@ def test_mpremote_installs_it(tmp_path):
         assert "Done" in mpremote("mip", "install", str(tmp_path / "package/package.json"))
         there = mpremote("exec", "from inflight import Client\nimport board\nprint(Client.__name__, board.NAME)")
     assert there.split() == ["Client", "unix"]
+
+
+@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
+def test_mip_on_a_board_installs_what_has_whole_addresses(tmp_path, name):
+    """As every mip does; that of MicroPython up to 1.25 takes no other ones."""
+    runtime = runtimes.runtime(name)
+    if runtime.reason:
+        pytest.skip(f"{name} is unavailable: {runtime.reason}")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "package")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        found = made(tmp_path / "package", "--board", "unix", "--url", f"{url}/")
+        program = f"import mip\nmip.install({url + '/package.json'!r}, target={str(tmp_path / 'lib')!r})"
+        command = [*runtime.command("400k"), "-c", program]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        server.shutdown()
+    if "no module named" in done.stderr:
+        pytest.skip(f"{name} was built without mip")
+    assert "Done" in done.stdout, done.stdout + done.stderr
+    del found["package.json"]
+    lib = tmp_path / "lib"
+    assert {path.relative_to(lib).as_posix(): path.read_bytes() for path in lib.rglob("*.mpy")} == found
+
+
+@pytest.mark.parametrize(
+    "words", [["--url", "192.168.1.10:8000"], ["--url", "http://x", "--board", "unix", "--port", "p"]]
+)
+def test_an_address_that_is_none(tmp_path, words):
+    done = CliRunner().invoke(COMMAND, ["board", "library", str(tmp_path), *words])
+    assert done.exit_code == 1 and "--url is an address" in done.stderr and not [*tmp_path.iterdir()]
 
 
 # --- onto a board ---

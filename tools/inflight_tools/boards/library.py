@@ -30,16 +30,22 @@ def main(
     bytecode: options.Bytecode = False,
     port: options.PortOrNone = None,
     remove: Annotated[bool, typer.Option("--remove", help="with --port: take it away from there")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="where the folder will be served, for mip on a board: http://192.168.1.10:8000")
+    ] = None,
 ):
     """Writes the library for `mpremote mip install FOLDER/package.json`: shrunk and compiled, for any board. With
     --board it is machine code for that board's processor where that counts, and the modules of the board are in it:
-    board.journal_flash() is a place for a journal. With --port it goes onto that board, beside your own files: all of
-    it, or nothing if the cable is pulled; run it again then."""
+    board.journal_flash() is a place for a journal. With --url the package names whole addresses, as the mip of
+    MicroPython up to 1.25 needs on a board. With --port it goes onto that board, beside your own files: all of it, or
+    nothing if the cable is pulled; run it again then."""
     with failing(DeviceError, ValueError, OSError, RuntimeError):
         if (remove and not port) or (port and not board):
             raise ValueError("name the board: --board and --port")
+        if url and (port or not url.startswith(("http://", "https://"))):
+            raise ValueError("--url is an address that begins with http:// or https://, and goes without --port")
         if not port:
-            found = package(board, bytecode)
+            found = package(board, bytecode, url)
             write_below(folder, found)
             show(f"{folder / _PACKAGE}: {len(found) - 1} files, {sum(map(len, found.values())):,} bytes")
             return
@@ -64,12 +70,13 @@ def put(link, board, bytecode, say):
     return install.install(link, board, found, {}, say=say)
 
 
-def package(board=None, bytecode=False):
+def package(board=None, bytecode=False, url=None):
     """{path: content} of a package: the library, and with `board`, a variant's or a folder's name, the modules of that
-    board. ValueError if there is none of that name."""
+    board; its files are found below `url`, or beside package.json. ValueError if there is no board of that name."""
     processor = variants.processor(board) if board and not bytecode else ""
     files = _files(variants.board(board).folder if board else None, processor)
-    found = {"version": inflight.__version__, "deps": [], "urls": [[path, path] for path in sorted(files)]}
+    below = url.rstrip("/") + "/" if url else ""
+    found = {"version": inflight.__version__, "deps": [], "urls": [[path, below + path] for path in sorted(files)]}
     if processor:
         found["processor"] = processor  # for people: mip passes it by
         found["mpy"] = native.number(processor)

@@ -1,0 +1,50 @@
+"""The package that `inflight board library` makes, on the stock firmware: the first program of the README runs."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.docs.pages import blocks
+from inflight_tools.cli import build
+from tools.peers.subscriber import Subscriber
+
+pytestmark = pytest.mark.timeout(900)
+_JOIN = """import board
+board.network().join(60_000, {wifi_ssid!r}, {wifi_key!r})
+"""
+
+
+def package(folder, variant):
+    """{path on the board: content} of what mip installs."""
+    made = CliRunner().invoke(build(), ["board", "library", str(folder), "--board", variant], catch_exceptions=False)
+    assert made.exit_code == 0, made.output
+    places = json.loads((folder / "package.json").read_text())["urls"]
+    return {f"/lib/{place}": (folder / source).read_bytes() for place, source in places}
+
+
+def on_a_board(program, host, port):
+    """What the README says to change there: where the broker and the journal are."""
+    changed = program.replace('"broker.example"', repr(host)).replace(
+        "Journal(flash))", f"Journal(flash), port={port})"
+    )
+    changed = changed.replace('FileFlash("journal.bin")', "board.journal_flash()")
+    assert changed.count("port=") == 1 and "FileFlash(" not in changed
+    return changed
+
+
+def test_the_first_program_of_the_readme(emulated, broker, tmp_path):
+    program = next(block.text for block in blocks("python") if block.page.name == "README.md")
+    given = {"wifi_key": ""} | json.loads(emulated.SENSOR.config(broker.port, "attic-1"))
+    files = package(tmp_path, emulated.VARIANT)
+    files["/main.py"] = (_JOIN.format(**given) + on_a_board(program, given["host"], broker.port)).encode()
+
+    async def work(board):
+        with Subscriber(broker.port, "attic/#") as subscriber:
+            found = await board.until(lambda: subscriber.find("attic/temperature"), 600, "the reading")
+            subscriber.publish("attic/set", "22", qos=2)
+            await board.until(lambda: b"attic/set b'22'" in bytes(board.console), 120, "the handler's line")
+            return found
+
+    (message,), _ = emulated.cold(emulated.installed(files), work)
+    assert (message.payload, message.qos) == (b"21.4", 1)
