@@ -114,6 +114,11 @@ DEFECTS = {
 }
 
 
+def _without_two(headers):
+    headers.numbers[0] = headers.numbers[1] = inflight.journal.sectors.NEVER
+    return headers
+
+
 def breakage(what):
     name, where, attribute, change = DEFECTS[what]
     whole = vars(where)[attribute]
@@ -132,7 +137,7 @@ def breakage(what):
         "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),
         "marks are not durable": lambda j, at, state: None if state == 2 else whole(j, at, state),
         "every other record is damaged": lambda w, at: at % 2 == 0 and whole(w, at),
-        "no header is found": lambda j: [None, None, *whole(j)[2:]],
+        "no header is found": lambda j: _without_two(whole(j)),
     }
     return name, where, attribute, special.get(what) or wrongly(whole, change)
 

@@ -4,6 +4,7 @@
 import inflight.packet as packet
 from harness import eq, raises
 from inflight.packet import ProtocolError
+from inflight.session.drop import discard_message
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 from session_peer5 import Peer5
@@ -219,3 +220,42 @@ def test_counters_wrap():
             eq(len(peer.sent()), 1)
         peer.feed(ack(0x40, 1))
         eq([peer.count(name) for name in ("accepted", "sent", "completed", "pings")], [1, 2, 0, 0xFFFFFFFF])
+
+
+# --- is a message pending ---
+
+
+class Counting(NorFlash):
+    reads = 0
+
+    def readblocks(self, *where):
+        self.reads += 1
+        super().readblocks(*where)
+
+
+def test_a_message_behind_the_window_is_looked_for_once():
+    """drain(ms, mid) asks at each step."""
+    device = Counting(12, 1024, 16)
+    peer = Peer(device, max_inflight=2)
+    mids = [peer.publish(b"x" * 20) for _ in range(60)]
+    session = peer.session
+    assert session.is_pending(mids[-1])
+    device.reads = 0
+    assert all(session.is_pending(mids[-1]) for _ in range(50))
+    eq(device.reads, 0)
+    peer.up()
+    for mid in mids:
+        assert session.is_pending(mids[-1])
+        assert mid != mids[-3] or session.row(mids[-1]) < 0  # until now it was behind the window
+        peer.feed(ack(0x40, mid))
+        assert not session.is_pending(mid)
+    eq(session.pending, 0)
+
+
+def test_what_was_given_up_is_looked_for_again():
+    peer = Peer(max_inflight=1)
+    mids = [peer.publish(b"x") for _ in range(5)]
+    session = peer.session
+    assert session.is_pending(mids[3])
+    discard_message(session, mids[3])
+    assert not session.is_pending(mids[3]) and session.is_pending(mids[4])

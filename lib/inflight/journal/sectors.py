@@ -336,27 +336,28 @@ def restore(j, reader):
     """Finds the head of `j` and how many sectors are erased. Finishes erases, or the format, and gives lost sectors a
     header again. Raises ValueError."""
     headers = _read_headers(j)
-    newest = _elect(j, headers)
-    secrets = os.urandom(8) if newest < 0 else headers[newest % j._n][1]
+    newest = headers.elect()
+    secrets = os.urandom(8) if newest < 0 else headers.secrets[headers.elected]
     j._identity = bytearray(_geometry(j) + secrets)
-    j._identity[LOSSES] = max([header[2] for header in headers if header and header[1] == secrets], default=0)
+    j._identity[LOSSES] = headers.most_losses()
     j.epoch = _word(secrets, 0)
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
     _begin_at(j, newest)
     for i in range(j._n):
-        if headers[i] and headers[i][3] and headers[i][:2] == (_number(j, newest, i), secrets):
-            _make_header_firm(j, reader, i, headers[i])
+        if headers.undecided[i] and headers.has(i, _number(j, newest, i)):
+            _make_header_firm(j, reader, i, headers)
     while newest >= 0 and _is_damaged_newest(j, newest + 1, headers):
         newest += 1
-        _include_damaged(j, reader, newest, headers, secrets)
+        _include_damaged(j, reader, newest, headers)
     for k in range(1, j._n + 1):
         i = (newest + k) % j._n
         seq = _number(j, newest, i)
-        if headers[i] and headers[i][:2] == (seq, secrets):
+        if headers.has(i, seq):
             continue
         # A right header with another number is that of another time: the sector was lost, never half erased.
-        alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
-        if seq < 0 or (k == 1 and not headers[i] and _is_erase_unfinished(j, reader, i, alike)):
+        wrong = headers.numbers[i] == NEVER
+        alike = wrong and _likeness(j, i, seq) >= _ALIKE
+        if seq < 0 or (k == 1 and wrong and _is_erase_unfinished(j, reader, i, alike)):
             _erase(j, reader, i, j.erases)
             _begin_at(j, j.erases)
         elif reader.is_used(i) or not alike:
@@ -372,27 +373,28 @@ def _begin_at(j, newest):
     j._erased = 0
 
 
-def _make_header_firm(j, reader, i, header):
+def _make_header_firm(j, reader, i, headers):
     # Power was cut while it was programmed, and after another cut its bits may not read as what they read as now. So
     # this comes before anything that relies on it.
     losses = j._identity[LOSSES]
-    j._identity[LOSSES] = header[2]
-    reader.has_programmed(j._erase, i, header[0], True)
+    j._identity[LOSSES] = headers.losses[i]
+    reader.has_programmed(j._erase, i, headers.numbers[i], True)
     j._identity[LOSSES] = losses
 
 
 def _is_damaged_newest(j, seq, headers):
     # True if the next sector of the ring has the number `seq`, which is the newest then, and a damaged header.
     i = seq % j._n
-    return not headers[i] and _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
+    return headers.numbers[i] == NEVER and _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
 
 
-def _include_damaged(j, reader, seq, headers, secrets):
+def _include_damaged(j, reader, seq, headers):
     i = seq % j._n
     _begin_at(j, seq)
     if not reader.count_records(i)[0]:  # blank, or its erase or its header was cut short
         _erase(j, reader, i, seq)
-        headers[i] = seq, secrets, 0, False
+        headers.numbers[i] = seq
+        headers.owners[i] = headers.elected
 
 
 def _is_erase_unfinished(j, reader, i, alike):
@@ -403,10 +405,50 @@ def _is_erase_unfinished(j, reader, i, alike):
     return any(reader.is_used(other) for other in range(j._n) if other != i)
 
 
+class _Headers:
+    # Of each sector whose header is right: its sequence number (of others NEVER), the place of its epoch and salt in
+    # `secrets`, losses, has it undecided bits. elected: the place of those of the journal.
+
+    def __init__(self, n):
+        self.numbers = array("I", bytes(4 * n))
+        self.owners = array("H", bytes(2 * n))
+        self.losses = bytearray(n)
+        self.undecided = bytearray(n)
+        self.secrets = []
+        self.elected = -1
+        for i in range(n):
+            self.numbers[i] = NEVER
+
+    def has(self, i, number):
+        """True if sector i has the header of that number."""
+        return self.numbers[i] == number and self.owners[i] == self.elected
+
+    def elect(self):
+        """Returns the number of the newest sector, -1 if there is none: that with which most sectors agree. Those do
+        that have its secrets, and a number that is lower by less than a ring."""
+        best = 0
+        newest = -1
+        n = len(self.numbers)
+        for owner in range(len(self.secrets)):
+            ring = sorted(self.numbers[i] for i in range(n) if self.owners[i] == owner and self.numbers[i] != NEVER)
+            first = 0
+            for last, number in enumerate(ring):
+                while ring[first] + n <= number:
+                    first += 1
+                votes = last - first + 1
+                if votes > best or (votes == best and number > newest):
+                    best = votes
+                    newest = number
+                    self.elected = owner
+        return newest
+
+    def most_losses(self):
+        """What any sector of the journal tells."""
+        return max([self.losses[i] for i in range(len(self.losses)) if self.owners[i] == self.elected], default=0)
+
+
 def _read_headers(j):
-    # Of each sector whose header is right: sequence number, epoch and salt, losses, has it undecided bits. None of the
-    # others.
-    found = []
+    found = _Headers(j._n)
     h = bytearray(HEADER)
     geometry = _geometry(j)
     for i in range(j._n):
@@ -418,7 +460,14 @@ def _read_headers(j):
         if right and h[:8] != geometry:
             raise ValueError("a journal of another geometry is here: not touched")
         seq = _word(h, 8)
-        found.append((seq, bytes(h[12:20]), losses, undecided) if right and seq < NEVER and seq % j._n == i else None)
+        if right and seq < NEVER and seq % j._n == i:
+            secrets = bytes(h[12:20])
+            if secrets not in found.secrets:
+                found.secrets.append(secrets)
+            found.numbers[i] = seq
+            found.owners[i] = found.secrets.index(secrets)
+            found.losses[i] = losses
+            found.undecided[i] = 1 if undecided else 0
     return found
 
 
@@ -443,20 +492,6 @@ def _geometry(j):
 def _number(j, newest, i):
     # The sequence number that sector i has in a ring whose newest sector has the number `newest`.
     return newest - (newest - i) % j._n
-
-
-def _elect(j, headers):
-    # The number of the newest sector, -1 if there is none: that with which most sectors agree.
-    best = 0
-    newest = -1
-    for header in headers:
-        if header:
-            ring = [(_number(j, header[0], i), header[1]) for i in range(j._n)]
-            votes = sum(bool(other) and other[:2] == right for other, right in zip(headers, ring))
-            if votes > best or (votes == best and header[0] > newest):
-                best = votes
-                newest = header[0]
-    return newest
 
 
 def _read_headless(j, reader, seq, k, alike):

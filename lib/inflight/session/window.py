@@ -35,6 +35,7 @@
 # instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
 # that a message becomes available at PUBREL; no peer can tell the difference.
 
+import inflight.counters as counters
 import inflight.packet as packet
 
 from ..compat import const
@@ -61,7 +62,9 @@ class Window(PacketBuffer):
     rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
     reach = ANY  # so many rows, from the oldest on, may be sent
     aside = None  # SetAside, once something was
+    _asked = 0  # Message ID that is_pending() found last; with its number, and how many messages had been given up
     # Of what record sets.
+    count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     limit: int
     mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
     addresses: "Any"  # type: ignore[name-defined] # noqa: F821
@@ -140,9 +143,24 @@ class Window(PacketBuffer):
         return address
 
     def is_pending(self, mid):
-        """True if the message with this Message ID is in the window or behind it."""
+        """True if the message with this Message ID is in the window or behind it. One that is behind it is looked for
+        once: it stays there until its number is not, or a message is given up."""
         journal = self.journal
-        return self.row(mid) >= 0 or (mid > 0 and journal and journal.live > self.rows and self._next_used(mid) == mid)
+        if self.row(mid) >= 0:
+            return True
+        if mid < 1 or not journal or journal.live <= self.rows:
+            return False
+        dropped = self.count[counters.DROPPED]
+        if self._asked == mid and self._asked_seq >= self.seq and self._asked_dropped == dropped:
+            return True
+        at = journal.scan(OUT, -1)
+        while at >= 0 and journal.found_mid != mid:
+            at = journal.scan(OUT, at)
+        if at >= 0:
+            self._asked = mid
+            self._asked_seq = journal.found_seq
+            self._asked_dropped = dropped
+        return at >= 0
 
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
