@@ -45,7 +45,7 @@ class FakeTransport:
             raise OSError(ECONNRESET, "the link is gone")
         end = 0
         for start, _, end in spans(self._raw):
-            self.peer.written(self._raw[start:end])
+            self.peer.written(self._raw[start:end], bool(self.down))
         self._raw = self._raw[end:]
         return n
 

@@ -140,14 +140,14 @@ class Peer:
             at += 1 + raw[at]
         return topic, raw[at:]
 
-    def written(self, raw):
-        """The client wrote a packet."""
+    def written(self, raw, unread=False):
+        """The client wrote a packet. unread: it has not read yet what the server sent last."""
         p = parse(raw, self.level)
         if p.kind == DISCONNECT and (EXPIRY, 0) in p.properties:
             self.out.session_refused()
             self.uplink.append(p)
             return
-        self._wrote()
+        self._wrote(unread)
         if p.kind == CONNECT:
             self.level = p.level
             self.aliases = {}
@@ -174,8 +174,9 @@ class Peer:
             self.client_knows = True  # it has read CONNACK
         self.uplink.append(p)
 
-    def _wrote(self):
-        self.out.handled()
+    def _wrote(self, unread=False):
+        if not unread:
+            self.out.handled()
         self.out.durable()
 
     def arrive(self, n=None):
