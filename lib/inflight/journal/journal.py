@@ -67,7 +67,8 @@ class Journal(Records):
     the newest OUT record. live: OUT records not DONE. used: bytes in use, in which a record longer than an
     eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
     may be in use by more than one OUT record. largest: the longest body. size: bytes of the device. erases: of
-    all sectors together, ever. found_*: what find() and scan() found.
+    all sectors together, ever. failed: an operation failed or was interrupted, and nothing is programmed before
+    recover(). found_*: what find() and scan() found.
     Since it was formatted, whatever happened to the power: damaged, records that were lost to damage; skipped,
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
     found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
@@ -82,24 +83,19 @@ class Journal(Records):
     def _prepare(self, device):
         prepare(self, device)
 
-    @property
-    def failed(self):
-        """True after an operation that failed or was interrupted: nothing is programmed before recover()."""
-        return not self._ok
-
     def recover(self):
         """Mounts what is on the device, at the start and after a failure. The addresses of records are other
         ones afterwards; an OUT record that had not been committed is gone. Raises OSError, ValueError."""
-        self._ok = False
+        self.failed = True
         from .mount import recover
 
         recover(self)
 
     def _begin(self):
-        # An operation that programs; `_ok` is set again at its end. An interrupt may come between any two steps.
-        if not self._ok:
+        # An operation that programs; `failed` is cleared again at its end. An interrupt may come between any two steps.
+        if self.failed:
             raise OSError(EIO, "the journal failed: recover it")
-        self._ok = False
+        self.failed = True
 
     # --- records ---
 
@@ -126,7 +122,7 @@ class Journal(Records):
         self._make_space(size, kind == SESSION)
         at = self._append(kind, mid, head, n, tail, trailer, start)
         self._count(at, kind, size)
-        self._ok = True
+        self.failed = False
         return at
 
     def _append(self, kind, mid, head, n, tail, trailer, start):
@@ -181,16 +177,16 @@ class Journal(Records):
         self._write_state(at, self.found_len, state)
         if state == DONE:
             self._count(at, self._kind, -self.found_len - OVERHEAD)
-        self._ok = True
+        self.failed = False
 
     def commit(self):
         """Makes durable what was appended and marked. Raises OSError, also when the journal has failed."""
-        if self._dirty or not self._ok:
+        if self._dirty or self.failed:
             self._begin()
             self._sync()
             self._dirty = False
             self._begun = -1
-            self._ok = True
+            self.failed = False
 
     def read(self, at, offset, buf):
         """Fills buf with the body of the record at address `at`, from `offset` on (and what lies behind
@@ -335,7 +331,7 @@ class Journal(Records):
     def _open_next(self):
         if not self._erased:
             # After power cuts within many collections: messages that the broker completes make space again.
-            self._ok = True
+            self.failed = False
             raise OutboxFull("no sector is erased")
         self._head = (self._head + 1) % self._n
         self._erased -= 1
@@ -461,7 +457,7 @@ class Journal(Records):
             return False
         self._begin()
         self._collect()
-        self._ok = True
+        self.failed = False
         return True
 
 
@@ -526,4 +522,4 @@ def _prepare_records(j):
     j.lost = []
     j._told = None  # (lost to damage, passed over) before the last mount, since the format
     j._head = j._erased = j.erases = 0  # the sector written to, erased ones ahead, erases ever
-    j._ok = False  # no operation was interrupted
+    j.failed = True  # an operation failed or was interrupted: nothing is programmed before recover()

@@ -413,7 +413,7 @@ def finish(j, reader):
         pass  # nothing is appended until the broker has completed messages; the next mount finds the same
     j._sync()
     _tell_losses(j, reader)
-    j._ok = True
+    j.failed = False
 
 
 def _begin_head_again(j, reader=None):

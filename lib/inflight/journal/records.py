@@ -42,7 +42,7 @@ class Records(Pages):
 
     def _fail(self, text):
         # Nothing is programmed any more before a recovery.
-        self._ok = False
+        self.failed = True
         raise OSError(EIO, text)
 
     def _parse(self, at):

@@ -278,7 +278,7 @@ def _drop_lost(journal, at):
         except OutboxFull:
             pass  # the next NOTEs tell it
         journal._sync()
-        journal._ok = True
+        journal.failed = False
         journal.mark(place.at, DONE)
         journal.commit()
     finally:

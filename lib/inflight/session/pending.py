@@ -59,6 +59,20 @@ def next_message(session, seq):
     return found + ("waiting" if found[1] >= session.seq else "set aside",)
 
 
+def find_behind(session, mid):
+    """True if a message with this Message ID is behind the window. See Window.is_pending()."""
+    journal = session.journal
+    if mid < 1 or not journal or journal.live <= session.rows:
+        return False
+    at = journal.scan(OUT, -1)
+    while at >= 0 and journal.found_mid != mid:
+        at = journal.scan(OUT, at)
+    if at >= 0:
+        session.asked = mid | session.count[counters.DROPPED] << 16
+        session.asked_seq = journal.found_seq
+    return at >= 0
+
+
 # --- messages that are set aside, so that one message blocks nothing ---
 #   why                                                   who finds it
 #   it is too long for this connection [MQTT5-3.2.2-15]   connection5, and oldest() below for those behind the window

@@ -62,7 +62,6 @@ class Window(PacketBuffer):
     rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
     reach = ANY  # so many rows, from the oldest on, may be sent
     aside = None  # SetAside, once something was
-    _asked = 0  # Message ID that is_pending() found last; with its number, and how many messages had been given up
     # Of what record sets.
     count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     limit: int
@@ -75,6 +74,10 @@ class Window(PacketBuffer):
     sent_below: int
     last_mid: int
     used_mid: int
+    asked: (
+        int  # Message ID that is_pending() found last, and from bit 16 on how many messages had been given up by then;
+    )
+    asked_seq: int  # and its number
 
     def packet_size(self, address, n):
         """Returns the size of the packet that the record at `address` becomes, which was just found and has a PUBLISH
@@ -145,22 +148,12 @@ class Window(PacketBuffer):
     def is_pending(self, mid):
         """True if the message with this Message ID is in the window or behind it. One that is behind it is looked for
         once: it stays there until its number is not, or a message is given up."""
-        journal = self.journal
-        if self.row(mid) >= 0:
-            return True
-        if mid < 1 or not journal or journal.live <= self.rows:
-            return False
-        dropped = self.count[counters.DROPPED]
-        if self._asked == mid and self._asked_seq >= self.seq and self._asked_dropped == dropped:
-            return True
-        at = journal.scan(OUT, -1)
-        while at >= 0 and journal.found_mid != mid:
-            at = journal.scan(OUT, at)
-        if at >= 0:
-            self._asked = mid
-            self._asked_seq = journal.found_seq
-            self._asked_dropped = dropped
-        return at >= 0
+        known = self.asked == mid | self.count[counters.DROPPED] << 16 and self.asked_seq >= self.seq and self.queued
+        if self.row(mid) < 0 and not known:
+            from .pending import find_behind
+
+            return find_behind(self, mid)
+        return True
 
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
