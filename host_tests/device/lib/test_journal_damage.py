@@ -2,7 +2,7 @@
 
 from harness import CUT_STEP, eq, raises
 from inflight.journal.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
-from nor import NorFlash, PowerCut, after, mixed, noise, scattered, torn, undecided
+from nor import NorFlash, PowerCut, after, before, mixed, noise, scattered, suffix, torn, undecided
 from ring import end, erased, head, numbers
 from test_journal import RecordOwner, bodies, fill, put, rings
 
@@ -685,3 +685,74 @@ def test_the_newest_number_in_a_ring_of_three():
     journal.commit()
     flash.data[newest + 6] ^= 1
     assert Journal(flash).next_seq >= k
+
+
+def worn_page(first, aligned):
+    """(flash, live numbers): a page of the head takes nothing any more, and a message has met it. aligned: its record
+    would have begun there."""
+    flash = NorFlash(4, 512, 64)
+    journal = Journal(flash)
+    journal.owner = owner = RecordOwner()
+    for k in range(first):
+        owner[k] = put(journal, k, 12)
+        if k % 7 or k < first - 20:
+            journal.mark(owner.pop(k), DONE)
+        journal.commit()
+    gap = -end(flash) % 64
+    if aligned and gap:
+        put(journal, 0, gap + 49, IN)
+        journal.commit()
+    page = -(-end(flash) // 64) * 64
+    if page % 512 == 0:
+        return None
+    for at in range(page, page + 64):
+        flash.stuck[at] = 0xFF
+    live = numbers(journal)
+    try:
+        for k in range(first, first + 8):
+            put(journal, k, 12)
+            journal.commit()
+            live.append(journal.next_seq - 1)
+    except OSError:
+        return flash, live
+
+
+def test_a_page_that_takes_nothing_doubles_nothing():
+    """Nor loses it, if power is cut while what stands around it is copied elsewhere."""
+    met = 0
+    for first in range(60, 96, 5 * CUT_STEP):
+        for aligned in (False, True):
+            k = done = 0
+            while not done and (made := worn_page(first, aligned)):
+                flash, live = made
+                flash.cut_at(k, before)
+                try:
+                    Journal(flash)
+                    done = True
+                except PowerCut:
+                    met += 1
+                flash.power_on()
+                eq(sorted(numbers(Journal(flash))), live)
+                k += 1
+    assert met
+
+
+def test_power_cuts_in_a_ring_of_three_pass_over_few_numbers():
+    """Also where a record cut short has no right header: numbers in front of it are known."""
+    flash = NorFlash(3, 1024, 256)
+    journal = Journal(flash)
+    k = 0
+    while k < 100 or journal._off > 400:
+        journal.mark(put(journal, k, 12), DONE)
+        journal.commit()
+        while journal.collect():
+            pass
+        k += 1
+    for _ in range(3):
+        flash.cut_at(0, suffix(end(flash) % 256 + 4, 0xFF))
+        raises(PowerCut, put, journal, k, 30)
+        flash.power_on()
+        given = journal.next_seq
+        journal = Journal(flash)
+        assert given <= journal.next_seq <= given + 5
+        eq(journal.damaged, 0)

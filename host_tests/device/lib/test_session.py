@@ -3,11 +3,13 @@
 
 import inflight.packet as packet
 from harness import eq, raises
+from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
 from inflight.session.drop import discard_message
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 from session_peer5 import Peer5
+from tools.reference import wire
 
 # --- durable before sent ---
 
@@ -259,3 +261,18 @@ def test_what_was_given_up_is_looked_for_again():
     assert session.is_pending(mids[3])
     discard_message(session, mids[3])
     assert not session.is_pending(mids[3]) and session.is_pending(mids[4])
+
+
+def test_what_the_broker_is_through_with_is_not_pending():
+    """Behind the window of this life stands a message past its PUBREC, and the broker lost the session."""
+    device = RamFlash()
+    peer = Peer5(device, max_inflight=4)
+    peer.up()
+    mids = [peer.publish(b"x", 2) for _ in range(3)]
+    peer.sent()
+    peer.feed(wire.pubrec(mids[1]))
+    peer = Peer5(device, max_inflight=1)
+    assert peer.session.is_pending(mids[1])
+    peer.up(0)
+    eq(peer.session.ended, [mids[1]])
+    assert not peer.session.is_pending(mids[1])

@@ -68,7 +68,8 @@ class Journal(Records):
     eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
     may be in use by more than one OUT record. largest: the longest body. size: bytes of the device. erases: of
     all sectors together, ever. failed: an operation failed or was interrupted, and nothing is programmed before
-    recover(). found_*: what find() and scan() found.
+    recover(). found_*: what find() and scan() found. watched: the address of a record, -1 once it is done or not
+    known any more, as after recover().
     Since it was formatted, whatever happened to the power: damaged, records that were lost to damage; skipped,
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
     found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
@@ -177,6 +178,8 @@ class Journal(Records):
         self._write_state(at, self.found_len, state)
         if state == DONE:
             self._count(at, self._kind, -self.found_len - OVERHEAD)
+            if at == self.watched:
+                self.watched = -1
         self.failed = False
 
     def commit(self):
@@ -421,6 +424,8 @@ class Journal(Records):
         self._live[new // self._size] += size
         if at == self._newest:
             self._newest = new
+        if at == self.watched:
+            self.watched = new
         if self._kind == OUT:
             self._ordered = False
         if self.owner:

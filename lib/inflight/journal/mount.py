@@ -81,7 +81,7 @@ def _reset(j, reader):
     j.damaged = 2 * reader.erased + reader.gone
     j.skipped = 0
     j._cursor = j._cursor_seq = 0
-    j._newest = j._noted = -1
+    j._newest = j._noted = j.watched = -1
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
@@ -220,6 +220,8 @@ def _take(j, reader, at):
     reader.last = at
     if kind == NOTE or kind == OUT:
         seq = unpack_from("<I", buf, i + 5)[0]
+        if kind == OUT and seq < j.next_seq:
+            reader.copied = at
         if seq + 1 >= j.next_seq:
             j.next_seq = seq + 1
             j.last_mid = buf[i + 3] | buf[i + 4] << 8
@@ -272,8 +274,8 @@ def _count_end(j, reader, at, end):
         reader.lost = most_records(end - at - size)
         return
     reader.lost = count_lost(reader, at, end)
-    if reader.lost and not size and j._erased == j._n - 1 and j.erases > j._n:
-        reader.unknown = True  # no other sector is in use any more: many numbers may have been given behind the newest
+    if reader.lost and not size and j._newest // j._size != j._head and j._erased == j._n - 1 and j.erases > j._n:
+        reader.unknown = True  # this record alone told the newest number
     if reader.lost and size:
         if _is_number_new(j, reader, at):
             reader.lost = reader.word(at + 5) + 1 - j.next_seq
@@ -380,9 +382,9 @@ def finish(j, reader):
         j._off = j._size  # it takes nothing more
     end = j._bad % j._size + j._unit
     if j._bad // j._size == j._head and end > j._off:
-        # Nothing of what the page did not take is there, and it gets nothing more.
+        # Nothing of what the page did not take is there. It is passed by if it takes zeros.
         base = j._head * j._size
-        j._off = end if retire(reader, base + j._off, base + end) else j._size
+        j._off = end if _retire_blank(j, reader, base + j._off, base + end) else j._size
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
@@ -396,6 +398,7 @@ def finish(j, reader):
     j._sync()
     for at, end in regions:  # behind the numbers that it made known, should the power go here
         retire(reader, at, end)
+    _settle_last(j, reader)
     if j._head in reader.spoilt:
         j._off = j._size
     if not j._erased and not j._live[j._head] and j._off + j._live[j._tail()] + NOTES > j._size:
@@ -414,6 +417,33 @@ def finish(j, reader):
     j._sync()
     _tell_losses(j, reader)
     j.failed = False
+
+
+def _settle_last(j, reader):
+    # The last record can be the copy of one in a sector that damage made unfit for live records, which is not the
+    # oldest. A number that is not new tells.
+    last = reader.last
+    if last < 0 or reader.copied != last:
+        return
+    j._load(last)
+    number = j.found_seq
+    at = j.scan(OUT, -1) if j._state(last) != DONE else -1
+    while at >= 0:
+        if j.found_seq == number and at != last:
+            _drop(j, reader, at, last)
+            return
+        at = j.scan(OUT, at)
+
+
+def _retire_blank(j, reader, at, end):
+    # A blank region that is left so is the end of the sector's records: only then nothing has to leave the sector.
+    spoilt = len(reader.spoilt)
+    if retire(reader, at, end):
+        return True
+    reader.aim(at // j._size)
+    if reader.last_byte(at) < 0:
+        del reader.spoilt[spoilt:]
+    return False
 
 
 def _begin_head_again(j, reader=None):

@@ -43,7 +43,7 @@ class SectorReader:
     def begin(self):
         """The ring is read from its beginning."""
         self.first = self.last_live = -1  # addresses of the first and the last live record,
-        self.last = -1  # and of the last one that was taken
+        self.last = self.copied = -1  # of the last one that was taken, and of the last one whose number was not new
         # Where no sector is erased: addresses of the live records of the oldest sector and of the head, in it.
         self.originals = array("H")
         self.copies = array("H")

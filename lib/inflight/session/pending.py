@@ -68,8 +68,8 @@ def find_behind(session, mid):
     while at >= 0 and journal.found_mid != mid:
         at = journal.scan(OUT, at)
     if at >= 0:
-        session.asked = mid | session.count[counters.DROPPED] << 16
-        session.asked_seq = journal.found_seq
+        session.asked = mid
+        journal.watched = at
     return at >= 0
 
 

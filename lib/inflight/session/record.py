@@ -262,7 +262,7 @@ def load_window(session):
     session.sent_below = 0  # those behind the window can have left if their number is below this
     session.below_stale = False  # some were accepted without a connection, and `below` does not tell
     session.last_mid = 0  # the id that was given last
-    session.asked = session.asked_seq = 0
+    session.asked = None
     session.used_mid = 0  # the first id behind last_mid that was in use when it was looked for; 0: none, -1: look
     left = 0
     if journal:

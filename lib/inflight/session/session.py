@@ -98,6 +98,7 @@ class Session(Window):
     granted = b""  # return codes of the last SUBACK
     ended = ()  # Message IDs that the last CONNACK completed
     # Of what record sets.
+    count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     client_id: bytes
     present: bool
     deliver: bool

@@ -35,7 +35,6 @@
 # instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
 # that a message becomes available at PUBREL; no peer can tell the difference.
 
-import inflight.counters as counters
 import inflight.packet as packet
 
 from ..compat import const
@@ -63,7 +62,6 @@ class Window(PacketBuffer):
     reach = ANY  # so many rows, from the oldest on, may be sent
     aside = None  # SetAside, once something was
     # Of what record sets.
-    count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     limit: int
     mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
     addresses: "Any"  # type: ignore[name-defined] # noqa: F821
@@ -147,13 +145,12 @@ class Window(PacketBuffer):
 
     def is_pending(self, mid):
         """True if the message with this Message ID is in the window or behind it. One that is behind it is looked for
-        once: it stays there until its number is not, or a message is given up."""
-        known = self.asked == mid | self.count[counters.DROPPED] << 16 and self.asked_seq >= self.seq and self.queued
-        if self.row(mid) < 0 and not known:
-            from .pending import find_behind
+        once: the journal tells when it is done."""
+        if self.row(mid) >= 0 or (mid == self.asked and self.journal.watched >= 0):
+            return True
+        from .pending import find_behind
 
-            return find_behind(self, mid)
-        return True
+        return find_behind(self, mid)
 
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
