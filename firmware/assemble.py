@@ -118,20 +118,6 @@ def _assemble(board, began, record, path):
             sys.modules.pop(name, None)
 
 
-def _begin_to_join(board, config):
-    # In a wake that will report the radio connects while the application is loaded and sensors are read. The first byte
-    # that is remembered counts the wakes since the last report: see Memory of sleeping_app.
-    data = board.recall()
-    if data and data[0] + 1 < config.report_every and not config.trial:
-        return
-    network = board.network(config.network)
-    try:
-        network.setup(config)
-    except (ValueError, OSError):
-        return  # the application finds the same, and tells it
-    network.join(0, config.wifi_ssid, config.wifi_key)
-
-
 def build(board, began, crash=None, limit=None, path=None):
     """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. path: the
     file of a configuration that is tried, see settings. Raises ValueError with the necessary change, OSError if the
@@ -143,8 +129,6 @@ def build(board, began, crash=None, limit=None, path=None):
 
     config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
     config.trial = path is not None
-    if config.sleep_ms and config.joins:
-        _begin_to_join(board, config)
     if config.ha is None and exists(beside(board, "home.json")):
         config.ha = ""  # what was announced to Home Assistant is to be removed
     tls = None

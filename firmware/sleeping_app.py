@@ -5,7 +5,7 @@
 # ------
 #   read     start the sensors, read them
 #   journal  write the readings to the journal: durable from here on
-#   wifi     connect, which began before all that    \
+#   wifi     connect                                 \
 #   connect  set the clock, connect to the broker     > at each report_every-th wake, or when half
 #   deliver  the backlog, the status, commands       /  the journal is full
 #
@@ -17,7 +17,7 @@ import time
 
 import log
 import telemetry
-from codes import CONNECTING, DEEP_SLEEP, ONLINE
+from codes import DEEP_SLEEP, ONLINE
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from inflight.counters import DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
@@ -25,7 +25,6 @@ from node import Node
 
 _QUIET_MS = const(250)  # after so long without a packet the broker has sent everything
 _SLICE = const(50)  # polling interval for that
-_POLL_MS = const(20)
 _JOINS = const(3)  # attempts to join: the first of a radio may find nothing, or refuse the right key
 _STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SUBACK
 _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
@@ -158,21 +157,17 @@ class SleepingApp(Node):
         memory.missed += 1
 
     def _is_online(self):
+        if self.network.status() == ONLINE:
+            return True
         left = self.config.awake_ms // 2
         end = ticks_add(ticks_ms(), left)
-        status = self.network.status()
-        while status == CONNECTING and left > 0:  # since before this was loaded: see assemble
-            self.board.sleep(_POLL_MS)
-            status = self.network.status()
+        for _ in range(_JOINS if self.config.joins else 0):
+            if self._join(left) == ONLINE:
+                return True
             left = ticks_diff(end, ticks_ms())
-        for _ in range(_JOINS if self.config.joins and status != ONLINE else 0):
             if left <= 0:
                 break
-            status = self._join(left)
-            if status == ONLINE:
-                break
-            left = ticks_diff(end, ticks_ms())
-        return status == ONLINE
+        return False
 
     def _connect(self):
         self.subscribe()  # not earlier: it loads modules, and readings do not wait for these

@@ -1,10 +1,8 @@
 """The sleeping sensor without a network: its journal, and the data that it remembers, on every runtime."""
 
-import os
 import sys
 
-from assemble import build
-from codes import CONNECTING, DEEP_SLEEP, IDLE, ONLINE
+from codes import DEEP_SLEEP, IDLE
 from config import check
 from harness import SkipTest, eq
 
@@ -13,7 +11,7 @@ try:
 except ImportError:
     raise SkipTest("has no sockets") from None
 from inflight import Client, Journal, RamFlash
-from inflight.compat import sleep_ms, ticks_add, ticks_ms
+from inflight.compat import ticks_add, ticks_ms
 from sleeping_app import Memory, SleepingApp
 
 RUNTIMES = "cpython micropython-x86"
@@ -145,93 +143,3 @@ def test_slow_sensors_are_waited_for():
     board = Board()
     _, journal = wake(board, RamFlash(16, 1024), [Slow(), board.sensors])
     eq((board.slept, journal.live), ([(750, False)], 1))
-
-
-# --- the radio joins while the rest is loaded ---
-
-PATH = "inflight-test-%s-config.json" % "".join("%02x" % b for b in os.urandom(6))
-
-
-class Joining(Board):
-    """Its network takes three looks to join. events: what happened, in order."""
-
-    def __init__(self):
-        super().__init__()
-        self.events = []
-        self.looks = 0
-
-    def config_path(self):
-        return PATH
-
-    def device_id(self):
-        return "dev"
-
-    def journal_flash(self):
-        self.events.append("journal")
-        return RamFlash(16, 1024)
-
-    def setup(self, config):
-        self.events.append("set up")
-        self.hostname = config.hostname
-
-    def join(self, ms, ssid, key):
-        self.events.append("join %s, %d ms" % (ssid, ms))
-        return CONNECTING
-
-    def status(self):
-        self.events.append("look")
-        self.looks += 1
-        return ONLINE if self.looks > 2 else CONNECTING
-
-    def sync_time(self, host):
-        return False
-
-
-def assembled(board, fields):
-    with open(PATH, "w") as f:
-        f.write('{"host": "127.0.0.1", "port": 1, "sleep_ms": 60000%s}' % fields)
-    try:
-        return build(board, ticks_ms())
-    finally:
-        os.remove(PATH)
-
-
-def test_the_radio_joins_while_a_wake_that_reports_is_loaded():
-    """The application waits for that attempt, and begins no other one."""
-    board = Joining()
-    app = assembled(board, ', "wifi_ssid": "net"')
-    eq(board.events, ["set up", "join net, 0 ms", "journal"])
-    del board.events[:]
-    app.run()
-    eq([event for event in board.events if event != "look"], [])
-    eq([ms for ms, deep in board.slept if not deep], [20, 20])
-
-
-def test_a_wake_that_does_not_report_leaves_the_radio_off():
-    board = Joining()
-    memory = Memory(None)
-    memory.since = 0
-    board.memory = memory.pack()
-    assembled(board, ', "wifi_ssid": "net", "report_every": 3')
-    eq(board.events, ["journal"])
-    memory.since = 2
-    board.memory = memory.pack()
-    assembled(board, ', "wifi_ssid": "net", "report_every": 3')
-    eq(board.events[1:], ["set up", "join net, 0 ms", "journal"])
-
-
-def test_a_device_without_wifi_joins_nothing():
-    board = Joining()
-    assembled(board, "")
-    eq(board.events, ["journal"])
-
-
-def test_an_attempt_without_a_result_takes_no_more_than_half_of_the_wake():
-    board = Joining()
-    board.status = lambda: CONNECTING
-    board.sleep = lambda ms, deep=False: board.slept.append((ms, deep)) or sleep_ms(1)
-    app = assembled(board, ', "wifi_ssid": "net", "awake_ms": 1000, "timeout_ms": 100')
-    del board.events[:]
-    assert app.run() > 0
-    eq(board.events, [])  # no other one begins
-    eq(Memory(board.memory).missed, 1)

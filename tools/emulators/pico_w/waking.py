@@ -37,25 +37,24 @@ class Wake:
         self.ms = {}
         self._clock = clock
         self._start = clock.nanos
-        self._connecting = False
+        self._on_air = False
 
     def _now(self):
         return (self._clock.nanos - self._start) / 1e6
 
     def programmed(self):
-        """The flash was programmed. The last time before the board connects to the broker, the readings were complete:
-        it joins its network meanwhile."""
-        if not self._connecting:
+        """The flash was programmed. The last time before the radio is used, the readings were complete."""
+        if not self._on_air:
             self.ms[READINGS] = self._now()
 
     def frame(self, frame):
         """A frame passed the access point, to the board or from it."""
         ethernet = net.parse_ethernet(frame)
-        ip = net.parse_ipv4(ethernet.payload) if ethernet.ethertype == net.ETHERTYPE_IPV4 else None
-        tcp = net.parse_tcp(ip.payload) if ip and ip.proto == net.IP_PROTO_TCP else None
-        self._connecting |= tcp is not None
+        self._on_air = True
         if ethernet.src_mac != GATEWAY_MAC:
             return
+        ip = net.parse_ipv4(ethernet.payload) if ethernet.ethertype == net.ETHERTYPE_IPV4 else None
+        tcp = net.parse_tcp(ip.payload) if ip and ip.proto == net.IP_PROTO_TCP else None
         # The readings are the first message of a wake that has to be acknowledged.
         if tcp and _PUBACK in _packets(tcp.payload):
             self.ms.setdefault(ACKNOWLEDGED, self._now())
