@@ -11,6 +11,7 @@ from .records import (
     DONE,
     HEAD,
     HEADER,
+    IN,
     LOSSES,
     NOTE,
     NOTE_SIZE,
@@ -420,19 +421,20 @@ def finish(j, reader):
 
 
 def _settle_last(j, reader):
-    # The last record can be the copy of one in a sector that damage made unfit for live records, which is not the
-    # oldest. A number that is not new tells.
-    last = reader.last
-    if last < 0 or reader.copied != last:
+    # The last live record can be the copy of one in a sector that damage made unfit for live records, which is not the
+    # oldest. A message's number tells, which is not new then; of received ids there is one each. Of SESSION records the
+    # owner takes the newest.
+    last = reader.last_live
+    kind = j._parse(last) if last >= 0 else 0
+    if kind != IN and not (kind == OUT and reader.copied == last):
         return
-    j._load(last)
-    number = j.found_seq
-    at = j.scan(OUT, -1) if j._state(last) != DONE else -1
+    mid, number = j.found_mid, j.found_seq
+    at = j.scan(kind, -1) if j._state(last) != DONE else -1
     while at >= 0:
-        if j.found_seq == number and at != last:
+        if at != last and j.found_seq == number and j.found_mid == mid:
             _drop(j, reader, at, last)
             return
-        at = j.scan(OUT, at)
+        at = j.scan(kind, at)
 
 
 def _retire_blank(j, reader, at, end):
