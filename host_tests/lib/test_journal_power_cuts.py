@@ -8,6 +8,7 @@ import pytest
 import nor
 from host_tests.thorough import more
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from ring import end
 from tools.crash.cutting import APART, Tape, cut
 
 # page, sectors, sector size
@@ -259,7 +260,7 @@ def test_cuts_of_one_mount_after_another_leave_space():
             journal.mark(at, DONE)
             journal.commit()
     before = contents(journal)
-    flash.cut_at(0, nor.torn(journal._off % 256 + 14, 0xA5))
+    flash.cut_at(0, nor.torn(end(flash) % 256 + 14, 0xA5))
     with pytest.raises(nor.PowerCut):
         journal.append(OUT, 999, b"the last one", 12)
     ended = _cut_mounts(flash, before, 3)
