@@ -518,7 +518,7 @@ def _count(j, reader):
 
 
 def _has_space(j):
-    # True if NOTEs can go to the head now, or to another sector, that is not needed for copies of the oldest one.
+    # True if NOTEs can go to the head now, or to another sector that is not needed for copies of the oldest one.
     left = j._live[j._tail()]
     if not j._erased:
         return j._off + NOTES + left <= j._size

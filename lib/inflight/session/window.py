@@ -72,10 +72,7 @@ class Window(PacketBuffer):
     sent_below: int
     last_mid: int
     used_mid: int
-    asked: (
-        int  # Message ID that is_pending() found last, and from bit 16 on how many messages had been given up by then;
-    )
-    asked_seq: int  # and its number
+    asked: "int | None"  # Message ID of the message that the journal watches
 
     def packet_size(self, address, n):
         """Returns the size of the packet that the record at `address` becomes, which was just found and has a PUBLISH
