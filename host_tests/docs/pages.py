@@ -25,6 +25,15 @@ class Block:
         return f"{self.page.relative_to(CHECKOUT)}:{self.line}"
 
 
+def first_program(host, port):
+    """The first program of the README, for the broker there."""
+    program = next(block.text for block in blocks("python") if block.page.name == "README.md")
+    changed = program.replace('"broker.example"', f'"{host}"')
+    changed = changed.replace("Journal(flash))", f"Journal(flash), port={port})")
+    assert changed.count(f'"{host}"') == 1 and changed.count("port=") == 1
+    return changed
+
+
 def blocks(*languages):
     """All blocks of these languages; without languages, all blocks."""
     found = []

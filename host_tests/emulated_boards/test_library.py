@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from host_tests.docs.pages import blocks
+from host_tests.docs.pages import first_program
 from inflight_tools.cli import build
 from tools.peers.subscriber import Subscriber
 
@@ -23,21 +23,17 @@ def package(folder, variant):
     return {f"/lib/{place}": (folder / source).read_bytes() for place, source in places}
 
 
-def on_a_board(program, host, port):
-    """What the README says to change there: where the broker and the journal are."""
-    changed = program.replace('"broker.example"', repr(host)).replace(
-        "Journal(flash))", f"Journal(flash), port={port})"
-    )
-    changed = changed.replace('FileFlash("journal.bin")', "board.journal_flash()")
-    assert changed.count("port=") == 1 and "FileFlash(" not in changed
+def on_a_board(host, port):
+    """The program, with the place of its journal that the README names for boards."""
+    changed = first_program(host, port).replace('FileFlash("journal.bin")', "board.journal_flash()")
+    assert "FileFlash(" not in changed
     return changed
 
 
 def test_the_first_program_of_the_readme(emulated, broker, tmp_path):
-    program = next(block.text for block in blocks("python") if block.page.name == "README.md")
     given = {"wifi_key": ""} | json.loads(emulated.SENSOR.config(broker.port, "attic-1"))
     files = package(tmp_path, emulated.VARIANT)
-    files["/main.py"] = (_JOIN.format(**given) + on_a_board(program, given["host"], broker.port)).encode()
+    files["/main.py"] = (_JOIN.format(**given) + on_a_board(given["host"], broker.port)).encode()
 
     async def work(board):
         with Subscriber(broker.port, "attic/#") as subscriber:

@@ -1,6 +1,7 @@
-"""A download site for firmware on this machine. Tests choose its answers."""
+"""Web servers on this machine: of a folder, and a download site for firmware, whose answers tests choose."""
 
 import contextlib
+import functools
 import http.server
 import threading
 
@@ -19,12 +20,26 @@ class _Site(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(content, monkeypatch):
-    """A server that has `content` for every path, and is the site that firmware is downloaded from."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Site) as server:
-        server.asked, server.answer = [], (200, content, len(content))
+def _running(handler):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{server.server_port}/files/")
-        monkeypatch.setenv("no_proxy", "*")
         yield server
         server.shutdown()
+
+
+@contextlib.contextmanager
+def of_folder(path):
+    """The address of a server of the files in folder `path`."""
+    with _running(functools.partial(http.server.SimpleHTTPRequestHandler, directory=path)) as server:
+        yield server.url
+
+
+@contextlib.contextmanager
+def serving(content, monkeypatch):
+    """A server that has `content` for every path, and is the site that firmware is downloaded from."""
+    with _running(_Site) as server:
+        server.asked, server.answer = [], (200, content, len(content))
+        monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"{server.url}/files/")
+        monkeypatch.setenv("no_proxy", "*")
+        yield server

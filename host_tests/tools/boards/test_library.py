@@ -1,17 +1,15 @@
 """`inflight board library`: a package that mip installs, and with which the first program of the README runs."""
 
-import functools
-import http.server
 import json
 import subprocess
 import sys
-import threading
 
 import pytest
 from typer.testing import CliRunner
 
-from host_tests.docs.pages import blocks
+from host_tests.docs.pages import first_program
 from host_tests.docs.reader import ReplyingBroker
+from host_tests.tools.boards.site import of_folder
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards import bundle
 from inflight_tools.boards.device.install import install
@@ -65,12 +63,8 @@ def test_the_first_program_of_the_readme(tmp_path, words, name):
     if runtime.reason:
         pytest.skip(f"{name} is unavailable: {runtime.reason}")
     made(tmp_path / "lib", *words)
-    program = next(block.text for block in blocks("python") if block.page.name == "README.md")
     with ReplyingBroker() as broker:
-        text = program.replace('"broker.example"', '"127.0.0.1"').replace(
-            "Journal(flash))", f"Journal(flash), port={broker.port})"
-        )
-        (tmp_path / "program.py").write_text(text)
+        (tmp_path / "program.py").write_text(first_program("127.0.0.1", broker.port))
         environment = {"MICROPYPATH": f".frozen:{tmp_path / 'lib'}"}
         with (tmp_path / "printed").open("wb") as printed:
             process = subprocess.Popen(
@@ -104,15 +98,11 @@ def test_mip_on_a_board_installs_what_has_whole_addresses(tmp_path, name):
     runtime = runtimes.runtime(name)
     if runtime.reason:
         pytest.skip(f"{name} is unavailable: {runtime.reason}")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "package")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with of_folder(tmp_path / "package") as url:
         found = made(tmp_path / "package", "--board", "unix", "--url", f"{url}/")
         program = f"import mip\nmip.install({url + '/package.json'!r}, target={str(tmp_path / 'lib')!r})"
         command = [*runtime.command("400k"), "-c", program]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        server.shutdown()
     if "no module named" in done.stderr:
         pytest.skip(f"{name} was built without mip")
     assert "Done" in done.stdout, done.stdout + done.stderr

@@ -1,14 +1,11 @@
 """`make release`: what it refuses, that it makes the same bytes again, and that users can install what it made."""
 
-import functools
 import hashlib
-import http.server
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
 from dataclasses import replace
 
@@ -18,6 +15,7 @@ from typer.testing import CliRunner
 
 import inflight
 from host_tests.tools.boards.made_firmware import esp_firmware, pico_firmware
+from host_tests.tools.boards.site import of_folder
 from inflight_tools.boards import bundle
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_below
@@ -172,11 +170,8 @@ def test_the_sums_name_each_file(made):
 @pytest.fixture
 def index(made):
     """The address of the mip index of the release."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=made[0] / "mip")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with of_folder(made[0] / "mip") as url:
+        yield url
 
 
 INSTALL = """
