@@ -28,6 +28,7 @@ from .sectors import (
     count_lost,
     is_nothing,
     is_worn,
+    likeness,
     make_firm,
     most_numbers,
     most_records,
@@ -552,6 +553,6 @@ def _tell_losses(j, reader):
     # power went just as its header was finished, which is programmed again then.
     newest = (j.erases - 1) % j._n
     j._read(newest * j._size + LOSSES, j._mark)
-    known = j._mark[0] >= j._identity[LOSSES]
+    known = j._mark[0] >= j._identity[LOSSES] and likeness(j, newest, j.erases - 1) == HEADER
     if j._erased and not (known and j._write):
         reader.has_programmed(j._erase, newest, j.erases - 1, known)

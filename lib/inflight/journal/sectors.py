@@ -356,14 +356,14 @@ def restore(j, reader):
             continue
         # A right header with another number is that of another time: the sector was lost, never half erased.
         wrong = headers.numbers[i] == NEVER
-        alike = wrong and _likeness(j, i, seq) >= _ALIKE
+        alike = wrong and likeness(j, i, seq) >= _ALIKE
         if seq < 0 or (k == 1 and wrong and _is_erase_unfinished(j, reader, i, alike)):
             _erase(j, reader, i, j.erases)
             _begin_at(j, j.erases)
         elif reader.is_used(i) or not alike:
             _read_headless(j, reader, seq, k, alike)
     _find_head(j, reader)
-    reader.closed = _likeness(j, j._head, _number(j, j.erases - 1, j._head)) < HEADER
+    reader.closed = likeness(j, j._head, _number(j, j.erases - 1, j._head)) < HEADER
 
 
 def _begin_at(j, newest):
@@ -385,7 +385,7 @@ def _make_header_firm(j, reader, i, headers):
 def _is_damaged_newest(j, seq, headers):
     # True if the next sector of the ring has the number `seq`, which is the newest then, and a damaged header.
     i = seq % j._n
-    return headers.numbers[i] == NEVER and _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
+    return headers.numbers[i] == NEVER and likeness(j, i, seq) > max(_ALIKE - 1, likeness(j, i, seq - j._n))
 
 
 def _include_damaged(j, reader, seq, headers):
@@ -511,11 +511,11 @@ def _read_headless(j, reader, seq, k, alike):
 
 def _erase(j, reader, i, seq):
     # A header with bits that cannot be cleared is as good as one with bits that flipped.
-    if not reader.has_programmed(j._erase, i, seq) and _likeness(j, i, seq) < _ALIKE:
+    if not reader.has_programmed(j._erase, i, seq) and likeness(j, i, seq) < _ALIKE:
         j._fail("a sector of the journal does not take its header")
 
 
-def _likeness(j, i, seq):
+def likeness(j, i, seq):
     # How many bytes of sector i's header are as the number `seq` wants them.
     h = bytearray(HEADER)
     _read_header(j, i, h)
