@@ -27,7 +27,6 @@ class SectorReader:
         self.j = j
         self.buf = bytearray(min(j._size, 512))
         self.view = memoryview(self.buf)
-        self.again = b"" if j._write else bytearray(128 if len(self.buf) % 128 == 0 else 64)
         self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
         self.volatile = j._volatile
         self.erased = 0  # sectors that were lost with all that was in them
@@ -83,27 +82,27 @@ class SectorReader:
             self._fill(min(at, self.end - len(self.buf)))
         return at - self.at
 
-    def _fill(self, at):
-        # What is read first counts for the whole mount: if reads differ, what was being programmed is finished here.
-        self.at = at
+    def _look(self, at):
+        self.forget()
         self.j._read(at, self.buf)
-        differs = False
-        part = len(self.again)  # 0 on a file, which is trusted
-        for k in range(0, len(self.buf) if part else 0, part or 1):
-            differs = decide(self.j, at + k, self.view[k : k + part], self.again) or differs
-        if differs:
+
+    def _fill(self, at):
+        self.at = at
+        # If reads differ, what was being programmed is finished here.
+        if decide(self.j, at, self.buf):
             self.has_programmed(self.j._clear_bits, at, self.buf, len(self.buf))
 
     def word(self, at):
         """The four bytes at address `at`, as a number."""
         return unpack_from("<I", self.buf, self.load(at, 4))[0]
 
-    def last_byte(self, at):
+    def last_byte(self, at, once=False):
         """Address of the last programmed byte at `at` or behind it, -1 if there is none. Looks from the end."""
+        fill = self._look if once else self._fill
         start = self.end
         while start > at:
             start = max(self.base, start - len(self.buf))
-            self._fill(start)
+            fill(start)
             written = len(self.buf.rstrip(b"\xff"))
             if written:
                 last = start + written - 1
@@ -122,10 +121,10 @@ class SectorReader:
             return False
         return True
 
-    def is_used(self, sector):
-        """Aims at the sector. Returns True if something is behind its header."""
+    def is_used(self, sector, once=False):
+        """Aims at the sector. Returns True if something is behind its header; once: as it reads the first time."""
         self.aim(sector)
-        return self.last_byte(self.base + HEADER) >= 0
+        return self.last_byte(self.base + HEADER, once) >= 0
 
     def has_records_or_damage(self):
         """True if the sector has more than bytes with a single bit that is 0, as a bit leaves that cannot be set."""
@@ -198,21 +197,28 @@ class SectorReader:
         return found, live
 
 
-def decide(j, at, buf, again):
-    """Bits that were being changed when the power was cut may read differently each time. In buf, which was read from
-    address `at`, they become 0. `again` is as long. Returns True if there are any."""
-    found = False
-    most = _READS
-    k = 1
-    while k < most:
-        j._read(at, again)
-        if again != buf:
-            for i in range(len(buf)):
-                buf[i] &= again[i]
-            most = _MORE_READS
-            found = True
-        k += 1
-    return found
+def decide(j, at, buf):
+    """Reads buf from address `at`. Bits that were being changed when the power was cut may read differently each time:
+    in buf they become 0. Returns True if there are any."""
+    j._read(at, buf)
+    if j._write:
+        return False  # a file is trusted
+    first = crc32(buf)
+    for _ in range(_READS - 1):
+        j._read(at, buf)
+        if crc32(buf) != first:
+            break
+    else:
+        return False
+    view = memoryview(buf)
+    for k in range(0, len(buf), CHUNK):
+        part = view[k : k + CHUNK]
+        again = bytearray(len(part))
+        for _ in range(_MORE_READS):
+            j._read(at + k, again)
+            for i, b in enumerate(again):
+                part[i] &= b
+    return True
 
 
 def clear_page(j):
@@ -472,8 +478,7 @@ def _read_headers(j):
 
 
 def _read_header(j, i, h):
-    j._read(i * j._size, h)
-    return not j._write and decide(j, i * j._size, h, bytearray(HEADER))
+    return decide(j, i * j._size, h)
 
 
 def _refuse_others(h):
@@ -530,14 +535,15 @@ def _find_head(j, reader):
     newest = j._head
     has_bits = False
     while j._erased < j._n - 1:
-        used = reader.is_used(j._head)
+        used = reader.is_used(j._head, True)
         if used and reader.has_records_or_damage():
             break
         has_bits = used
         j._erased += 1
         j._head = (newest - j._erased) % j._n
-    # Such bits in the sector behind it may be all of a record that was cut short, unless it was just erased.
-    if has_bits and not reader.head_erased:
+    # Such bits in the sector behind it may be all of a record that was cut short, unless it was just erased. Or that
+    # reads as blank at times.
+    if j._erased and not reader.head_erased and (has_bits or reader.is_used((j._head + 1) % j._n)):
         j._erased -= 1
         j._head = (j._head + 1) % j._n
 
