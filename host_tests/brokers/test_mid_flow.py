@@ -48,6 +48,9 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
     Acknowledged ones arrive if the broker keeps its session; if not, the client subscribes again."""
     keeps = mortal.survives_restart if end == "restart" else mortal.survives_kill
     listener = join(mortal, "listener", "t", qos=qos)
+    if end == "kill" and not mortal.survives_early_kill:
+        mortal.restart()  # an orderly stop stores the subscription
+        listener.connect()
     sender = join(mortal, "sender")
     forgotten = 0
     for k, payload in enumerate(numbers()):

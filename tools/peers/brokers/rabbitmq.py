@@ -26,6 +26,7 @@ class Rabbitmq(Daemon, Traits):
     qos_2 = False  # grants QoS 1, and answers a PUBLISH of QoS 2 by PUBACK; at level 5 it says so in CONNACK
     shared = False  # grants the subscription, and delivers nothing
     resumes_in_order = False  # it delivers before it has noticed that the last connection is closed
+    survives_early_kill = False  # it then has the session, without what was subscribed
     replaces_at_once = False  # until that has ended it answers 0x83
 
     @classmethod

@@ -23,3 +23,4 @@ class Traits:
     saves_clean_start = True  # keeps a session that began with Clean Start after an orderly stop
     survives_restart = True  # keeps sessions, messages and retained messages after an orderly stop
     survives_kill = True  # and after SIGKILL
+    survives_early_kill = True  # also if that follows SUBACK at once
