@@ -28,6 +28,8 @@ _ALLOWED = {
 
 def refuse(name, allowed, value):
     """Raises ValueError."""
+    if value.__class__ in (str, bytes, bytearray):
+        value = value[:_LONGEST]  # there may be no memory for the text of all
     shown = "this " + value.__class__.__name__ if name in _SECRET else repr(value)[:_LONGEST]
     raise ValueError("%s is %s, not %s" % (name, allowed, shown))
 

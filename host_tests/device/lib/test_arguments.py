@@ -1,5 +1,6 @@
 # Arguments that public calls refuse: ValueError names the argument, what is allowed and the value, and nothing changes.
 
+import gc
 from array import array
 
 from harness import eq, raises
@@ -315,3 +316,18 @@ def test_flash_and_journal():
 
 def test_authentication():
     refused(Authentication, (((5, handler), "method", "5"), (("SCRAM", b"token"), "answer", "token")))
+
+
+def test_a_long_value_is_shown_in_part():
+    """There may be no memory for the text of all of it."""
+    value = bytes(20_000)
+    raises(ValueError, lambda: properties(expiry=value))
+    before = gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0
+    gc.disable()
+    try:
+        text = str(raises(ValueError, lambda: properties(expiry=value)))
+        used = gc.mem_alloc() - before if before else 0
+    finally:
+        gc.enable()
+    assert len(text) < 150 and "b'\\x00" in text, text
+    assert used < 20_000, used
