@@ -60,6 +60,34 @@ def test_what_was_borrowed_is_given_back(first, loaded):
     assert done.stdout.splitlines() == [loaded] * 2
 
 
+_KEEPER = """
+import sys
+from inflight import Client
+
+def loaded():
+    Client("broker.example", "d").subscribe("a/#", 1, print)
+    return sorted(name[9:] for name in sys.modules if name[9:] in %r)
+
+print(loaded())
+import mine
+print("subscribe" in loaded(), loaded() == loaded())
+"""
+
+
+def test_with_one_module_nothing_is_given_back(tmp_path):
+    found = runtime("micropython-x64")
+    if found.reason:
+        pytest.skip(found.reason)
+    sources = {place: file.read_text() for place, file in library().items()}
+    for place, text in shrink(sources | {"mine": ""}, keeping="mine").items():
+        file = tmp_path / f"{place}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    command = [*found.command(), "-c", _KEEPER % (LENT,)]
+    done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{tmp_path}"}, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\nTrue True\n", "")
+
+
 def _shrunk(text):
     return shrink({place: file.read_text() for place, file in library().items()} | {"mine": text})["mine"]
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from inflight_tools.boards.bundle import compile_mpy, deployed_name, library, modules
-from inflight_tools.boards.loading import APART, GROUPS, MERGED, PUBLIC
+from inflight_tools.boards.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
 from inflight_tools.boards.shrink import shrink
 from tools.runtimes import device_run, runtime
 
@@ -95,6 +95,26 @@ def test_an_error_loads_its_text(missing):
     assert done.returncode == 0, done.stderr
     text, _, loaded = done.stdout.strip("\n").rpartition(" ")
     assert loaded == "False" and (not text if missing else "70009 bytes do not fit the journal" in text)
+
+
+def test_only_errors_load_their_texts():
+    """Each is raised, or what some `_fail()` is called with: what is done without an error loads none."""
+    texts = shrink({place: file.read_text() for place, file in library().items()})
+    found = 0
+    for name in RESIDENT:
+        tree = ast.parse(texts[f"inflight/{name}"])
+        raised = {
+            id(inner)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Raise)
+            or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Error", "_fail")))
+            for inner in ast.walk(node)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "_text":
+                assert id(node) in raised, (name, ast.unparse(node))
+                found += 1
+    assert found > 30
 
 
 def _runtime():

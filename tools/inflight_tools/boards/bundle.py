@@ -9,7 +9,7 @@ import time
 import inflight
 from inflight_tools.boards import native
 from inflight_tools.boards.kept import kept
-from inflight_tools.boards.loading import APART, PACKAGE
+from inflight_tools.boards.loading import APART, KEEPING, PACKAGE
 from inflight_tools.boards.rename import mentioned, names_in
 from inflight_tools.boards.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
@@ -74,17 +74,17 @@ def _texts(found):
     return {place: file.read_text("utf-8") for place, file in found.items()}
 
 
-def shrunk(found, public=()):
+def shrunk(found, public=(), keeping=None):
     """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, shrunk for deployment
     together. Modules outside the library may use its internal names, except those in `public`, which mean something
-    else there."""
+    else there. keeping: the module with which the library gives no more of its own back."""
     lib = found[f"{PACKAGE}/__init__"].parents[1]
-    return kept(_shrunk, _texts(found), _around(lib), sorted(public))
+    return kept(_shrunk, _texts(found), _around(lib), sorted(public), keeping)
 
 
-def _shrunk(texts, around, public):
+def _shrunk(texts, around, public, keeping):
     ours, used = kept(_names_around, around)
-    return shrink(texts, {*ours, *public}, used)
+    return shrink(texts, {*ours, *public}, used, keeping)
 
 
 def translate(text):
@@ -163,7 +163,7 @@ def modules(board):
     The library among them is the same for each board."""
     found = sources(board)
     starters = {place: found.pop(place).read_text("utf-8") for place in STARTERS}
-    return shrunk(found) | starters
+    return shrunk(found, keeping=KEEPING.get(board)) | starters
 
 
 def built():

@@ -14,11 +14,16 @@ from inflight_tools.boards.rename import names_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLACES = {f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED)}
+# A first name that is empty keeps them all.
+_KEEP = f"""
+from {PACKAGE}.core import lent
+lent.insert(0, "")
+"""
 # It is collected at once: what is allocated next would lie between what is free, and leave fragments of it.
 _GIVE_BACK = f"""
 lent = []
 def give_back(n):
-    if len(lent) > n:
+    if len(lent) > n and lent[0]:
         while len(lent) > n:
             module = lent.pop()
             if sys.modules.pop("{PACKAGE}." + module, None):
@@ -27,11 +32,14 @@ def give_back(n):
 """
 
 
-def lend(trees):
-    """`trees`, {place: ast.Module}, are changed in place. ValueError if a function uses what it borrows elsewhere."""
+def lend(trees, keeping=None):
+    """`trees`, {place: ast.Module}, are changed in place. keeping: the place of the module with which nothing is given
+    back any more. ValueError if a function uses what it borrows elsewhere."""
     core = trees[f"{PACKAGE}/core"]
     core.body[:0] = ast.parse("import gc, sys").body
     core.body += ast.parse(_GIVE_BACK).body
+    if keeping:
+        trees[keeping].body[:0] = ast.parse(_KEEP).body
     for place, tree in trees.items():
         name = place.removeprefix(f"{PACKAGE}/")
         nodes = walk(tree)

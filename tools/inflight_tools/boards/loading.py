@@ -78,6 +78,9 @@ LENT = (
     *("other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order", "record"),
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
+# With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
+# {board: module}
+KEEPING = {"rp2040": "sleeping_app"}
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receive", "handlers")
 # {module: (module that it comes from, class, methods)}: those of one module are needed together, and lent.

@@ -38,11 +38,12 @@ _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 _ON_CPYTHON = "sys.implementation.name != 'micropython'"
 
 
-def shrink(sources, public=None, used=()):
+def shrink(sources, public=None, used=(), keeping=None):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. public: names
-    that keep their meaning (None: all do); used: see rename(). Returns the same with other texts, inflight/core,
-    inflight/journal_core and inflight/texts. ValueError if two modules use a name for different things."""
-    trees = _shrink(sources)
+    that keep their meaning (None: all do); used: see rename(); keeping: see lend(). Returns the same with other texts,
+    inflight/core, inflight/journal_core and inflight/texts. ValueError if two modules use a name for different
+    things."""
+    trees = _shrink(sources, keeping)
     if public is not None:
         trees, _, _ = _named(trees, public, used)
     for tree in trees.values():
@@ -83,7 +84,7 @@ def _named(trees, public, used):
     return _with_short_names(trees, short), tables, short
 
 
-def _shrink(sources):
+def _shrink(sources, keeping=None):
     trees = {place: _Flat(place).visit(_Trim().visit(ast.parse(text))) for place, text in sources.items()}
     take_apart(trees)
     trees = {place: _BuiltIn().visit(tree) for place, tree in trees.items()}
@@ -99,7 +100,7 @@ def _shrink(sources):
             _drop_unused_imports(tree)
     if f"{PACKAGE}/core" in trees:
         trees = _detach_texts(trees)
-        lend(trees)
+        lend(trees, keeping)
     return trees
 
 
@@ -514,7 +515,7 @@ class _DetachTexts(ast.NodeTransformer):
         return node
 
     def visit_Constant(self, node):
-        if not (self._functions and isinstance(node.value, str) and " " in node.value):
+        if not (self._functions and isinstance(node.value, str) and " " in node.value.strip()):
             return node
         self.found = True
         number = self._texts.setdefault(node.value, len(self._texts))
