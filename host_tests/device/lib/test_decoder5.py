@@ -269,6 +269,13 @@ def test_properties_longer_than_the_buffer():
                     assert not kept or found[1][4:] == [payload, len(payload)]
 
 
+def test_an_alias_of_a_long_message():
+    """[MQTT5-3.3.2-8] None was allowed: also where the message has no space beside the properties."""
+    properties = block((1, 0), (3, "c" * 8), (0x26, ("n" * 8, "v")), (0x23, 24_648))
+    for n in range(1, 41):
+        refused(wire.publish("t" * n, bytes(127), 2, 3, properties=properties), 0x94, 64)
+
+
 def test_the_first_message_is_longer_than_the_buffer():
     """Its topic and properties, too, or only it: what receives messages is loaded with it."""
     many = block(*((0x26, ("n%d" % k, "v" * 20)) for k in range(4)))

@@ -62,6 +62,11 @@ def _malformed():
     raise ProtocolError("malformed properties", MALFORMED)
 
 
+def refuse_alias():
+    """Raises ProtocolError: no CONNECT of ours allows any [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11]."""
+    raise ProtocolError("topic alias", _NO_ALIAS)
+
+
 class Cursor:
     """Walks one block at a time in `buf`. `at` and `n` tell where the value of the last property stands, without the
     length of a text or of binary data; of a pair the whole of both texts with their lengths."""
@@ -170,8 +175,8 @@ class Cursor:
         i = self.at
         if form == FLAG:
             return buf[i] < 2
-        if kind == ALIAS:  # no CONNECT of ours allows any [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11]
-            raise ProtocolError("topic alias", _NO_ALIAS)
+        if kind == ALIAS:
+            refuse_alias()
         if kind == RECEIVE_MAXIMUM:
             return buf[i] or buf[i + 1]
         if kind == MAXIMUM_SIZE:

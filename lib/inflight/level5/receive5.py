@@ -16,6 +16,7 @@ from ..packet import CONNACK, MALFORMED, PUBLISH, PUBREL, SUBACK, UNSUBACK, Prot
 from ..session.receive import decode, mark
 from ..states import TOO_LONG
 from .cursor import (
+    ALIAS,
     BINARY,
     FOUR,
     IN_PUBLISH,
@@ -26,6 +27,7 @@ from .cursor import (
     USER,
     UTF_8,
     VAR,
+    refuse_alias,
 )
 
 _TEXTS = bytes((REASON, RESPONSE_INFORMATION, SERVER_REFERENCE))
@@ -191,6 +193,8 @@ def _leave_out(d, s, where, refused):
             kind = buf[i]
             if kind >= len(TABLE) or not TABLE[kind] & where:
                 raise ProtocolError("property %02x is out of place" % kind)
+            if kind == ALIAS:
+                refuse_alias()  # also in front of a message that does not fit
             n = _size(buf, i, d.end)
             if kind == USER or (n and kind in _TEXTS and not _is_kept(kind, n, len(buf), refused)):
                 n = 1
