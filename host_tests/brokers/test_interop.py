@@ -148,7 +148,7 @@ def test_session_resumes(broker, join, together, arrived, qos):
     assert second.session.present
     if broker.queues:
         assert together([second], lambda: len(got) >= 5)
-        assert got == numbers(5)
+        assert (got if broker.ordered else sorted(got)) == numbers(5)
         return
     second.ping()
     # The broker acknowledged five, and lost those that it was to deliver before the listener was back.
