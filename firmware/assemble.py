@@ -148,7 +148,7 @@ def build(board, began, crash=None, limit=None, path=None):
 
         flash = mount(board)
     else:
-        flash = board.journal_flash()
+        flash = board.journal_flash(config.journal_kb)
     journal = Journal(flash)
     client = Client(
         config.host,

@@ -14,15 +14,16 @@ class _Partition:
         self.page = page
 
 
-def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256):
+def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256, kb=64):
     """Picks, in this order: `partition`, a block device of the journal's own; pinned files in
     `folder` of the littlefs that lives on the block device `raw` and is mounted at `root` (rp2.Flash(),
     Partition "vfs"); slot files in `folder` of whatever is mounted at `root`. page: bytes of one
-    program of the device given, which reads as FF where it is erased.
+    program of the device given, which reads as FF where it is erased. kb: KiB of pinned files that are made;
+    what is there keeps its size, a partition and slot files have their own.
     Returns a block device for Journal() with `where` ("partition", "pinned files" or "slot files")
     and `repaired`, how many of its files had been deleted or replaced and were made anew, blank.
-    Raises OSError if the file system is full or cannot be written, ValueError if it holds a journal
-    of another size."""
+    Raises OSError if the file system is full or cannot be written, ValueError if it holds files of two
+    journals."""
     if partition:
         return _Partition(partition, page)
     from errno import ENODEV
@@ -31,7 +32,7 @@ def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256
         from inflight.flash.pinned import PinnedFlash
 
         try:
-            return PinnedFlash(raw, folder, root=root, page=page)
+            return PinnedFlash(raw, folder, kb * 1024 // raw.ioctl(5, 0), root, page)
         except OSError as e:
             if e.errno != ENODEV:  # raised if there is no littlefs on `raw`
                 raise

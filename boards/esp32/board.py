@@ -53,14 +53,14 @@ def _partition(label):
     return found[0] if found else None
 
 
-def journal_flash():
+def journal_flash(kb=64):
     from storage import journal_flash
 
     own = _partition("mqtt")
     raw = own or _partition("vfs")
     if raw and raw.info()[5]:
         return journal_flash()  # erased encrypted flash does not read as FF, as the journal requires
-    return journal_flash(own, raw, page=64)
+    return journal_flash(own, raw, page=64, kb=kb)
 
 
 # --- sensors ---

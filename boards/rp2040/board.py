@@ -49,12 +49,12 @@ def sync_time(host=None):
 # --- flash ---
 
 
-def journal_flash():
+def journal_flash(kb=64):
     import rp2
 
     from storage import journal_flash
 
-    return journal_flash(raw=rp2.Flash())
+    return journal_flash(raw=rp2.Flash(), kb=kb)
 
 
 # --- sensors ---

@@ -190,10 +190,16 @@ def sync_time(host=None):
 # --- flash ---
 
 
-def journal_flash():
+def journal_flash(kb=64):
     from inflight.flash.flash import FileFlash
 
-    return FileFlash(home() + "/journal.bin", blocks=16)
+    path = home() + "/journal.bin"
+    try:
+        kb = os.stat(path)[6] // 1024 or kb
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+    return FileFlash(path, blocks=kb // 4)
 
 
 # --- sensors ---

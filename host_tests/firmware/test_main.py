@@ -67,6 +67,14 @@ def test_reboot_publishes_offline_and_asks_for_a_restart(machine, broker, publis
     assert [body["state"] for body in published("status")] == ["online", "offline"]
 
 
+def test_the_journal_is_made_as_large_as_configured(machine, broker, published):
+    """And stays so."""
+    for kb in (100, 64):
+        online(machine, published, port=broker.port, journal_kb=kb)
+        machine.kill()
+        assert (machine.home / "journal.bin").stat().st_size == 100 * 1024
+
+
 @pytest.mark.parametrize(
     "config, message",
     [

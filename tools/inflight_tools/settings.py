@@ -45,6 +45,12 @@ def settings(
     return result
 
 
+def configured(text: str | bytes | None) -> Any:
+    """The firmware's Config of a configuration in JSON, without one that of the defaults. ValueError."""
+    given = json.loads(text) if text else {"host": "-"}
+    return _firmware_config().check(given, "device")
+
+
 def settings_given(
     config_file: Path | None, ca: Path | None = None, cert: Path | None = None, key: Path | None = None
 ) -> dict[str, bytes] | None:
@@ -74,6 +80,11 @@ def _firmware_config() -> ModuleType:
     _, boards, firmware = device_sources()
     sys.modules.setdefault("network_fields", _loaded("network_fields", boards / "common/network_fields.py"))
     return _loaded("firmware_config", firmware / "config.py")
+
+
+def firmware_module(name: str) -> ModuleType:
+    """A module of the firmware that imports nothing of a board."""
+    return _loaded(f"firmware_{name}", device_sources().firmware / f"{name}.py")
 
 
 def _loaded(name: str, path: Path) -> ModuleType:

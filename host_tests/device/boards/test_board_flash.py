@@ -18,7 +18,7 @@ def picks(chip, root=ROOT):
     """The flash that the board chooses; its file system is at `root`."""
     storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=root, **more)
     try:
-        return chip.board.journal_flash()
+        return chip.board.journal_flash(8)
     finally:
         storage.journal_flash = _journal_flash
 

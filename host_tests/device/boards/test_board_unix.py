@@ -172,6 +172,14 @@ def test_the_journals_flash_is_persistent():
         eq(got, page)
 
 
+def test_the_journals_size_is_that_of_its_first_start():
+    with Home():
+        for kb in (100, 64):
+            flash = board.journal_flash(kb)
+            eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (25, 4096))
+            flash.close()
+
+
 def test_sensors_read_this_machine():
     readings = {name: (unit, value) for name, unit, value in board.sensors()}
     for name, unit in (("load", "/"), ("memory", "B"), ("uptime", "s")):

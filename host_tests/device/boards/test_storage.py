@@ -57,13 +57,23 @@ def test_partition_first():
 
 def test_then_pinned_files():
     board = running()
-    device = journal_flash(None, board.supply, root=ROOT, page=32)
+    device = journal_flash(None, board.supply, root=ROOT, page=32, kb=8)
     eq((device.where, device.repaired, device.ioctl(4, 0)), ("pinned files", 0, 16))
     serves(device)
     eq([len(os.listdir(ROOT + "/journal"))], [16])
     os.remove(ROOT + "/journal/" + os.listdir(ROOT + "/journal")[3])
     board.boot()
-    eq(journal_flash(None, board.supply, root=ROOT, page=32).repaired, 1)
+    eq(journal_flash(None, board.supply, root=ROOT, page=32, kb=8).repaired, 1)
+
+
+def test_what_is_there_keeps_its_size():
+    board = running()
+    serves(journal_flash(None, board.supply, root=ROOT, page=32, kb=6))
+    for kb in (8, 4):
+        board.boot()
+        device = journal_flash(None, board.supply, root=ROOT, page=32, kb=kb)
+        eq((device.ioctl(4, 0), device.repaired), (12, 0))
+        eq([mid for mid, _ in bodies(Journal(device))], [57, 58, 59])
 
 
 def test_then_slot_files():
@@ -80,9 +90,9 @@ def test_then_slot_files():
 def test_errors_of_pinned_files_are_raised():
     board = running()
     write("/hog", b"x" * 512 * (free() - 10))
-    assert "KiB" in str(raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32))
+    assert "KiB" in str(raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32, 8))
     eq(os.listdir(ROOT), ["hog"])
     os.remove(ROOT + "/hog")
     vfs.umount(ROOT)
     vfs.mount(vfs.VfsLfs2(board.supply, progsize=32), ROOT, readonly=True)
-    raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32)
+    raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32, 8)

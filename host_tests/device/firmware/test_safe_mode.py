@@ -63,7 +63,7 @@ class Board:
     def reset_cause(self):
         return self.cause
 
-    def journal_flash(self):
+    def journal_flash(self, kb=64):
         if isinstance(self.flash, Exception):
             raise self.flash
         return self.flash

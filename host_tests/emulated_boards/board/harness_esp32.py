@@ -28,9 +28,9 @@ def prepare(settings):
     journal_flash = board.journal_flash
     sleep = board.sleep
 
-    def noted_journal_flash():
+    def noted_journal_flash(*kb):
         note(_MOUNT)
-        return journal_flash()
+        return journal_flash(*kb)
 
     def noted_sleep(ms, deep=False):
         if deep and ms:

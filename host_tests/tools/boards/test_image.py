@@ -17,8 +17,10 @@ from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.board_image import make
 from inflight_tools.boards.images.esp32 import Esp32Image, application, read_table
+from inflight_tools.boards.images.outage import bridged_s, told
 from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cache import find_firmware, firmware_folders
+from inflight_tools.settings import configured
 
 FILES = {
     "/main.py": b"import app",
@@ -91,6 +93,17 @@ def test_partitions_of_journal_and_file_system():
         "mqtt": (0x3F0000, 0x10000),
     }
     assert image.journal.type_name == "data" and image.journal.subtype_name not in ("fat", "nvs", "phy", "ota")
+
+
+def test_a_journal_of_another_size(tmp_path):
+    """As the configuration says, in whole blocks; the file system gets less."""
+    config = tmp_path / "config.json"
+    config.write_text('{"host": "broker.example", "wifi_ssid": "net", "wifi_key": "12345678", "journal_kb": 1003}')
+    firmware = tmp_path / "firmware.bin"
+    firmware.write_bytes(esp_firmware())
+    sizes = partitions(make("esp32", str(firmware), None, config))
+    assert sizes["mqtt"] == (4 * MB - 1000 * 1024, 1000 * 1024)
+    assert sizes["vfs"] == (0x200000, 2 * MB - 1000 * 1024)
 
 
 def test_the_journal_of_a_new_board_is_blank():
@@ -238,7 +251,24 @@ def test_json_output(tmp_path):
     assert done.returncode == 0, done.stderr
     made = (tmp_path / "it.bin").read_bytes()
     result = {"board": "esp32", "path": "it.bin", "bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
+    result["outage_s"] = bridged_s(configured('{"host": "b"}'))
     assert json.loads(done.stdout) == result
+
+
+def test_an_outage_that_the_journal_bridges():
+    """The more space, the longer; a device that sleeps writes no health without a network."""
+
+    def bridged(**fields):
+        return bridged_s(configured(json.dumps({"host": "b", "device": "246f28000001", **fields})))
+
+    usual = bridged()
+    assert 600 < usual < 1200
+    assert usual * 15 < bridged(journal_kb=1020) < usual * 25
+    assert bridged(interval_ms=1000) < usual / 4 < usual < bridged(health_ms=3_600_000) < 2 * usual
+    assert bridged(sleep_ms=600_000) == bridged(sleep_ms=60_000) * 10
+    assert bridged(sensors=[{"driver": "dht22", "pin": 4}]) > usual
+    times = (119, 7199, 7200, 172_799, 172_800)
+    assert [told(s) for s in times] == ["119 seconds", "119 minutes", "2 hours", "47 hours", "2 days"]
 
 
 def damaged(data, at):

@@ -23,11 +23,11 @@ _PART = const(32)
 class PinnedFlash:
     """A block device of `n` files of one block in `folder` of the littlefs that lives on the block
     device `raw` (with the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`.
-    They are made if the folder does not exist. page: bytes of one program of `raw`. repaired: how many
-    files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing,
-    where a block is no longer ours.
+    They are made if the folder does not exist; if it does, its files keep their number. page: bytes of
+    one program of `raw`. repaired: how many files had been deleted or replaced and were made anew,
+    blank. All raise OSError, and write nothing, where a block is no longer ours.
     Raises OSError: ENODEV if no littlefs lives on `raw`, _ENOSPC if it is too full; ValueError if
-    another number of files is there."""
+    the files of two sets are there."""
 
     where = "pinned files"
 
@@ -40,9 +40,9 @@ class PinnedFlash:
         number("page", page, 1, 65536, " bytes")
         self.page = page
         self._raw = raw
-        self._n = n
         self._size = raw.ioctl(5, 0)
         self._blocks, self.repaired = pin(raw, folder, root, n)
+        self._n = n = len(self._blocks)
         self._heads = bytearray(4 * n)
         self._four = bytearray(4)
         self._part = bytearray(_PART)
@@ -186,8 +186,8 @@ class Finder:
 
 
 def pin(raw, folder, root, n):
-    """Finds n pinned files in `folder`, makes those that are missing. Returns their blocks, and how
-    many of a set that was there had to be made."""
+    """Finds the pinned files in `folder`, or makes n of them; makes those that are missing. Returns their blocks, and
+    how many of a set that was there had to be made."""
     blocks = array("i", [-1] * n)
     new = folder + ".new"
     _remove_folder(root + new)
@@ -205,6 +205,11 @@ def pin(raw, folder, root, n):
             _remove_folder(root + new)
             raise
         return blocks, 0
+    for name in names:
+        claim = _parse_name(name)
+        if claim:
+            blocks = array("i", [-1] * claim[1])
+            break
     _find(finder, names, folder, root, blocks)
     missing = sum(1 for block in blocks if block < 0)
     if missing:
@@ -254,8 +259,8 @@ def _find(finder, names, folder, root, blocks):
         claim = _parse_name(name)
         if claim and claim[1] != n:
             raise ValueError(
-                "%s has %d pinned files, not %d: ask for as many; or delete it, with its messages"
-                % (root + folder, claim[1], n)
+                "%s has pinned files of a set of %d, and of %d: delete those of one journal, with its messages"
+                % (root + folder, n, claim[1])
             )
     spoilt = []
     for name in names:

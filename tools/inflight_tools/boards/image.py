@@ -7,8 +7,10 @@ from typing import Annotated
 
 from inflight_tools import options
 from inflight_tools.boards.images.board_image import make
+from inflight_tools.boards.images.outage import bridged_s, told
 from inflight_tools.cache import write_private
 from inflight_tools.output import failing, show
+from inflight_tools.settings import configured
 
 
 @options.spread
@@ -18,21 +20,25 @@ def main(
     as_json: options.Json = False,
 ):
     """Writes the image of a bare board to a file, with the pinned MicroPython unless --firmware names another. It
-    contains the secrets of the configuration: only its owner may read it. --json prints path, size and SHA-256."""
+    contains the secrets of the configuration: only its owner may read it. --json prints path, size, SHA-256,
+    and how many seconds of outage its journal bridges."""
     with failing():
         made = make(**vars(image))
         target = out or Path("build") / f"inflight-{image.board}{made.suffix}"
         content = made.file()
         write_private(target, content)
+        outage_s = bridged_s(configured(Path(image.config).read_text("utf-8")))
     if as_json:
         found = {
             "board": image.board,
             "path": str(target),
             "bytes": len(content),
             "sha256": hashlib.sha256(content).hexdigest(),
+            "outage_s": outage_s,
         }
         print(json.dumps(found))
         return
     for line in made.describe():
         show(line)
+    show(f"without a network its journal is full after {told(outage_s)}: journal_kb in the configuration changes that")
     show(f"{target}: {len(content):,} bytes")

@@ -7,7 +7,7 @@ from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import variant
-from inflight_tools.settings import settings
+from inflight_tools.settings import CONFIG, configured, settings
 
 
 def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):
@@ -39,7 +39,7 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
         image, look = esp32.Esp32Image, esp32.look
         if flash_mb not in (None, *esp32.FLASH_MB):
             raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, esp32.FLASH_MB))}")
-        options = {"flash_mb": flash_mb, "ota": ota}
+        options = {"flash_mb": flash_mb, "ota": ota, "journal_kb": configured(own.get(CONFIG)).journal_kb}
     code, rom_size = look(chosen, content)
     processor = native.of_firmware(code, chosen.processor)
     files, slot, frozen = bundle.files(chosen.folder, processor=processor), {}, in_firmware(code)

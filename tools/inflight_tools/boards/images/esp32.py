@@ -17,7 +17,7 @@ from .release import check_release
 TABLE = PartitionTable.PART_TABLE_OFFSET
 TABLE_SIZE = PartitionTable.PART_TABLE_SIZE
 FLASH_MB = (1, 2, 4, 8, 16, 32, 64, 128)
-_JOURNAL = ("mqtt", 64 * 1024)
+_JOURNAL = "mqtt"
 _FILES = ("vfs", "ffat")  # names of the firmware's own file system
 _ROM = "romfs"  # where MicroPython looks for a ROM file system, if it was built with one
 _ROM_CODE = b"rom_ioctl\0"  # is among the names of such a build
@@ -36,11 +36,12 @@ logging.getLogger("mp_image_tool_esp32").setLevel(logging.ERROR)  # it remarks o
 class Esp32Image:
     """The content of the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are {absolute
     path: content}. `flash_mb`: MB of flash, if it differs from the firmware's. `ota`: two partitions for firmware.
-    `rom`: content of the ROM file system. ValueError with one line if something does not fit."""
+    `rom`: content of the ROM file system. `journal_kb`: KiB of the journal, of which whole blocks are used. ValueError
+    with one line if something does not fit."""
 
     suffix = ".bin"
 
-    def __init__(self, variant, firmware, files, flash_mb=None, ota=False, rom=b""):
+    def __init__(self, variant, firmware, files, flash_mb=None, ota=False, rom=b"", journal_kb=64):
         self.variant = variant
         self.base = variant.bootloader
         _check_kind(variant, firmware)
@@ -49,7 +50,7 @@ class Esp32Image:
         own = read_table(firmware[TABLE - self.base :][:TABLE_SIZE], self.flash_size)
         if ota:
             own = _with_two(own, len(_application(own, firmware, self.base)), self.flash_size)
-        self.table = _with_ours(own, self.flash_size)
+        self.table = _with_ours(own, self.flash_size, journal_kb * 1024 // BLOCK * BLOCK)
         self._pieces = [("bootloader", self.base, bootloader), ("partition table", TABLE, self.table.to_bytes())]
         self._pieces += self._from_firmware(firmware)
         check_release(firmware)
@@ -63,7 +64,7 @@ class Esp32Image:
     @property
     def journal(self):
         """The journal's partition."""
-        return self.table.by_name(_JOURNAL[0])
+        return self.table.by_name(_JOURNAL)
 
     def pieces(self):
         """[(what it is, address, content)] to write; the flash between them stays unchanged: the journal, and the
@@ -96,7 +97,7 @@ class Esp32Image:
                 _verify(content, "application")
             elif part.subtype == _OTADATA:
                 content = b"\xff" * part.size  # starts the first application
-            if content and part.name not in ("vfs", _ROM, _JOURNAL[0]):
+            if content and part.name not in ("vfs", _ROM, _JOURNAL):
                 yield part.name, part.offset, content
 
 
@@ -174,18 +175,17 @@ def _with_two(own, size, flash_size):
     return table
 
 
-def _with_ours(own, flash_size):
-    """The firmware's own table with our `vfs` and `mqtt` in place of its file system."""
+def _with_ours(own, flash_size, size):
+    """The firmware's own table with our `vfs` and `mqtt`, of that size, in place of its file system."""
     table = PartitionTable(flash_size)
-    table.extend(part for part in own if part.name not in (*_FILES, _JOURNAL[0]))
-    name, size = _JOURNAL
+    table.extend(part for part in own if part.name not in (*_FILES, _JOURNAL))
     start, end = table.next_part_offset(), flash_size - size
     if end - start < 2 * BLOCK:
         raise ValueError(
             f"the firmware takes {start // 1024} KiB of {flash_size // 1024} KiB of flash: no space for a file system"
         )
     table.append(PartitionEntry(PART_MAGIC, _DATA, _FAT, start, end - start, _label("vfs"), 0))
-    table.append(PartitionEntry(PART_MAGIC, _DATA, _UNDEFINED, end, size, _label(name), 0))
+    table.append(PartitionEntry(PART_MAGIC, _DATA, _UNDEFINED, end, size, _label(_JOURNAL), 0))
     try:
         table.check()
     except PartitionError as e:
