@@ -153,7 +153,7 @@ def _check_together(given, config):
     if config.host is REQUIRED:
         raise ConfigError("host is missing: write " + _EXAMPLE)
     if config.when_full not in (None, "oldest", "newest"):
-        raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages when full')
+        raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages')
     if config.log not in ("info", "error", "off"):
         raise ConfigError('log: write "info", "error" or "off"')
     for name in ("expiry_s", "will_delay_s"):
@@ -180,7 +180,7 @@ def _check_together(given, config):
     _check_drivers("sensors", config.sensors or (), "-_.:/", "dht22")
     _check_drivers("actuators", config.actuators or (), "-_.", "switch")
     if config.actuators and config.sleep_ms:
-        raise ConfigError("actuators: not with sleep_ms, a device that sleeps does not hold its pins")
+        raise ConfigError("actuators: not with sleep_ms, which does not hold pins")
 
 
 def load(path, device, limit=None):

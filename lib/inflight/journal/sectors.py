@@ -458,7 +458,7 @@ def _read_headers(j):
     h = bytearray(HEADER)
     geometry = _geometry(j)
     for i in range(j._n):
-        undecided = _read_header(j, i, h)
+        undecided = decide(j, i * j._size, h)
         _refuse_others(h)
         right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
         losses = h[LOSSES]
@@ -475,10 +475,6 @@ def _read_headers(j):
             found.losses[i] = losses
             found.undecided[i] = 1 if undecided else 0
     return found
-
-
-def _read_header(j, i, h):
-    return decide(j, i * j._size, h)
 
 
 def _refuse_others(h):
@@ -523,7 +519,7 @@ def _erase(j, reader, i, seq):
 def likeness(j, i, seq):
     # How many bytes of sector i's header are as the number `seq` wants them.
     h = bytearray(HEADER)
-    _read_header(j, i, h)
+    decide(j, i * j._size, h)
     right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
     right[LOSSES] = h[LOSSES]
     right += struct.pack("<I", 0 if j._volatile else crc32(right))
