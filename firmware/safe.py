@@ -29,9 +29,10 @@ def limit(given):
 
 
 def mount(board):
-    """The flash of the journal if it can be mounted, RAM otherwise."""
+    """The flash of the journal if there is one that can be mounted, RAM otherwise: the size of one that is made is a
+    matter of the configuration, which may have an error."""
     try:
-        flash = board.journal_flash()
+        flash = board.journal_flash(0)
         Journal(flash)
         return flash
     except (ValueError, OSError) as e:

@@ -18,8 +18,8 @@ def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256
     """Picks, in this order: `partition`, a block device of the journal's own; pinned files in
     `folder` of the littlefs that lives on the block device `raw` and is mounted at `root` (rp2.Flash(),
     Partition "vfs"); slot files in `folder` of whatever is mounted at `root`. page: bytes of one
-    program of the device given, which reads as FF where it is erased. kb: KiB of pinned files that are made;
-    what is there keeps its size, a partition and slot files have their own.
+    program of the device given, which reads as FF where it is erased. kb: KiB of pinned files that are made, 0:
+    none; what is there keeps its size, a partition and slot files have their own.
     Returns a block device for Journal() with `where` ("partition", "pinned files" or "slot files")
     and `repaired`, how many of its files had been deleted or replaced and were made anew, blank.
     Raises OSError if the file system is full or cannot be written, ValueError if it holds files of two

@@ -174,7 +174,8 @@ def test_the_journals_flash_is_persistent():
 
 def test_the_journals_size_is_that_of_its_first_start():
     with Home():
-        for kb in (100, 64):
+        raises(ValueError, board.journal_flash, 0)
+        for kb in (100, 64, 0):
             flash = board.journal_flash(kb)
             eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (25, 4096))
             flash.close()

@@ -2,6 +2,7 @@
 next."""
 
 import os
+from errno import ENOENT
 
 from harness import eq, raises
 from inflight.journal.journal import DONE, Journal
@@ -67,9 +68,12 @@ def test_then_pinned_files():
 
 
 def test_what_is_there_keeps_its_size():
+    """And 0 KiB make none."""
     board = running()
+    eq(raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32, 0).errno, ENOENT)
+    eq(os.listdir(ROOT), [])
     serves(journal_flash(None, board.supply, root=ROOT, page=32, kb=6))
-    for kb in (8, 4):
+    for kb in (8, 4, 0):
         board.boot()
         device = journal_flash(None, board.supply, root=ROOT, page=32, kb=kb)
         eq((device.ioctl(4, 0), device.repaired), (12, 0))

@@ -438,6 +438,20 @@ def test_no_record_of_any_kind_erases_more_than_two_sectors():
                 assert sum(flash.erases) - erases <= 2, (blocks, seed, step)
 
 
+def test_what_is_not_durable_is_in_one_sector():
+    """A mount looks for no more behind the last record that it finds."""
+    flash = NorFlash(8, 512, 64, cache=True)
+    journal = Journal(flash)
+    sectors = set()
+    for k in range(20):
+        head = bytearray(b"%040d" % k)
+        journal.append(OUT, k + 1, head, len(head))
+        unsynced = {at // 512 for at, _, _ in flash.unsynced()}
+        assert len(unsynced) < 2, unsynced
+        sectors |= unsynced
+    eq(sectors, {0, 1, 2})
+
+
 def test_full_stays_full_until_something_is_done():
     for flash in rings():
         journal = Journal(flash)

@@ -173,7 +173,7 @@ def test_firmware_with_two_applications_keeps_its_own_partitions():
 
 
 def test_no_space_for_two_applications():
-    with pytest.raises(ValueError, match="^the firmware takes 4032 KiB of 4096 KiB of flash: no space"):
+    with pytest.raises(ValueError, match="^the firmware takes 4032 KiB of 4096 KiB of flash, the journal 64: no space"):
         Esp32Image(ESP32, esp_firmware(size=0x1E0000), FILES, ota=True)
 
 
@@ -319,10 +319,10 @@ def test_wrong_firmware_is_refused(firmware, problem):
 
 
 def test_too_little_flash_for_the_firmware():
-    with pytest.raises(ValueError, match="the firmware takes 2048 KiB of 2048 KiB of flash: no space"):
+    with pytest.raises(ValueError, match="the firmware takes 2048 KiB of 2048 KiB of flash, the journal 64: no space"):
         Esp32Image(ESP32, esp_firmware(), FILES, 2)
 
 
 def test_too_many_files_for_the_file_system():
-    with pytest.raises(ValueError, match="the application, 3000 KiB, does not fit the file system, 1984 KiB"):
+    with pytest.raises(ValueError, match="the file system, 1984 KiB beside a journal of 64 KiB"):
         Esp32Image(ESP32, esp_firmware(), {"/big": bytes(3000 * 1024)})

@@ -23,9 +23,9 @@ _PART = const(32)
 class PinnedFlash:
     """A block device of `n` files of one block in `folder` of the littlefs that lives on the block
     device `raw` (with the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`.
-    They are made if the folder does not exist; if it does, its files keep their number. page: bytes of
-    one program of `raw`. repaired: how many files had been deleted or replaced and were made anew,
-    blank. All raise OSError, and write nothing, where a block is no longer ours.
+    They are made if the folder does not exist (n = 0: ENOENT then); if it does, its files keep their
+    number. page: bytes of one program of `raw`. repaired: how many files had been deleted or replaced
+    and were made anew, blank. All raise OSError, and write nothing, where a block is no longer ours.
     Raises OSError: ENODEV if no littlefs lives on `raw`, _ENOSPC if it is too full; ValueError if
     the files of two sets are there."""
 
@@ -36,7 +36,7 @@ class PinnedFlash:
 
         text("folder", folder)
         text("root", root)
-        number("n", n, 1, 255)
+        number("n", n, 0, 255)
         number("page", page, 1, 65536, " bytes")
         self.page = page
         self._raw = raw
@@ -195,7 +195,7 @@ def pin(raw, folder, root, n):
     try:
         names = os.listdir(root + folder)
     except OSError as e:
-        if e.errno != ENOENT:
+        if e.errno != ENOENT or not n:
             raise
         os.mkdir(root + new)
         try:
@@ -296,7 +296,7 @@ def _make(raw, folder, root, blocks):
         for path in made.values():
             _remove(root + path)
         if e.errno == _ENOSPC:
-            raise OSError(_ENOSPC, "the journal needs %d KiB more of free space" % ((len(made) + 4) * size >> 10))
+            raise OSError(_ENOSPC, "the journal needs %d KiB of free space" % ((len(made) + 4) * size >> 10))
         raise
 
 

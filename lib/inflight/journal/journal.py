@@ -336,6 +336,7 @@ class Journal(Records):
             # After power cuts within many collections: messages that the broker completes make space again.
             self.failed = False
             raise OutboxFull("no sector is erased")
+        self._sync()  # of what is not durable a mount looks for no more than one sector
         self._head = (self._head + 1) % self._n
         self._erased -= 1
         self._off = HEADER

@@ -14,16 +14,16 @@ from inflight_tools.boards.rename import names_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLACES = {f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED)}
-# A first name that is empty keeps them all.
+# Before them all: nothing is given back any more.
 _KEEP = f"""
 from {PACKAGE}.core import lent
-lent.insert(0, "")
+lent.insert(0, None)
 """
 # It is collected at once: what is allocated next would lie between what is free, and leave fragments of it.
 _GIVE_BACK = f"""
 lent = []
 def give_back(n):
-    if len(lent) > n and lent[0]:
+    if len(lent) > n and lent[0] is not None:
         while len(lent) > n:
             module = lent.pop()
             if sys.modules.pop("{PACKAGE}." + module, None):

@@ -55,7 +55,10 @@ class Esp32Image:
         self._pieces += self._from_firmware(firmware)
         check_release(firmware)
         vfs = self.table.by_name("vfs")
-        self._pieces += [("files", vfs.offset + at, part) for at, part in build(files, vfs.size, _PROG)]
+        try:
+            self._pieces += [("files", vfs.offset + at, part) for at, part in build(files, vfs.size, _PROG)]
+        except ValueError as e:
+            raise ValueError(f"{e} beside a journal of {self.journal.size // 1024} KiB") from None
         if part := self.table.find(_ROM):  # blank, if there is none: what is there from earlier would be mounted
             self._pieces.append(("ROM file system", part.offset, rom or b"\xff" * BLOCK))
         elif rom:
@@ -182,7 +185,8 @@ def _with_ours(own, flash_size, size):
     start, end = table.next_part_offset(), flash_size - size
     if end - start < 2 * BLOCK:
         raise ValueError(
-            f"the firmware takes {start // 1024} KiB of {flash_size // 1024} KiB of flash: no space for a file system"
+            f"the firmware takes {start // 1024} KiB of {flash_size // 1024} KiB of flash, the journal {size // 1024}: "
+            "no space for a file system"
         )
     table.append(PartitionEntry(PART_MAGIC, _DATA, _FAT, start, end - start, _label("vfs"), 0))
     table.append(PartitionEntry(PART_MAGIC, _DATA, _UNDEFINED, end, size, _label(_JOURNAL), 0))
