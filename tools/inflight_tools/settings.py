@@ -77,9 +77,9 @@ def _checked(path: Path) -> dict[str, Any]:
 
 def _firmware_config() -> ModuleType:
     """The module config of the firmware, by a name that no package has; it imports another one of a device."""
-    _, boards, firmware = device_sources()
-    sys.modules.setdefault("network_fields", _loaded("network_fields", boards / "common/network_fields.py"))
-    return _loaded("firmware_config", firmware / "config.py")
+    fields = device_sources().boards / "common/network_fields.py"
+    sys.modules.setdefault("network_fields", _loaded("network_fields", fields))
+    return firmware_module("config")
 
 
 def firmware_module(name: str) -> ModuleType:

@@ -90,7 +90,7 @@ def _messages(fields):
 # The others are counters, times, and what an operation leaves in its buffers. All fields of classes of level 5 count.
 FORMS = {
     Device: _without("_next_attempt _attempts _runner _last_error"),
-    NorFlash: _without("_random programmed programs erases syncs watch _left _outcome _lost _until"),
+    NorFlash: _without("_random reads programmed programs erases syncs watch _left _outcome _lost _until"),
     Incoming: _messages,
     Journal: _without(
         "_h _part _chunk _four _mark _page _crc _k _from _base _kind found_seq found_mid found_len found_state"

@@ -324,5 +324,6 @@ def test_too_little_flash_for_the_firmware():
 
 
 def test_too_many_files_for_the_file_system():
-    with pytest.raises(ValueError, match="the file system, 1984 KiB beside a journal of 64 KiB"):
+    problem = "the application, 3000 KiB, does not fit the file system, 1984 KiB beside a journal of 64 KiB"
+    with pytest.raises(ValueError, match=problem):
         Esp32Image(ESP32, esp_firmware(), {"/big": bytes(3000 * 1024)})

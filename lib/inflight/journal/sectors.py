@@ -517,7 +517,7 @@ def _erase(j, reader, i, seq):
 
 
 def likeness(j, i, seq):
-    # How many bytes of sector i's header are as the number `seq` wants them.
+    """How many bytes of sector i's header are as the number `seq` wants them; HEADER: it is right."""
     h = bytearray(HEADER)
     decide(j, i * j._size, h)
     right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]

@@ -31,6 +31,7 @@ class NorFlash:
         self.blocks = blocks
         self.block_size = block_size
         self.data = bytearray(b"\xff" * (blocks * block_size))
+        self.reads = 0
         self.programmed = 0  # bytes other than FF
         self.programs = 0
         self.erases = [0] * blocks
@@ -121,6 +122,7 @@ class NorFlash:
 
     def readblocks(self, block, buf, offset=0):
         self._check_power()
+        self.reads += 1
         if self._fails("read"):
             raise OSError(EIO, "read")
         at = self._address(block, offset, len(buf))
