@@ -362,6 +362,30 @@ def test_the_newest_headers_are_damaged():
         eq(again.next_seq, k)
 
 
+def test_zeros_left_of_the_header_of_the_newest_sector():
+    """No sector is erased, and it was to be begun again. In the first lap zeros are alike the number that it had."""
+    for flash in rings(4):
+        size = flash.block_size
+        journal = Journal(flash)
+        k = 0
+        while flash.erases[0] < 2 or head(flash) != 3:
+            journal.mark(put(journal, k), DONE)
+            k += 1
+        put(journal, k)
+        while head(flash):
+            oldest = flash.data[size : 2 * size]
+            journal.mark(put(journal, k, 0, IN), DONE)
+        flash.data[size : 2 * size] = oldest
+        image = flash.snapshot()
+        ways = [way(i, 0xFF) for i in range(24) for way in (suffix, torn)]
+        for way in ways + [scattered(i) for i in range(32 // CUT_STEP)]:
+            flash.restore(image)
+            flash.data[:24] = way(image[:24], bytes(24))
+            again = Journal(flash)
+            eq((bodies(again), again.damaged, again.next_seq, again.last_mid), ([(k, 0)], 0, k + 1, k))
+            eq(bodies(Journal(flash)), [(k, 0)])
+
+
 def test_damaged_body_loses_one_record():
     for flash in rings(6):
         journal = Journal(flash)

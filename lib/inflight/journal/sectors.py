@@ -352,9 +352,8 @@ def restore(j, reader):
     for i in range(j._n):
         if headers.undecided[i] and headers.has(i, _number(j, newest, i)):
             _make_header_firm(j, reader, i, headers)
-    while newest >= 0 and _is_damaged_newest(j, newest + 1, headers):
+    while newest >= 0 and _includes_damaged(j, reader, newest + 1, headers):
         newest += 1
-        _include_damaged(j, reader, newest, headers)
     for k in range(1, j._n + 1):
         i = (newest + k) % j._n
         seq = _number(j, newest, i)
@@ -388,19 +387,27 @@ def _make_header_firm(j, reader, i, headers):
     j._identity[LOSSES] = losses
 
 
-def _is_damaged_newest(j, seq, headers):
-    # True if the next sector of the ring has the number `seq`, which is the newest then, and a damaged header.
+def _includes_damaged(j, reader, seq, headers):
+    # True if the next sector of the ring has the number `seq`, and a damaged header: the ring ends with it then. Its
+    # header tells, or else its records do: where zeros are left of a header, they may be alike the number before.
     i = seq % j._n
-    return headers.numbers[i] == NEVER and likeness(j, i, seq) > max(_ALIKE - 1, likeness(j, i, seq - j._n))
-
-
-def _include_damaged(j, reader, seq, headers):
-    i = seq % j._n
+    if headers.numbers[i] != NEVER:
+        return False
+    likely = likeness(j, i, seq)
+    before = likeness(j, i, seq - j._n)
+    told = likely > before
+    if max(likely, before) < _ALIKE or not told and reader.count_records(i)[0]:
+        return False
     _begin_at(j, seq)
-    if not reader.count_records(i)[0]:  # blank, or its erase or its header was cut short
-        _erase(j, reader, i, seq)
-        headers.numbers[i] = seq
-        headers.owners[i] = headers.elected
+    if reader.count_records(i)[0]:
+        return True
+    if not told:
+        _begin_at(j, seq - 1)
+        return False
+    _erase(j, reader, i, seq)  # blank, or its erase or its header was cut short
+    headers.numbers[i] = seq
+    headers.owners[i] = headers.elected
+    return True
 
 
 def _is_erase_unfinished(j, reader, i, alike):
