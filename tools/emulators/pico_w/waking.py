@@ -12,6 +12,7 @@ from rp2040py.external.cyw43 import net
 from rp2040py.external.cyw43.nat import GATEWAY_MAC
 from rp2040py.peripherals import watchdog
 
+from inflight_tools.boards import slots
 from inflight_tools.boards.bundle import STARTERS, built, files, modules
 from tools.emulators.pico_w import copies, filesystem, sensor
 from tools.emulators.pico_w.board import Board
@@ -120,6 +121,11 @@ def wake(make_board):
     return watch.wakes[1].ms
 
 
+def deployed():
+    """The application as a cable brings it."""
+    return slots.packed(files(sensor.BOARD), sensor.BOARD)
+
+
 def stock(application):
     return lambda config: Board(filesystem.pack(application | {"/config.json": config}))
 
@@ -127,7 +133,7 @@ def stock(application):
 def times(firmware):
     """Yields (what, ms) of a wake with the application as source files, as .mpy, and in each of `firmware`, a list of
     Own."""
-    ways = [(".py", stock(_of_source())), (".mpy", stock(files(sensor.BOARD)))]
+    ways = [(".py", stock(_of_source())), (".mpy", stock(deployed()))]
     ways += [(one.what, one.board) for one in firmware]
     for name, make_board in ways:
         ms = wake(make_board)

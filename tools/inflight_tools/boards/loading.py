@@ -81,6 +81,8 @@ LENT = (
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}
+# These boards get the application as one file, since to look for a module in a folder takes them 20 ms.
+PACKED = ("rp2040",)
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receive", "handlers")
 # {module: (module that it comes from, class, methods)}: those of one module are needed together, and lent.
