@@ -97,6 +97,10 @@ class Base:
 
     Raises ValueError."""
 
+    # What subscribed() returned before this start; 0: nobody knows, for example since a CONNECT was without an answer
+    # then. A broker that has the session still is not asked for the same filters once more by the next connection: a
+    # session has its subscriptions [MQTT-3.1.2-4] [MQTT5-3.1.2-5], and session present is 1 [MQTT-3.2.2-2].
+    known = 0
     _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
 
     # Of what options and start() set, that which others use.
@@ -175,6 +179,13 @@ class Base:
         from ..session.pending import messages
 
         return messages(self)
+
+    def subscribed(self):
+        """While connected: a number of the broker, the client id and the filters with their QoS, if the broker has
+        granted all of them; else 0. For `known` after a restart."""
+        from ..session.subscribe import subscribed
+
+        return subscribed(self)
 
     def counters(self):
         """Everything that happened since the start, a dict."""

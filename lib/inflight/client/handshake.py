@@ -62,6 +62,14 @@ def _open(client):
         # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
         for h in client._handlers:
             h[4] = False
+    elif client.known:
+        # Subscriptions are part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
+        from ..session.subscribe import number
+
+        if number(client) == client.known:
+            for h in client._handlers:
+                h[4] = True
+    client.known = 0
 
 
 def _call(client):

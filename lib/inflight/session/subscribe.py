@@ -152,6 +152,23 @@ def granted(client, patterns, handlers):
     return codes
 
 
+def number(client):
+    """A number of the broker, the client id, and the filters with their options, in their order; it is not 0."""
+    session = client.session
+    found = crc32(("%s %d %d" % (client._host, client._port, session.protocol_level)).encode() + session.client_id)
+    for h in client._handlers:
+        found = crc32(h[0] + bytes((h[1], h[7] & 0xFF, h[7] >> 8 & 0xFF, h[7] >> 16)), found)
+    return found or 1
+
+
+def subscribed(client):
+    """Base.subscribed()."""
+    for h in client._handlers:
+        if not h[4]:
+            return 0
+    return number(client) if client.connected and client._handlers else 0
+
+
 def _properties(session, identifier):
     # Those of a SUBSCRIBE, or UNSUBSCRIBE: identifier 0.
     if not (identifier and getattr(session, "identifiers", False)):

@@ -1,6 +1,6 @@
-"""The application as one file, an image, from which firmware/updates/launch.py starts it: in a slot, or as a cable brings
-it. An image takes a quarter of the flash that its files take, since most of these are far smaller than a block, and a
-module is imported in less time: for each module littlefs would read the entries of its folders four times."""
+"""The application as one file, an image, from which firmware/updates/launch.py starts it: in a slot, or as a cable
+brings it. An image takes a quarter of the flash that its files take, since most of these are far smaller than a block,
+and a module is imported in less time: for each module littlefs would read the entries of its folders four times."""
 
 import hashlib
 import runpy
