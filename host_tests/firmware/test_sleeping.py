@@ -17,7 +17,6 @@ SLEEP_MS = 500
 KEY = 128 * "kkkl"  # no public key of anybody
 
 
-
 def configure(machine, port, **fields):
     machine.configure(port=port, sleep_ms=SLEEP_MS, awake_ms=60_000, **fields)
 
