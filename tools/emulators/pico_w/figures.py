@@ -95,7 +95,7 @@ def _table(title, unit, figures):
     return table
 
 
-PARTS = ("heap", "mount", "wake")
+PARTS = ("heap", "mount", "wake", "energy")
 
 
 def main():
@@ -118,6 +118,7 @@ def main():
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
             "mount": ("To mount its journal, beside the time of the flash itself", "ms", mounting.times()),
             "wake": ("A wake of a sensor, beside the time of flash and radio", "ms", waking.times(firmware)),
+            "energy": ("A sensor's battery, with currents that are assumed", "", waking.energy()),
         }
         found = [_table(*tables[part]) for part in PARTS if part in parts]
     Console().print(*found)
