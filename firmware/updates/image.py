@@ -7,7 +7,7 @@ import struct
 try:
     import vfs
 except ImportError:
-    vfs = os  # MicroPython 1.22
+    vfs = os  # type: ignore[misc] # MicroPython 1.22
 
 _FILE = (0x8000, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # as os.stat(); the importer asks for no more
 _FOLDER = (0x4000, 0, 0, 0, 0, 0, 0, 0, 0, 0)

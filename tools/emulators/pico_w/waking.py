@@ -7,6 +7,7 @@ that ends a sleep is given from here."""
 
 import functools
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rp2040py.external.cyw43 import net
@@ -149,7 +150,7 @@ def deployed():
 def times(firmware):
     """Yields (what, ms) of a wake with the application as source files, as .mpy, and in each of `firmware`, a list of
     Own."""
-    ways = {".py": lambda: wake(stock(_of_source())), ".mpy": deployed}
+    ways: dict[str, Callable[[], dict]] = {".py": lambda: wake(stock(_of_source())), ".mpy": deployed}
     ways |= {one.what: functools.partial(wake, one.board) for one in firmware}
     for name, measure in ways.items():
         ms = measure()
