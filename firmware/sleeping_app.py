@@ -207,7 +207,7 @@ class SleepingApp(Node):
         # retained, they come with each SUBSCRIBE. What the start before the first wake subscribes to may be more.
         if self.config.update_keys or self.board.reset_cause() != DEEP_SLEEP:
             return False
-        number = self.client.subscribed()
+        number = self.client.known
         try:
             if number and number != stored:
                 write(beside(self.board, "subscribed"), str(number))

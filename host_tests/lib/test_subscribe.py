@@ -389,8 +389,8 @@ def test_lost_session_and_lost_connection(told, broker, make, pump):
 
 
 def test_what_the_session_has_is_not_asked_for_after_a_restart(broker, make, pump):
-    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] Subscriptions are part of the session: a program that kept what subscribed() said
-    does not subscribe once more, as long as the broker has the session and the filters are the same."""
+    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] Subscriptions are part of the session: a program that kept `known` does
+    not subscribe once more, as long as the broker has the session and the filters are the same."""
     got = []
 
     def script(b):
@@ -405,16 +405,16 @@ def test_what_the_session_has_is_not_asked_for_after_a_restart(broker, make, pum
         client = make(broker.port)
         client.subscribe("a", 2)
         client.subscribe("b/#", 1)
-        assert client.subscribed() == 0
+        assert client.known == 0
         client.connect()
-        known = client.subscribed()
+        known = client.known
         client.disconnect()
         client = make(broker.port)
         client.known = known
         client.subscribe("a", 2)
         client.subscribe("b/#", 1, lambda m: got.append(m.payload))
         client.connect()
-        assert client.subscribed() == known > 0
+        assert client.known == known > 0
         pump(client, lambda: got)
 
 
@@ -436,15 +436,40 @@ def test_otherwise_it_is(broker, make, why):
         client = make(broker.port)
         client.subscribe("a", 2)
         client.connect()
-        known = client.subscribed()
+        known = client.known
         client.disconnect()
         client = make(broker.port, protocol_level=3 if why == "level" else 4)
         client.known = 0 if why == "not known" else known
         for topic, qos in filters:
             client.subscribe(topic, qos)
         client.connect()
-        assert (client.subscribed() == known) == (why in ("no session", "not known"))
+        assert (client.known == known) == (why in ("no session", "not known"))
         client.ping()
+
+
+def test_what_changes_behind_connect_is_not_known(broker, make):
+    """A later life of the program subscribes in front of connect(), perhaps to what this one gave up."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome(0)
+        b.grant(2)
+        b.grant(0)
+        b.goodbye()
+        b.welcome(1)
+        b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
+
+    with broker.play(script):
+        client.subscribe("a", 2)
+        client.connect()
+        assert client.known
+        client.subscribe("a", 0)
+        assert client.known == 0
+        client.disconnect()
+        client.connect()
+        assert client.known
+        client.unsubscribe("a")
+        assert client.known == 0
 
 
 def test_a_refused_filter_is_not_subscribed(broker, make):
@@ -459,7 +484,7 @@ def test_a_refused_filter_is_not_subscribed(broker, make):
         client.subscribe("a", 2)
         client.subscribe("b")
         client.connect()
-        assert client.subscribed() == 0
+        assert client.known == 0
 
 
 def test_subscription_cut_short(broker, make, pump):

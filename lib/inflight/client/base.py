@@ -97,9 +97,10 @@ class Base:
 
     Raises ValueError."""
 
-    # What subscribed() returned before this start; 0: nobody knows, for example since a CONNECT was without an answer
-    # then. A broker that has the session still is not asked for the same filters once more by the next connection: a
-    # session has its subscriptions [MQTT-3.1.2-4] [MQTT5-3.1.2-5], and session present is 1 [MQTT-3.2.2-2].
+    # A number of the broker, the client id and the filters with their QoS that connect() has found in the session, or
+    # made there; 0: the broker may not have all of them. A program that kept it over a restart sets it before connect():
+    # a broker that has the session still is not asked for the same filters once more. A session has its subscriptions
+    # [MQTT-3.1.2-4] [MQTT5-3.1.2-5], and session present is 1 [MQTT-3.2.2-2].
     known = 0
     _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
 
@@ -179,13 +180,6 @@ class Base:
         from ..session.pending import messages
 
         return messages(self)
-
-    def subscribed(self):
-        """While connected: a number of the broker, the client id and the filters with their QoS, if the broker has
-        granted all of them; else 0. For `known` after a restart."""
-        from ..session.subscribe import subscribed
-
-        return subscribed(self)
 
     def counters(self):
         """Everything that happened since the start, a dict."""
