@@ -178,7 +178,8 @@ class SleepingApp(Node):
 
     def _connect(self):
         self.subscribe()  # not earlier: it loads modules, and readings do not wait for these
-        self._keep_time()  # first: TLS needs it
+        if self.config.tls_ca:
+            self._keep_time()  # TLS needs it
         client = self.client
         memory = self._memory
         stored = self._stored()
@@ -190,7 +191,14 @@ class SleepingApp(Node):
             client.connect()
         except (OSError, ProtocolError) as e:
             client.on_error(e)
+        if client.connected:
+            try:
+                client.run_for(1)  # the readings leave before what is published next
+            except (OSError, ProtocolError):
+                pass  # on_disconnect() was called
         memory.known = self._store(stored)
+        if not self.config.tls_ca:
+            self._keep_time()  # while the broker answers
         return client.connected
 
     # --- what the session is subscribed to: a file, which is written when that changes ---

@@ -33,7 +33,9 @@ from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import names_of, rename, short_words
 
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
-_BUILT_IN = ("array", "binascii", "errno", "hashlib", "json", "os", "random", "select", "socket", "struct", "time")
+_BUILT_IN = (
+    *("array", "binascii", "errno", "hashlib", "json", "machine", "os", "random", "select", "socket", "struct", "time"),
+)
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 _ON_CPYTHON = "sys.implementation.name != 'micropython'"
 
