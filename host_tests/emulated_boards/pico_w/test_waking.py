@@ -10,6 +10,6 @@ pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
 def test_readings_are_in_flash_and_acknowledged_soon(record_property):
     ms = waking.deployed()
     record_property("ms of a wake", {event: round(ms[event]) for event in waking.EVENTS})
-    assert ms[waking.READINGS] <= 1700
-    assert ms[waking.ACKNOWLEDGED] <= 3500
-    assert ms[waking.ASLEEP] <= 4200
+    assert ms[waking.READINGS] <= 1100
+    assert ms[waking.ACKNOWLEDGED] <= 2200
+    assert ms[waking.ASLEEP] <= 2900

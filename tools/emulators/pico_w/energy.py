@@ -8,7 +8,7 @@ from dataclasses import dataclass
 # Assumptions: the order of what data sheets have. mA at 3.3 V.
 PROCESSOR_MA = 25  # RP2040 at 125 MHz, which executes from flash
 RADIO_MA = 45  # CYW43439 that receives, without power saving; it sends for a few ms
-SLEEP_MA = 1.5  # a Pico in machine.lightsleep(), as measured by those who wrote that
+SLEEP_MA = 1.5  # a Pico in machine.lightsleep(), as MicroPython's developers measured at its USB port
 VOLTS = 3.3
 EFFICIENCY = 0.85  # of the board's converter
 REAL_MS = 1_000  # of flash, access point and broker, with processor and radio on

@@ -10,6 +10,7 @@ import trustme
 from rich.console import Console
 from rich.table import Table
 
+from inflight_tools.boards import slots
 from inflight_tools.boards.bundle import LIB, files
 from inflight_tools.sources import modules_in
 from tools.emulators.pico_w import copies, filesystem, image, mounting, own, sensor, waking
@@ -61,7 +62,8 @@ def of_a_sensor(broker, fields, more=(), firmware=None):
     if firmware:
         board = firmware.board(config)
     else:
-        board = Board(filesystem.pack(files(sensor.BOARD) | {"/config.json": config} | dict(more)))
+        deployed = slots.packed(files(sensor.BOARD), sensor.BOARD)
+        board = Board(filesystem.pack(deployed | {"/config.json": config} | dict(more)))
     return copies.staged(live, board, board.switch_on)
 
 
