@@ -52,6 +52,9 @@ class _Image:
     def umount(self):
         pass
 
+    def ilistdir(self, path):
+        return iter(())  # whoever lists all files finds the image itself
+
     # Modules are imported deep within the application, and a Pico has 8 KB of stack: these call nothing of ours. The
     # importer asks for each module's folder, then for its source, then for what is there.
 

@@ -676,6 +676,7 @@ def test_modules_are_imported_from_an_image():
             with open(place + "/alone.mpy", "rb") as f:
                 eq(f.read(len(COMPILED[0][1])), COMPILED[0][1])
             raises(OSError, open, place + "/alone.py")
+            eq(os.listdir(place), [])
             eq([os.stat(place + name)[0] for name in ("/pkg", "/alone.mpy")], [0x4000, 0x8000])
         finally:
             sys.path.pop(0)
