@@ -1,0 +1,58 @@
+# The heap that the application holds: argv is the file with the flash of a board, the board's folder, and "modules" to
+# print what each module takes that stays. Prints a line of its bytes whenever the watchdog is fed, and with it
+# MicroPython's own line of the names that it has made.
+
+import builtins
+import gc
+import sys
+
+import micropython
+import port
+
+
+def overwrite_stack(depth):
+    """What calls left there looks like references, and the collector keeps what they refer to."""
+    return depth and overwrite_stack(depth - 1)
+
+
+def heap():
+    overwrite_stack(30)
+    gc.collect()
+    return gc.mem_alloc()
+
+
+def tell():
+    micropython.qstr_info()
+    print("heap", heap() - before)
+
+
+def measured(name, *arguments):
+    """Imports like __import__(), and prints what is more than before, without what it imports itself."""
+    if len(arguments) > 3 and arguments[3]:  # it is relative, and this module is not of the package
+        name, arguments = "inflight." + name if name else "inflight", (None, None, arguments[2])
+    elif name in sys.modules:
+        return load(name, *arguments)
+    start = heap()
+    inner.append(0)
+    try:
+        return load(name, *arguments)
+    finally:
+        took = heap() - start
+        own = took - inner.pop()
+        inner[-1] += took
+        if own > 0:
+            print("module", name, own)
+
+
+port.start(sys.argv[1], sys.argv[2] == "esp32", tell)
+del sys.modules["port"]
+sys.path[:] = ["/lib"]
+gc.threshold(16 * 1024)
+before = heap()
+if len(sys.argv) > 3:
+    inner = [0]
+    load = builtins.__import__
+    builtins.__import__ = measured
+tell()
+__import__("launch").main()
+__import__("start").main()
