@@ -60,6 +60,9 @@ KNOWN = (
     *("properties5", "connect_properties", "authentication", "subscription"),
 )
 
+# Modules of texts that stand wherever they are used, as numbers do: nobody loads them.
+TEXTS = ("codes",)
+
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
 LENT = (

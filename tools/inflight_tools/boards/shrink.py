@@ -4,7 +4,7 @@ modules are compiled, all together,
 
 - the folders of the library are for readers: a board has its modules in one,
 - what stands in one file and is not loaded together becomes modules of its own (apart),
-- constants become numbers wherever they are used, and tables of them become bytes,
+- constants become numbers wherever they are used, and tables of them become bytes; the texts of codes likewise,
 - what is there for CPython goes,
 - classes do not keep the names of their module and of themselves, which nothing there reads,
 - the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
@@ -15,7 +15,7 @@ modules are compiled, all together,
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
   its own, it looks for a file, at each import, which takes 8 to 20 ms on a Pico W with all files of the application,
 - names that nobody outside the library knows become words that the firmware has in ROM (rename), those of modules that
-  are given back, too,
+  are given back, too; so do the private names of the application,
 - the names that a large module uses most come first in its table (order).
 
 bundle compiles what this makes, and freeze writes it down.
@@ -27,10 +27,10 @@ from collections import Counter
 from inflight_tools.boards import seldom
 from inflight_tools.boards.apart import take_apart
 from inflight_tools.boards.lend import lend
-from inflight_tools.boards.loading import APART, GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM
+from inflight_tools.boards.loading import APART, GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM, TEXTS
 from inflight_tools.boards.names import defined, variables_of, walk
 from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import names_of, rename, short_words
+from inflight_tools.boards.rename import names_of, rename, rename_private, short_words
 
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
 _BUILT_IN = ("array", "binascii", "errno", "hashlib", "json", "os", "random", "select", "socket", "struct", "time")
@@ -38,14 +38,16 @@ _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 _ON_CPYTHON = "sys.implementation.name != 'micropython'"
 
 
-def shrink(sources, public=None, used=(), keeping=None):
+def shrink(sources, public=None, used=(), keeping=None, words=None):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. public: names
-    that keep their meaning (None: all do); used: see rename(); keeping: see lend(). Returns the same with other texts,
-    inflight/core, inflight/journal_core and inflight/texts. ValueError if two modules use a name for different
-    things."""
+    that keep their meaning (None: all do); used: see rename(); keeping: see lend(); words: of private_words(), for the
+    application. Returns the same with other texts, inflight/core, inflight/journal_core and inflight/texts. ValueError
+    if two modules use a name for different things."""
     trees = _shrink(sources, keeping)
     if public is not None:
         trees, _, _ = _named(trees, public, used)
+    if words:
+        rename_private(trees, words)
     for tree in trees.values():
         _forget_names(tree)
         order(tree)
@@ -224,7 +226,7 @@ def _is_constant(node):
 
 
 def _constants(place, trees):
-    """{name: number} of the names that a module defines by const(number), or re-exports."""
+    """{name: number} of the names that a module defines by const(number), or re-exports; of codes its texts."""
     found = {}
     for node in trees[place].body:
         if isinstance(node, ast.ImportFrom):
@@ -234,6 +236,8 @@ def _constants(place, trees):
         if _is_constant(node):
             words = compile(ast.Expression(node.value.args[0]), "const", "eval")
             found[node.targets[0].id] = eval(words, {"__builtins__": {}}, dict(found))
+        elif place in TEXTS and isinstance(node, ast.Assign):
+            found[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
     return found
 
 
