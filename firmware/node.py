@@ -4,7 +4,6 @@
 import json
 import sys
 
-import health
 import log
 import telemetry
 from inflight import __version__ as VERSION
@@ -162,7 +161,9 @@ class Node:
         return self.report("status", more, True)
 
     def _publish_health(self, **more):
-        more.update(health.report(self))
+        from health import report
+
+        more.update(report(self))
         self.report("health", more)
 
     def _read(self):

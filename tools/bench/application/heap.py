@@ -3,6 +3,7 @@
 The application is the one that is deployed, on 32-bit MicroPython: objects are as large as on a board, and the file
 system is littlefs with the same paths. The modules of the port are stand-ins (device/port.py)."""
 
+import ast
 import base64
 import itertools
 import json
@@ -13,6 +14,7 @@ import trustme
 
 from inflight_tools.boards import bundle
 from inflight_tools.boards.images.filesystem import BLOCK, build
+from inflight_tools.boards.rename import private_words, rename_private, set_apart
 from inflight_tools.cache import write_below
 from tools.demo.sensors import best_runtime
 from tools.peers.certificates import der, server_context
@@ -58,8 +60,7 @@ class Application:
         self._board, self._port, self._folder = board, port, folder
         self._files = bundle.files(board)
         self._numbers = itertools.count()
-        compiled = {path.stem: bundle.compile_mpy(path.read_text(), path.stem) for path in _SCRIPTS.glob("*.py")}
-        write_below(folder, {f"{name}.mpy": code for name, code in compiled.items()})
+        write_below(folder, {f"{name}.mpy": bundle.compile_mpy(text, name) for name, text in _scripts().items()})
 
     def run(self, fields, more=None, command=None, modules=False):
         """Yields the lines that the application prints, until it has been at rest for some of them. fields: of the
@@ -106,6 +107,17 @@ class Application:
             if not left:
                 return
         raise Failed("".join(told[-20:]))
+
+
+def _scripts():
+    """{module: text} of the scripts. Their private names are words that take no place in the table of names: with as
+    many names as on a board it grows where it grows there."""
+    texts = {path.stem: path.read_text() for path in _SCRIPTS.glob("*.py")}
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    words = private_words(texts.values())
+    set_apart(trees, words)
+    rename_private(trees, words)
+    return {name: ast.unparse(tree) for name, tree in trees.items()}
 
 
 def held(application, runs=_RUNS, **options):

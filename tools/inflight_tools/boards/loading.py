@@ -81,6 +81,8 @@ LENT = (
     *("other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order", "record"),
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
+# Likewise, of boards and firmware.
+BORROWED = ("health", "storage")
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}
@@ -88,8 +90,8 @@ KEEPING = {"rp2040": "sleeping_app"}
 COLLECTED = ("receive", "handlers")
 # {module: (module that it comes from, class, methods)}: those of one module are needed together, and lent.
 SELDOM = {
-    "connecting": (
-        "client",
+    f"{PACKAGE}/connecting": (
+        f"{PACKAGE}/client",
         "Client",
         (
             *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
@@ -97,6 +99,14 @@ SELDOM = {
             *("discard", "_publish_when_free"),
         ),
     ),
+}
+# Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
+# handler of the client needs, where stack is short.
+OCCASIONAL = {
+    "node_more": ("node", "Node", ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join")),
+    "app_more": ("app", "App", ("__init__", "_rescue_network", "close")),
+    "wifi_more": ("wifi", "Wifi", ("__init__", "setup", "join", "_try_next", "_dial", "_leave")),
+    "radio_more": ("radio", "Radio", ("connect", "_note")),
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
 RESIDENT = (

@@ -20,6 +20,7 @@ from inflight_tools.boards.names import uses, walk
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MARK = "__of_the_application"
 _BUILTIN = set(dir(builtins))
 
 
@@ -85,11 +86,20 @@ def private_words(texts):
     return dict(zip(sorted(private), words, strict=False))
 
 
-def rename_private(trees, words):
-    """Renames the private names of modules outside the library, in place."""
+def set_apart(trees, words):
+    """Before rename(): a private name of the application that the library has too means something else there."""
+    marked = {name: word + _MARK for name, word in words.items()}
     for place, tree in trees.items():
         if not place.startswith(f"{PACKAGE}/"):
-            _Module(tree).rename(words)
+            _Module(tree).rename(marked)
+
+
+def rename_private(trees, words):
+    """Behind set_apart() and rename(): gives these names their words."""
+    marked = {word + _MARK: word for word in words.values()}
+    for place, tree in trees.items():
+        if not place.startswith(f"{PACKAGE}/"):
+            _Module(tree).rename(marked)
 
 
 def _only_in(family, attributes, library):

@@ -27,10 +27,22 @@ from collections import Counter
 from inflight_tools.boards import seldom
 from inflight_tools.boards.apart import take_apart
 from inflight_tools.boards.lend import lend
-from inflight_tools.boards.loading import APART, GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM, TEXTS
+from inflight_tools.boards.loading import (
+    APART,
+    GROUPS,
+    KNOWN,
+    LENT,
+    MERGED,
+    OCCASIONAL,
+    PACKAGE,
+    PUBLIC,
+    RESIDENT,
+    SELDOM,
+    TEXTS,
+)
 from inflight_tools.boards.names import defined, variables_of, walk
 from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import names_of, rename, rename_private, short_words
+from inflight_tools.boards.rename import names_of, rename, rename_private, set_apart, short_words
 
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
 _BUILT_IN = ("array", "binascii", "errno", "hashlib", "json", "os", "random", "select", "socket", "struct", "time")
@@ -44,10 +56,15 @@ def shrink(sources, public=None, used=(), keeping=None, words=None):
     application. Returns the same with other texts, inflight/core, inflight/journal_core and inflight/texts. ValueError
     if two modules use a name for different things."""
     trees = _shrink(sources, keeping)
+    if words:
+        set_apart(trees, words)
     if public is not None:
-        trees, _, _ = _named(trees, public, used)
+        trees, tables, _ = _named(trees, public, used)
     if words:
         rename_private(trees, words)
+        tables |= dict.fromkeys((place for place, _, _ in OCCASIONAL.values()), words)
+        found = seldom.take_out(trees, tables, OCCASIONAL)
+        seldom.ask(trees, tables, found, OCCASIONAL)
     for tree in trees.values():
         _forget_names(tree)
         order(tree)
@@ -65,7 +82,7 @@ def originals(sources, public, used):
     found = {}
     for place in dict.fromkeys((*tables, *short)):
         name = place.removeprefix(f"{PACKAGE}/")
-        source = f"{PACKAGE}/{SELDOM[name][0]}" if name in SELDOM else place
+        source = SELDOM[place][0] if place in SELDOM else place
         names = {new: name for name, new in tables[source].items() if name in functions[source]}
         origin = f"{PACKAGE}/{APART[name][0]}" if name in APART else source
         found[module_name(short.get(place, place))] = module_name(place), module_name(origin), names
@@ -114,7 +131,7 @@ def _short_names(trees):
     loaded stays, with two paths that have it: there are fewer bytes of a short one, and none for the word itself."""
     inside = [place.rpartition("/")[2] for place in trees if place.startswith(f"{PACKAGE}/")]
     words = short_words({*inside, *names_of(trees[f"{PACKAGE}/__init__"])})
-    ours = sorted({*inside, *LENT, *SELDOM} - {*KNOWN, *GROUPS, *PUBLIC})
+    ours = sorted({*inside, *LENT, *(place.rpartition("/")[2] for place in SELDOM)} - {*KNOWN, *GROUPS, *PUBLIC})
     short = {name: f"{PACKAGE}/{word}" for name, word in zip(ours, words, strict=False)}
     return {f"{PACKAGE}/{name}": place for name, place in short.items() if name in inside}
 

@@ -10,49 +10,49 @@ import micropython
 import port
 
 
-def overwrite_stack(depth):
+def _overwrite_stack(depth):
     """What calls left there looks like references, and the collector keeps what they refer to."""
-    return depth and overwrite_stack(depth - 1)
+    return depth and _overwrite_stack(depth - 1)
 
 
-def heap():
-    overwrite_stack(30)
+def _heap():
+    _overwrite_stack(30)
     gc.collect()
     return gc.mem_alloc()
 
 
-def tell():
+def _tell():
     micropython.qstr_info()
-    print("heap", heap() - before)
+    print("heap", _heap() - _before)
 
 
-def measured(name, *arguments):
+def _measured(name, *arguments):
     """Imports like __import__(), and prints what is more than before, without what it imports itself."""
     if len(arguments) > 3 and arguments[3]:  # it is relative, and this module is not of the package
         name, arguments = "inflight." + name if name else "inflight", (None, None, arguments[2])
     elif name in sys.modules:
-        return load(name, *arguments)
-    start = heap()
-    inner.append(0)
+        return _load(name, *arguments)
+    start = _heap()
+    _inner.append(0)
     try:
-        return load(name, *arguments)
+        return _load(name, *arguments)
     finally:
-        took = heap() - start
-        own = took - inner.pop()
-        inner[-1] += took
+        took = _heap() - start
+        own = took - _inner.pop()
+        _inner[-1] += took
         if own > 0:
             print("module", name, own)
 
 
-port.start(sys.argv[1], sys.argv[2] == "esp32", tell)
+port.start(sys.argv[1], sys.argv[2] == "esp32", _tell)
 del sys.modules["port"]
 sys.path[:] = ["/lib"]
 gc.threshold(16 * 1024)
-before = heap()
+_before = _heap()
 if len(sys.argv) > 3:
-    inner = [0]
-    load = builtins.__import__
-    builtins.__import__ = measured
-tell()
+    _inner = [0]
+    _load = builtins.__import__
+    builtins.__import__ = _measured
+_tell()
 __import__("launch").main()
 __import__("start").main()

@@ -6,13 +6,14 @@ import sys
 import ffi
 import uctypes
 import vfs
+from micropython import const
 
-BLOCK = 4096
-_PRIVATE = 2  # what is written does not reach the file
-_READ_WRITE = 3
+_BLOCK = const(4096)
+_PRIVATE = const(2)  # what is written does not reach the file
+_READ_WRITE = const(3)
 
 
-class Flash:
+class _Flash:
     """The file at `path` as a block device."""
 
     def __init__(self, path):
@@ -24,21 +25,21 @@ class Flash:
         self._size = size
 
     def readblocks(self, block, buf, offset=0):
-        at = block * BLOCK + offset
+        at = block * _BLOCK + offset
         buf[:] = self._bytes[at : at + len(buf)]
 
     def writeblocks(self, block, buf, offset=0):
-        at = block * BLOCK + offset
+        at = block * _BLOCK + offset
         for i in range(len(buf)):  # a program only clears bits
             self._bytes[at + i] &= buf[i]
 
     def ioctl(self, op, argument):
         if op == 4:
-            return self._size // BLOCK
+            return self._size // _BLOCK
         if op == 5:
-            return BLOCK
+            return _BLOCK
         if op == 6:
-            self._bytes[argument * BLOCK : (argument + 1) * BLOCK] = b"\xff" * BLOCK
+            self._bytes[argument * _BLOCK : (argument + 1) * _BLOCK] = b"\xff" * _BLOCK
         return 0
 
     def info(self):  # of a partition
@@ -47,14 +48,14 @@ class Flash:
 
 class Partition:
     TYPE_DATA = 1
-    flash = None
+    _flash = None
 
     @classmethod
     def find(cls, kind, label):
-        return [cls.flash] if label == "vfs" else []
+        return [cls._flash] if label == "vfs" else []
 
 
-class Module:
+class _Module:
     """Stands for a module that this port does not have."""
 
     def __init__(self, **names):
@@ -64,7 +65,7 @@ class Module:
 
 class WLAN:
     PM_NONE = PM_PERFORMANCE = 0
-    online = 0
+    _online = 0
 
     def __init__(self, interface):
         pass
@@ -73,19 +74,19 @@ class WLAN:
         return True
 
     def status(self, what=None):
-        return -60 if what else self.online
+        return -60 if what else self._online
 
     def ifconfig(self, address=None):
         pass
 
     def isconnected(self):
-        return self.online in (3, 1010)
+        return self._online in (3, 1010)
 
     def config(self, what=None, **given):
         return b"\x28\xcd\xc1\x12\x34\x56" if what == "mac" else 6
 
     def connect(self, ssid, key, **given):
-        WLAN.online = self.joined
+        WLAN._online = self._joined
 
     def disconnect(self):
         pass
@@ -102,12 +103,12 @@ class _Memory:
 
 
 class _RTC:
-    kept = b""
+    _kept = b""
 
     def memory(self, data=None):
         if data is None:
-            return _RTC.kept
-        _RTC.kept = data
+            return _RTC._kept
+        _RTC._kept = data
 
     def datetime(self, date):
         pass
@@ -154,18 +155,18 @@ class _Watchdog:
         pass
 
     def feed(self):
-        _Watchdog.fed()
+        _Watchdog._fed()
 
 
 def start(path, esp32, fed):
     """The file at `path` is the flash that is mounted, of an ESP32 or of a Pico W. fed() is called when the watchdog is
     fed."""
-    flash = Flash(path)
-    Partition.flash = flash
-    _Watchdog.fed = fed
-    WLAN.joined = 1010 if esp32 else 3
-    WLAN.online = 1000 if esp32 else 0
-    sys.modules["machine"] = Module(
+    flash = _Flash(path)
+    Partition._flash = flash
+    _Watchdog._fed = fed
+    WLAN._joined = 1010 if esp32 else 3
+    WLAN._online = 1000 if esp32 else 0
+    sys.modules["machine"] = _Module(
         mem32=_Memory(),
         unique_id=lambda: b"\x28\xcd\xc1\x12\x34\x56",
         reset_cause=lambda: 1,
@@ -178,10 +179,10 @@ def start(path, esp32, fed):
         disable_irq=lambda: 0,
         enable_irq=lambda state: None,
     )
-    sys.modules["network"] = Module(
+    sys.modules["network"] = _Module(
         WLAN=WLAN, STA_IF=0, hostname=lambda name: None, ipconfig=lambda **given: None, country=lambda code: None
     )
-    sys.modules["rp2"] = Module(Flash=lambda: flash)
-    sys.modules["esp32"] = Module(Partition=Partition, mcu_temperature=lambda: 20)
+    sys.modules["rp2"] = _Module(Flash=lambda: flash)
+    sys.modules["esp32"] = _Module(Partition=Partition, mcu_temperature=lambda: 20)
     vfs.umount("/")
     vfs.mount(vfs.VfsLfs2(flash, progsize=256), "/")
