@@ -77,7 +77,7 @@ class Node:
         self._up_ms = self._up_s = 0
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
-        log.level = log.LEVELS.index(config.log)
+        log.set_level(config.log)
 
     def subscribe(self):
         """Subscribes to the device's commands: before the client connects, so that none comes before its handler."""

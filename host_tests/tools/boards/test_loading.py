@@ -30,9 +30,11 @@ def test_those_of_the_application_name_modules_and_methods():
     """On some board each: boards differ."""
     texts = [file.read_text() for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")]
     names = {path.stem for folder in ("boards", "firmware") for path in (CHECKOUT / folder).rglob("*.py")}
-    assert {*loading.BORROWED, *loading.TEXTS} | {home for home, _, _ in loading.OCCASIONAL.values()} <= names
+    assert {*loading.BORROWED, *loading.TEXTS}.union(*loading.TOGETHER.values()) | {
+        home for home, _ in loading.OCCASIONAL.values()
+    } <= names
     assert not {*loading.OCCASIONAL} & names
-    for _, cls, methods in loading.OCCASIONAL.values():
+    for cls, methods in [row for _, classes in loading.OCCASIONAL.values() for row in classes.items()]:
         found = [ast.parse(text) for text in texts if f"class {cls}" in text]
         there = {node.name for tree in found for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         assert {*methods} <= there

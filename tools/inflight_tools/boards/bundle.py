@@ -9,7 +9,7 @@ import time
 import inflight
 from inflight_tools.boards import native
 from inflight_tools.boards.kept import kept
-from inflight_tools.boards.loading import APART, KEEPING, PACKAGE
+from inflight_tools.boards.loading import APART, KEEPING, PACKAGE, TEXTS
 from inflight_tools.boards.rename import mentioned, names_in, private_words
 from inflight_tools.boards.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
@@ -190,6 +190,8 @@ def files(board, release=None, processor=""):
         raise ValueError(f"no board {board}: use {known}")
     texts = modules(board)
     starters = {f"/{place}.py": texts.pop(place).encode() for place in STARTERS}
+    for name in TEXTS:
+        del texts[name]
     more = {"built": built()}
     if release is not None:
         more["node"] = numbered(texts["node"], release)

@@ -51,6 +51,8 @@ GROUPS = {
     "journal_core": ("pages", "records", "journal"),
     "mqtt5_core": ("lengths5", "mqtt5"),
 }
+# The same of the application.
+TOGETHER = {"node": ("files", "telemetry", "log", "node"), "radio": ("wifi", "radio")}
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
@@ -88,25 +90,28 @@ BORROWED = ("health", "storage")
 KEEPING = {"rp2040": "sleeping_app"}
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receive", "handlers")
-# {module: (module that it comes from, class, methods)}: those of one module are needed together, and lent.
+# {module: (module that it comes from, {class: methods})}: those of one module are needed together, and lent.
 SELDOM = {
     f"{PACKAGE}/connecting": (
         f"{PACKAGE}/client",
-        "Client",
-        (
-            *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
-            *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
-            *("discard", "_publish_when_free"),
-        ),
+        {
+            "Client": (
+                *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
+                *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
+                *("discard", "_publish_when_free"),
+            )
+        },
     ),
 }
 # Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
 # handler of the client needs, where stack is short.
 OCCASIONAL = {
-    "node_more": ("node", "Node", ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join")),
-    "app_more": ("app", "App", ("__init__", "_rescue_network", "close")),
-    "wifi_more": ("wifi", "Wifi", ("__init__", "setup", "join", "_try_next", "_dial", "_leave")),
-    "radio_more": ("radio", "Radio", ("connect", "_note")),
+    "node_more": ("node", {"Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join")}),
+    "app_more": ("app", {"App": ("__init__", "_rescue_network", "close")}),
+    "radio_more": (
+        "radio",
+        {"Wifi": ("__init__", "setup", "join", "_try_next", "_dial", "_leave"), "Radio": ("connect", "_note")},
+    ),
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
 RESIDENT = (

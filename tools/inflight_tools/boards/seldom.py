@@ -49,46 +49,46 @@ def prepare(trees):
 
 def take_out(trees, tables, table=SELDOM):
     """Takes the methods out. tables: what rename() returned, and the words of the other modules. Returns {place of a
-    module: names of its methods as they are now}."""
+    module: {class: names of its methods as they are now}}."""
     core = tables.get(f"{PACKAGE}/core", {})
-    found = {}
-    used = {name for origin, _, _ in table.values() if origin in trees for name in names_of(trees[origin])}
+    used = {name for origin, _ in table.values() if origin in trees for name in names_of(trees[origin])}
     constructors = short_words(used)
-    for place, (origin, cls, methods) in table.items():
-        if origin not in trees:
-            continue
-        words = tables.get(origin, {})
-        of = _class(trees[origin], words.get(cls, cls))
-        renamed = {words.get(name, name): name.startswith("_") for name in methods}
-        found[place] = _take_out(trees, place, origin, of, renamed, core)
-        for function in trees[place].body:
-            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+    return {
+        place: _take_out(trees, place, origin, methods, tables.get(origin, {}), core.get("lent", "lent"), constructors)
+        for place, (origin, methods) in table.items()
+        if origin in trees
+    }
+
+
+def _take_out(trees, place, origin, methods, renamed, lent, constructors):
+    tree = trees[origin]
+    functions = []
+    found = {}
+    for cls, names in methods.items():
+        of = _class(tree, renamed.get(cls, cls))
+        own = {renamed.get(name, name) for name in names}
+        mine = [node for node in of.body if isinstance(node, ast.FunctionDef) and node.name in own]
+        for function in mine:
+            of.body.remove(function)
+            _call_base(function, of)
+            if function.name == "__init__":
                 function.name = next(constructors)
                 of.body[:0] = ast.parse(_START.format(function.name)).body
-                found[place].append(function.name)
+        found[of.name] = [function.name for function in mine]
+        functions += mine
+    words = short_words({name for function in functions for name in names_of(function)})
+    word = next(words)
+    head = ast.parse(f"from {PACKAGE}.core import {lent} as {word}")
+    head.body += ast.parse(f"{word}.append('{place.rpartition('/')[2]}')").body
+    head.body += _imports(functions, tree, origin, words)
+    private = {renamed.get(name, name) for names in methods.values() for name in names if name.startswith("_")}
+    _call_each_other(functions, private)
+    trees[place] = ast.Module([*head.body, *functions], [])
     return found
 
 
 def _class(tree, name):
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-
-
-def _take_out(trees, place, origin, of, names, core):
-    # names: {method: whether it is private}
-    tree = trees[origin]
-    functions = [node for node in of.body if isinstance(node, ast.FunctionDef) and node.name in names]
-    for function in functions:
-        of.body.remove(function)
-    words = short_words({name for function in functions for name in names_of(function)})
-    lent = next(words)
-    for function in functions:
-        _call_base(function, of)
-    head = ast.parse(f"from {PACKAGE}.core import {core.get('lent', 'lent')} as {lent}")
-    head.body += ast.parse(f"{lent}.append('{place.rpartition('/')[2]}')").body
-    head.body += _imports(functions, tree, origin, words)
-    _call_each_other(functions, {name for name, private in names.items() if private})
-    trees[place] = ast.Module([*head.body, *functions], [])
-    return [function.name for function in functions if function.name != "__init__"]
 
 
 def _call_base(function, of):
@@ -130,18 +130,23 @@ def fill(trees, tables, found, short):
     name = tables.get(f"{PACKAGE}/core", {}).get("_SELDOM", "_SELDOM")
     for node in trees[f"{PACKAGE}/core"].body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            node.value = _rows({short[place]: names for place, names in found.items()})
+            node.value = _rows({short[place]: sum(names.values(), []) for place, names in found.items()})
 
 
 def ask(trees, tables, found, table):
-    """Tells the classes of `table` where theirs are; a subclass asks for those of its base, too."""
+    """Tells each class of `table` where its methods are, and those of its base."""
     word = tables.get(f"{PACKAGE}/core", {}).get("seldom", "seldom")
-    for origin, cls in dict.fromkeys((origin, cls) for origin, cls, _ in table.values() if origin in trees):
-        of = _class(trees[origin], cls)
-        family = {cls, *map(ast.unparse, of.bases)}
-        rows = _rows({place: names for place, names in found.items() if table[place][1] in family})
-        function = ast.parse(f"def __getattr__(self, name):\n    return {word}(self, name, {ast.unparse(rows)})")
-        of.body += function.body
+    for origin in dict.fromkeys(table[place][0] for place in found):
+        classes = {cls for place, methods in found.items() if table[place][0] == origin for cls in methods}
+        for of in [_class(trees[origin], cls) for cls in sorted(classes)]:
+            family = {of.name, *map(ast.unparse, of.bases)}
+            rows = {
+                place: [name for cls, names in methods.items() if cls in family for name in names]
+                for place, methods in found.items()
+                if family.intersection(methods)
+            }
+            text = f"def __getattr__(self, name):\n    return {word}(self, name, {ast.unparse(_rows(rows))})"
+            of.body += ast.parse(text).body
         trees[origin].body[:0] = ast.parse(f"from {PACKAGE}.core import {word}").body
 
 

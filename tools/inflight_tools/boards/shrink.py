@@ -9,6 +9,7 @@ modules are compiled, all together,
 - classes do not keep the names of their module and of themselves, which nothing there reads,
 - the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
   where there is a journal; those that programs import are still there for an import by their own names,
+- so do modules of the application, under the name of one of them,
 - a class of these that is nothing but the base of another one becomes a part of that,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
 - modules that are needed seldom are given back by the functions that import them (lend),
@@ -39,6 +40,7 @@ from inflight_tools.boards.loading import (
     RESIDENT,
     SELDOM,
     TEXTS,
+    TOGETHER,
 )
 from inflight_tools.boards.names import defined, variables_of, walk
 from inflight_tools.boards.order import order
@@ -55,14 +57,14 @@ def shrink(sources, public=None, used=(), keeping=None, words=None):
     that keep their meaning (None: all do); used: see rename(); keeping: see lend(); words: of private_words(), for the
     application. Returns the same with other texts, inflight/core, inflight/journal_core and inflight/texts. ValueError
     if two modules use a name for different things."""
-    trees = _shrink(sources, keeping)
+    trees = _shrink(sources, keeping, TOGETHER if words else {})
     if words:
         set_apart(trees, words)
     if public is not None:
         trees, tables, _ = _named(trees, public, used)
     if words:
         rename_private(trees, words)
-        tables |= dict.fromkeys((place for place, _, _ in OCCASIONAL.values()), words)
+        tables |= dict.fromkeys((place for place, _ in OCCASIONAL.values()), words)
         found = seldom.take_out(trees, tables, OCCASIONAL)
         seldom.ask(trees, tables, found, OCCASIONAL)
     for tree in trees.values():
@@ -103,17 +105,22 @@ def _named(trees, public, used):
     return _with_short_names(trees, short), tables, short
 
 
-def _shrink(sources, keeping=None):
+def _shrink(sources, keeping=None, together=None):
     trees = {place: _Flat(place).visit(_Trim().visit(ast.parse(text))) for place, text in sources.items()}
     take_apart(trees)
     trees = {place: _BuiltIn().visit(tree) for place, tree in trees.items()}
     constants = {_dotted(place): _constants(place, trees) for place in trees}
-    merged = {f"{PACKAGE}/{name}" for name in MERGED}
+    together = together or {}
+    merged = {f"{PACKAGE}/{name}" for name in MERGED}.union(*together.values())
     trees = {place: _Fold(place, constants, place in merged).visit(tree) for place, tree in trees.items()}
     for group, names in GROUPS.items():
         modules = [f"{PACKAGE}/{name}" for name in names if f"{PACKAGE}/{name}" in trees]
         if modules:
             trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
+    for group, names in together.items():
+        modules = [name for name in names if name in trees]
+        if modules:
+            trees = _merge(trees, group, modules, constants)
     for place, tree in trees.items():
         if place.startswith(f"{PACKAGE}/"):
             _drop_unused_imports(tree)
@@ -450,11 +457,11 @@ class _Redirect(ast.NodeTransformer):
         self._locals = set()
 
     def visit_Import(self, node):
-        self._aliases |= {alias.asname for alias in node.names if alias.name in self._modules}
+        self._aliases |= {alias.asname or alias.name for alias in node.names if alias.name in self._modules}
         node.names = [alias for alias in node.names if not (self._inside and alias.name in self._modules)]
         for alias in node.names:
-            if alias.name in self._modules and alias.asname:
-                alias.name = self._core
+            if alias.name in self._modules and (alias.asname or "." not in alias.name):
+                alias.name, alias.asname = self._core, alias.asname or alias.name
         return node if node.names else None
 
     def visit_ImportFrom(self, node):

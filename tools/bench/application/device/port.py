@@ -51,8 +51,8 @@ class Partition:
     _flash = None
 
     @classmethod
-    def find(cls, kind, label):
-        return [cls._flash] if label == "vfs" else []
+    def find(cls, kind, **given):
+        return [cls._flash] if given["label"] == "vfs" else []
 
 
 class _Module:
