@@ -17,8 +17,8 @@ from pathlib import Path
 from inflight_tools.boards.loading import FAMILIES, FIRST, PACKAGE
 from inflight_tools.boards.names import uses, walk
 
-_ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
-_SHORT = sorted((word for word in _ROM if word[0].islower()), key=len)  # a module has the text of each in its file
+# The shortest first: a module has the text of each in its file.
+_ROM = sorted((Path(__file__).parent / "rom_names.txt").read_text().split(), key=len)
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MARK = "__of_the_application"
@@ -84,7 +84,7 @@ def private_words(texts):
     given = {name for module in modules for name in {*module.given()}.difference(module.constants())}
     private = {name for name in given - strings if name[0] == "_" and name[:2] != "__"}
     words = _unused(strings.union(*(module.names() for module in modules)))
-    return dict(zip(sorted(private), sorted(words, key=len), strict=False))  # a module has the text of each in its file
+    return dict(zip(sorted(private), words, strict=False))
 
 
 def set_apart(trees, words):
@@ -269,6 +269,6 @@ def _rename_arguments(tree, public, keywords):
     for function in walk(tree):
         if isinstance(function, _FUNCTIONS) and not _has_inner(function):
             used = kept.union(names_of(function))
-            words = (word for word in _SHORT if word not in used)
+            words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]
             _RenameLocals(dict(zip(arguments, words, strict=False))).visit(function)
