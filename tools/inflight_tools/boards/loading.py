@@ -84,13 +84,14 @@ LENT = (
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # Likewise, of boards and firmware.
-BORROWED = ("health", "storage")
+BORROWED = ("assemble", "health", "storage")
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receive", "handlers")
-# {module: (module that it comes from, {class: methods})}: those of one module are needed together, and lent.
+# {module: (module that it comes from, {class: methods})}: those of one module are needed together, and lent. Without a
+# class: functions of the module.
 SELDOM = {
     f"{PACKAGE}/connecting": (
         f"{PACKAGE}/client",
@@ -106,7 +107,13 @@ SELDOM = {
 # Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
 # handler of the client needs, where stack is short.
 OCCASIONAL = {
-    "node_more": ("node", {"Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join")}),
+    "node_more": (
+        "node",
+        {
+            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+            "": ("will", "_properties"),
+        },
+    ),
     "app_more": ("app", {"App": ("__init__", "_rescue_network", "close")}),
     "radio_more": (
         "radio",

@@ -65,17 +65,20 @@ def _take_out(trees, place, origin, methods, renamed, lent, constructors):
     functions = []
     found = {}
     for cls, names in methods.items():
-        of = _class(tree, renamed.get(cls, cls))
+        of = _class(tree, renamed.get(cls, cls)) if cls else tree
         own = {renamed.get(name, name) for name in names}
         mine = [node for node in of.body if isinstance(node, ast.FunctionDef) and node.name in own]
         for function in mine:
             of.body.remove(function)
-            _call_base(function, of)
             if function.name == "__init__":
+                _call_base(function, of)
                 function.name = next(constructors)
                 of.body[:0] = ast.parse(_START.format(function.name)).body
-        found[of.name] = [function.name for function in mine]
         functions += mine
+        if cls:
+            found[of.name] = [function.name for function in mine]
+        else:
+            _readdress(trees, origin, {function.name for function in mine}, place)
     words = short_words({name for function in functions for name in names_of(function)})
     word = next(words)
     head = ast.parse(f"from {PACKAGE}.core import {lent} as {word}")
@@ -85,6 +88,18 @@ def _take_out(trees, place, origin, methods, renamed, lent, constructors):
     _call_each_other(functions, private)
     trees[place] = ast.Module([*head.body, *functions], [])
     return found
+
+
+def _readdress(trees, origin, names, place):
+    # Functions of a module: whoever imports them has nothing else from there in that statement.
+    for tree in trees.values():
+        for node in walk(tree):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module == origin
+                and names.issuperset(a.name for a in node.names)
+            ):
+                node.module = place
 
 
 def _class(tree, name):
