@@ -65,9 +65,9 @@ class Application:
     def run(self, fields, more=None, command=None, modules=False):
         """Yields the lines that the application prints, until it has been at rest for some of them. fields: of the
         configuration. more: files. command: is sent, too."""
-        flash = self._folder / "flash"
+        flash = self._folder / "open"  # an argument is a name, too, and the interpreter has this one
         flash.write_bytes(self._volume({**_FIELDS, **_FAST, "host": "127.0.0.1", "port": self._port, **fields}, more))
-        words = ["-m", "heap", "flash", self._board, *(["modules"] if modules else [])]
+        words = ["-m", "heap", flash.name, self._board, *(["modules"] if modules else [])]
         topic, name = f"{_TOPIC}/#", f"figures{next(self._numbers)}"
         with Subscriber(self._port, topic, name) as subscriber:
             process = subprocess.Popen(
@@ -97,7 +97,7 @@ class Application:
         for line in process.stdout:
             told.append(line)
             yield line.strip()
-            if not line.startswith("heap") or len(subscriber.find(topic)) < times:
+            if not line.endswith("heap\n") or len(subscriber.find(topic)) < times:
                 continue
             if command:
                 subscriber.publish(f"{_TOPIC}/command/{command}", b"hello")
@@ -126,7 +126,7 @@ def held(application, runs=_RUNS, **options):
     found = []
     for _ in range(runs):
         lines = list(application.run(**options))
-        bytes_ = [int(line.split()[1]) for line in lines if line.startswith("heap")]
+        bytes_ = [int(line.split()[0]) for line in lines if line.endswith("heap")]
         names = [int(number[1]) for line in lines if (number := _NAMES.search(line))]
         found.append((min(bytes_[-_AT_REST:]), names[-1] - names[0]))
     return min(found)
@@ -136,8 +136,8 @@ def modules_of(board, folder):
     """{module: bytes that its import takes, and that stay as long as it does} in the order of imports."""
     with Mosquitto(folder / "broker") as broker:
         lines = list(Application(board, broker.port, folder).run({}, modules=True))
-    found = (line.split() for line in lines if line.startswith("module"))
-    return {name: int(took) for _, name, took in found}
+    found = (line.split() for line in lines if " of module " in line)
+    return {name: int(took) for took, *_, name in found}
 
 
 def measure(board, folder, runs=_RUNS):

@@ -23,13 +23,13 @@ def _heap():
 
 def _tell():
     micropython.qstr_info()
-    print("heap", _heap() - _before)
+    print("%d bytes of heap" % (_heap() - _before))
 
 
 def _measured(name, *arguments):
     """Imports like __import__(), and prints what is more than before, without what it imports itself."""
     if len(arguments) > 3 and arguments[3]:  # it is relative, and this module is not of the package
-        name, arguments = "inflight." + name if name else "inflight", (None, None, arguments[2])
+        name, arguments = ("inflight.%s" % name).rstrip("."), (None, None, arguments[2])
     elif name in sys.modules:
         return _load(name, *arguments)
     start = _heap()
@@ -41,7 +41,7 @@ def _measured(name, *arguments):
         own = took - _inner.pop()
         _inner[-1] += took
         if own > 0:
-            print("module", name, own)
+            print("%d bytes of module %s" % (own, name))
 
 
 port.start(sys.argv[1], sys.argv[2] == "esp32", _tell)

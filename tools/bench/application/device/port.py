@@ -17,10 +17,12 @@ class _Flash:
     """The file at `path` as a block device."""
 
     def __init__(self, path):
+        # A short text of its own would be a name, which the board has not.
+        number, pointer, lseek, of_lseek, mmap, of_mmap, of_open = "i p lseek iii mmap piiiii si".split()  # noqa: SIM905
         libc = ffi.open(None)
-        file = libc.func("i", "open", "si")(path, 0)
-        size = libc.func("i", "lseek", "iii")(file, 0, 2)
-        at = libc.func("p", "mmap", "piiiii")(0, size, _READ_WRITE, _PRIVATE, file, 0)
+        file = libc.func(number, "open", of_open)(path, 0)
+        size = libc.func(number, lseek, of_lseek)(file, 0, 2)
+        at = libc.func(pointer, mmap, of_mmap)(0, size, _READ_WRITE, _PRIVATE, file, 0)
         self._bytes = memoryview(uctypes.bytearray_at(at, size))
         self._size = size
 
@@ -158,12 +160,12 @@ class _Watchdog:
         _Watchdog._fed()
 
 
-def start(path, esp32, fed):
-    """The file at `path` is the flash that is mounted, of an ESP32 or of a Pico W. fed() is called when the watchdog is
-    fed."""
+def start(path, esp32, callback):
+    """The file at `path` is the flash that is mounted, of an ESP32 or of a Pico W. callback() is called when the
+    watchdog is fed."""
     flash = _Flash(path)
     Partition._flash = flash
-    _Watchdog._fed = fed
+    _Watchdog._fed = callback
     WLAN._joined = 1010 if esp32 else 3
     WLAN._online = 1000 if esp32 else 0
     sys.modules["machine"] = _Module(
