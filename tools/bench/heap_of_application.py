@@ -19,12 +19,14 @@ def main(markdown: bool = False, modules: bool = False, runs: int = 3):
 
 def _options(folder, runs):
     found = {board: heap.measure(board, folder / board, runs) for board in heap.BOARDS}
-    head = ["", *(f"{name}, {what}" for name in heap.BOARDS.values() for what in ("bytes", "names"))]
-    rows = [
-        [option, *(_signed(number, option) for board in found.values() for number in board[option])]
-        for option in found["rp2040"]
-    ]
-    yield "Heap of the application, connected, and what each option adds", [head, *rows]
+    yield "Heap of the application, connected, and what each option adds", rows(found)
+
+
+def rows(found):
+    """The table of `found`, {board folder: the result of heap.measure()}."""
+    head = ["", *(f"{heap.BOARDS[board]}, {what}" for board in found for what in ("bytes", "names"))]
+    options = next(iter(found.values()))
+    return [head, *([one, *(_signed(n, one) for own in found.values() for n in own[one])] for one in options)]
 
 
 def _signed(number, option):

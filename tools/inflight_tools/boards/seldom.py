@@ -66,6 +66,8 @@ def _take_out(trees, place, origin, methods, renamed, lent, constructors):
     found = {}
     for cls, names in methods.items():
         of = _class(tree, renamed.get(cls, cls)) if cls else tree
+        if not of:
+            continue  # boards differ
         own = {renamed.get(name, name) for name in names}
         mine = [node for node in of.body if isinstance(node, ast.FunctionDef) and node.name in own]
         for function in mine:
@@ -103,7 +105,7 @@ def _readdress(trees, origin, names, place):
 
 
 def _class(tree, name):
-    return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    return next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
 
 
 def _call_base(function, of):

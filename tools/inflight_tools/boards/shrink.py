@@ -118,9 +118,8 @@ def _shrink(sources, keeping=None, together=None):
         if modules:
             trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
     for group, names in together.items():
-        modules = [name for name in names if name in trees]
-        if modules:
-            trees = _merge(trees, group, modules, constants)
+        if group in trees:
+            trees = _merge(trees, group, [name for name in names if name in trees], constants)
     for place, tree in trees.items():
         if place.startswith(f"{PACKAGE}/"):
             _drop_unused_imports(tree)
