@@ -7,6 +7,7 @@ import gc
 import sys
 
 import micropython
+
 import port
 
 

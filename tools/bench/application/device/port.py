@@ -18,7 +18,7 @@ class _Flash:
 
     def __init__(self, path):
         # A short text of its own would be a name, which the board has not.
-        number, pointer, lseek, of_lseek, mmap, of_mmap, of_open = "i p lseek iii mmap piiiii si".split()  # noqa: SIM905
+        number, pointer, lseek, of_lseek, mmap, of_mmap, of_open = "i p lseek iii mmap piiiii si".split()
         libc = ffi.open(None)
         file = libc.func(number, "open", of_open)(path, 0)
         size = libc.func(number, lseek, of_lseek)(file, 0, 2)
