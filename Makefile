@@ -8,8 +8,8 @@ INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash worlds fuzz \
-	test-home-assistant test-object-storage test-brokers soak bench bench-heap demo sensor flash deploy library monitor test-pico-w \
-	test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
+	test-home-assistant test-object-storage test-brokers soak bench bench-heap demo sensor flash deploy library monitor \
+	test-pico-w test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

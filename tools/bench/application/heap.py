@@ -16,6 +16,7 @@ from inflight_tools.boards import bundle
 from inflight_tools.boards.images.filesystem import BLOCK, build
 from inflight_tools.boards.rename import private_words, rename_private, set_apart
 from inflight_tools.cache import write_below
+from tools.bench.figures.run import SCRIPTS
 from tools.demo.sensors import best_runtime
 from tools.peers.certificates import der, server_context
 from tools.peers.mosquitto import Mosquitto
@@ -112,7 +113,7 @@ class Application:
 def _scripts():
     """{module: text} of the scripts. Their private names are words that take no place in the table of names: with as
     many names as on a board it grows where it grows there."""
-    texts = {path.stem: path.read_text() for path in _SCRIPTS.glob("*.py")}
+    texts = {path.stem: path.read_text() for path in (*_SCRIPTS.glob("*.py"), SCRIPTS / "held.py")}
     trees = {name: ast.parse(text) for name, text in texts.items()}
     words = private_words(texts.values())
     set_apart(trees, words)

@@ -15,7 +15,7 @@ import builtins
 from pathlib import Path
 
 from inflight_tools.boards.loading import FAMILIES, FIRST, PACKAGE
-from inflight_tools.boards.names import uses, walk
+from inflight_tools.boards.names import is_constant, uses, walk
 
 # The shortest first: a module has the text of each in its file.
 _ROM = sorted((Path(__file__).parent / "rom_names.txt").read_text().split(), key=len)
@@ -189,7 +189,7 @@ class _Module:
     def constants(self):
         """Names that are numbers wherever they are used."""
         for node in self.tree.body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("const("):
+            if is_constant(node):
                 yield ast.unparse(node.targets[0])
 
     def rename(self, table):

@@ -42,7 +42,7 @@ from inflight_tools.boards.loading import (
     TEXTS,
     TOGETHER,
 )
-from inflight_tools.boards.names import defined, variables_of, walk
+from inflight_tools.boards.names import calls, defined, is_constant, variables_of, walk
 from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import names_of, rename, rename_private, set_apart, short_words
 
@@ -240,14 +240,6 @@ class _BuiltIn(ast.NodeTransformer):
         return node
 
 
-def _calls(node, name):
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-
-
-def _is_constant(node):
-    return isinstance(node, ast.Assign) and _calls(node.value, "const")
-
-
 def _constants(place, trees):
     """{name: number} of the names that a module defines by const(number), or re-exports; of codes its texts."""
     found = {}
@@ -256,7 +248,7 @@ def _constants(place, trees):
             source = (_imported(node, place) or "").replace(".", "/")
             known = _constants(source, trees) if source in trees else {}
             found |= {alias.asname or alias.name: known[alias.name] for alias in node.names if alias.name in known}
-        if _is_constant(node):
+        if is_constant(node):
             words = compile(ast.Expression(node.value.args[0]), "const", "eval")
             found[node.targets[0].id] = eval(words, {"__builtins__": {}}, dict(found))
         elif place in TEXTS and isinstance(node, ast.Assign):
@@ -289,7 +281,7 @@ class _Fold(ast.NodeTransformer):
         return node if node.names else None
 
     def visit_Assign(self, node):
-        if not _is_constant(node):
+        if not is_constant(node):
             return self.generic_visit(node)
         if self._merged or node.targets[0].id.startswith("_"):
             return None
@@ -298,7 +290,7 @@ class _Fold(ast.NodeTransformer):
     def visit_Call(self, node):
         # A literal table is a constant, too.
         self.generic_visit(node)
-        if _calls(node, "bytes") and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
+        if calls(node, "bytes") and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
             items = node.args[0].elts
             if all(isinstance(item, ast.Constant) for item in items):
                 return ast.Constant(bytes(ast.literal_eval(node.args[0])))

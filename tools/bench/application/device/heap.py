@@ -9,22 +9,12 @@ import sys
 import micropython
 
 import port
-
-
-def _overwrite_stack(depth):
-    """What calls left there looks like references, and the collector keeps what they refer to."""
-    return depth and _overwrite_stack(depth - 1)
-
-
-def _heap():
-    _overwrite_stack(30)
-    gc.collect()
-    return gc.mem_alloc()
+from held import held
 
 
 def _tell():
     micropython.qstr_info()
-    print("%d bytes of heap" % (_heap() - _before))
+    print("%d bytes of heap" % (held() - _before))
 
 
 def _measured(name, *arguments):
@@ -33,12 +23,12 @@ def _measured(name, *arguments):
         name, arguments = ("inflight.%s" % name).rstrip("."), (None, None, arguments[2])
     elif name in sys.modules:
         return _load(name, *arguments)
-    start = _heap()
+    start = held()
     _inner.append(0)
     try:
         return _load(name, *arguments)
     finally:
-        took = _heap() - start
+        took = held() - start
         own = took - _inner.pop()
         _inner[-1] += took
         if own > 0:
@@ -46,10 +36,10 @@ def _measured(name, *arguments):
 
 
 port.start(sys.argv[1], sys.argv[2] == "esp32", _tell)
-del sys.modules["port"]
+del sys.modules["port"], sys.modules["held"]
 sys.path[:] = ["/lib"]
 gc.threshold(16 * 1024)
-_before = _heap()
+_before = held()
 if len(sys.argv) > 3:
     _inner = [0]
     _load = builtins.__import__
