@@ -1,4 +1,4 @@
-# Builds the application of a board from its configuration. Runs once, and is unloaded.
+# Builds the application of a board from its configuration. Runs once.
 
 import os
 import sys
