@@ -229,7 +229,7 @@ class Journal(Records):
             if off + OVERHEAD <= size and self._live[sector]:
                 kind = self._parse(at)
                 if not kind:
-                    at += 1
+                    at += self._passed()
                     continue
                 if kind != 0xFF:
                     return at
