@@ -2,6 +2,7 @@
 
 EXPORTS = {
     "erase": "journal.journal",
+    "CardFlash": "flash.card",
     "ConnectRefused": "session.refused",
     "Disconnected": "session.refused",
     "PublishRefused": "session.refused",

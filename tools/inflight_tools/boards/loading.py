@@ -12,6 +12,7 @@ APART = {
     "synced_file": ("flash", ("File", "write")),
     "posix": ("flash", ("open_flash", "sync_folder")),
     "pinning": ("pinned", ("Finder", "ReadTracer", "pin")),
+    "card_region": ("card", ("check_region", "refuse_overlap")),
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
     "contents": ("mount", ("read", "settle")),
@@ -56,14 +57,25 @@ MERGED = {name: group for group, names in GROUPS.items() for name in names}
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
 # Those that inflight itself names: what programs import from it.
 KNOWN = (
-    *("__init__", "exports", "client", "aio", "flash", "refused"),
+    *("__init__", "exports", "client", "aio", "flash", "card", "refused"),
     *("properties5", "connect_properties", "authentication", "subscription"),
 )
 
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
 LENT = (
-    *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "drop", "expiry5", "finishing"),
+    *(
+        "arguments",
+        "card_region",
+        "client_start",
+        "connect",
+        "contents",
+        "counter_names",
+        "cursor",
+        "drop",
+        "expiry5",
+        "finishing",
+    ),
     *(
         "foreign",
         "handshake",
@@ -97,7 +109,7 @@ SELDOM = {
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
 RESIDENT = (
-    *(*GROUPS, "client", "aio", "consumers", "handlers", "receive", "flash", "io_waiter", "pinned", "slots"),
+    *(*GROUPS, "client", "aio", "consumers", "handlers", "receive", "flash", "io_waiter", "pinned", "slots", "card"),
     *("websocket",),
 )
 
@@ -113,7 +125,7 @@ FIRST = (
 # line, so they have the same words.
 FAMILIES = (
     ("mount", "sectors", "sector_order", "contents", "finishing"),  # journals, and what reads them
-    ("flash", "posix", "synced_file", "pinned", "pinning", "slots"),
+    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "card", "card_region"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
 )

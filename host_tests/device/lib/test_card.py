@@ -1,0 +1,322 @@
+"""A journal on a memory card that spoils the block in which a power cut meets it."""
+
+import gc
+import struct
+
+from harness import CUT_STEP, SkipTest, eq, raises
+from inflight import CardFlash, Journal
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, OutboxFull
+from nor import PowerCut, noise
+from test_journal import RecordOwner, bodies, put
+from test_journal_alloc import allocated, exchange
+
+RUNTIMES = "cpython micropython-x64 micropython-x86 native-x86"
+MORE_RUNTIMES = "micropython-armhf native-x64"
+
+FIRST = 8
+
+
+class Card:
+    """`blocks` blocks of 512 bytes. Write `cut` from now is cut short: its block holds noise (a seed), or is as it was
+    before ("before") or as it was to be ("after"); by the power, or by `error`, after which the card goes on.
+    done: what readblocks() and writeblocks() return."""
+
+    def __init__(self, blocks):
+        self.data = bytearray(noise_of(blocks * 512, 7))
+        self.data[510:512] = b"\0\0"
+        self.cut = -1
+        self.spoil = "before"
+        self.off = False
+        self.error = PowerCut
+        self.done = None
+        self.writes = 0
+
+    def readblocks(self, block, buf):
+        self._check(len(buf))
+        for i in range(len(buf)):  # a slice would allocate
+            buf[i] = self.data[block * 512 + i]
+        return self.done
+
+    def writeblocks(self, block, buf):
+        self._check(len(buf))
+        self.writes += 1
+        self.cut -= 1
+        ends = self.cut == -1
+        self.off = ends and self.error is PowerCut
+        at = block * 512
+        if not ends or self.spoil == "after":
+            for i in range(512):
+                self.data[at + i] = buf[i]
+        elif self.spoil != "before":
+            self.data[at : at + 512] = noise_of(512, self.spoil)
+        if ends:
+            raise self.error
+        return self.done
+
+    def _check(self, n):
+        if self.off:
+            raise PowerCut()
+        eq(n, 512)
+
+    def ioctl(self, op, arg):
+        return len(self.data) // 512 if op == 4 else 512 if op == 5 else None
+
+    def power_on(self):
+        self.off = False
+        self.cut = -1
+
+
+def noise_of(n, seed):
+    toss = noise(seed)
+    return bytes(next(toss) & 0xFF for _ in range(n))
+
+
+def mounted(card):
+    return Journal(CardFlash(card, FIRST, 8, 1024))
+
+
+def fresh():
+    card = Card(32)
+    mounted(card)
+    return card
+
+
+class Promises:
+    """What a journal was told to keep: {(kind, Message ID): state}; what the operation under way may have changed."""
+
+    def __init__(self):
+        self.kept = {}
+        self.unsure = None
+
+    def work(self, journal, n):
+        """Appends n records, releases and ends some of them."""
+        journal.owner = places = RecordOwner()
+        for k in range(n):
+            kind = IN if k % 3 == 2 else OUT
+            self.unsure = kind, k
+            places[kind, k] = put(journal, k, 0 if kind == IN else 30 + k * 37 % 90, kind)
+            journal.commit()
+            self.kept[kind, k] = 0
+            self.unsure = None
+            for back, state in ((1, RELEASED), (3, DONE)):
+                key = (IN if (k - back) % 3 == 2 else OUT), k - back
+                if key in self.kept and (back == 3 or k % 2):
+                    self.unsure = key
+                    journal.mark(places[key], state)
+                    journal.commit()
+                    if state == DONE:
+                        del self.kept[key]
+                    else:
+                        self.kept[key] = state
+                    self.unsure = None
+
+    def check(self, journal):
+        found = {}
+        for kind in (OUT, IN):
+            for mid, state in bodies(journal, kind):
+                assert (kind, mid) not in found, "%d is there twice" % mid
+                found[kind, mid] = state
+        for key in set(found) | set(self.kept):
+            if key != self.unsure:
+                eq((key, found.get(key)), (key, self.kept.get(key)))
+        eq((journal.damaged, journal.skipped), (0, 0))
+
+
+def test_what_was_accepted_survives_a_spoilt_block():
+    """Power is cut in each write of a ring that is filled some times, and in each write of the start that follows."""
+    card = fresh()
+    image = bytes(card.data)
+    promises = Promises()
+    promises.work(mounted(card), 70)
+    total = card.writes
+    promises.check(mounted(card))
+    for cut in range(0, total, 2 * CUT_STEP + 1):
+        card.data[:] = image
+        card.cut = cut
+        card.spoil = ("before", cut, cut + 1, "after")[cut % 4]
+        promises = Promises()
+        try:
+            promises.work(mounted(card), 70)
+        except PowerCut:
+            pass
+        card.power_on()
+        left = bytes(card.data)
+        promises.check(mounted(card))
+        for again in range(cut % 3, 12, 3):
+            card.data[:] = left
+            card.cut = again
+            card.spoil = cut + again
+            try:
+                mounted(card)
+            except PowerCut:
+                pass
+            card.power_on()
+            promises.check(mounted(card))
+
+
+def test_a_card_that_fails():
+    """It raises, or returns what drivers return for an error: nothing is lost once it works again."""
+    for failure in (False, 1, 5):
+        card = fresh()
+        journal = mounted(card)
+        put(journal, 0)
+        journal.commit()
+        for k in range(1, 5):
+            card.done = failure
+            raises(OSError, write, journal, k)
+            card.done = None
+            journal.recover()
+            eq([mid for mid, _ in bodies(journal)], [0])
+        eq([mid for mid, _ in bodies(mounted(card))], [0])
+        card.error = OSError
+        for k in range(3):  # each write of one block
+            card.cut, card.spoil = k, k
+            raises(OSError, write, journal, 7 + k)
+            journal.recover()
+            journal.commit()
+            eq([mid for mid, _ in bodies(journal)], [0])
+            eq([mid for mid, _ in bodies(mounted(card))], [0])
+        card.done = True  # as others tell that all went well
+        put(journal, 6)
+        journal.commit()
+        eq([mid for mid, _ in bodies(mounted(card))], [0, 6])
+
+
+def write(journal, k):
+    put(journal, k)
+    journal.commit()
+
+
+def test_it_ends_where_it_was_told_to():
+    card = Card(64)
+    before = bytes(card.data)
+    journal = mounted(card)
+    k = 0
+    while k < 200:
+        journal.mark(put(journal, k), DONE)
+        k += 1
+    eq(bytes(card.data[: FIRST * 512]), before[: FIRST * 512])
+    end = (FIRST + 2 + 16) * 512
+    eq(bytes(card.data[end:]), before[end:])
+
+
+def test_reads_and_writes_anywhere():
+    """Also over blocks, and behind what is not on the card yet."""
+    card = Card(32)
+    flash = CardFlash(card, FIRST, 4, 1024)
+    for sector in range(4):
+        flash.ioctl(6, sector)
+    eq((flash.ioctl(4, 0), flash.ioctl(5, 0), flash.ioctl(3, 0)), (4, 1024, 0))
+    expected = bytearray(b"\xff" * 4096)
+    data = noise_of(700, 3)
+    for at, off, n in ((0, 0, 700), (1000, 5, 600), (2047, 0, 2), (4095, 1, 1), (512, 0, 512)):
+        flash.program(at, data, off, n)
+        expected[at : at + n] = data[off : off + n]
+        for start, size in ((at, n), (max(0, at - 9), 24), (0, 512), (1536, 512), (3000, 1096)):
+            buf = bytearray(min(size, 4096 - start))
+            flash.readblocks(start // 1024, buf, start % 1024)
+            eq(bytes(buf), bytes(expected[start : start + len(buf)]))
+    flash.ioctl(3, 0)
+    buf = bytearray(4096)
+    CardFlash(card, FIRST, 4, 1024).readblocks(0, buf)
+    eq(buf, expected)
+
+
+def test_what_is_said_twice_is_not_said_to_another_place():
+    """A copy of a sector that was erased since, or of a region that ended elsewhere, is written nowhere."""
+    card = Card(64)
+    flash = CardFlash(card, FIRST, 8, 1024)
+    flash.ioctl(6, 7)
+    flash.program(7 * 1024, b"told", 0, 4)
+    flash.ioctl(3, 0)
+    buf = bytearray(4)
+    image = bytes(card.data)
+    before = card.data[(FIRST + 16) * 512 :] = noise_of(len(card.data) - (FIRST + 16) * 512, 9)
+    CardFlash(card, FIRST, 4, 1024)
+    eq(bytes(card.data[(FIRST + 16) * 512 :]), before)
+    card.data[:] = image
+    flash.ioctl(6, 7)
+    CardFlash(card, FIRST, 8, 1024).readblocks(7, buf)
+    eq(bytes(buf), b"\xff" * 4)
+
+
+def test_files_are_not_touched():
+    card = Card(256)
+    before = bytes(card.data)
+    raises(ValueError, CardFlash, card, 200, 16, 4096)  # it would end behind the card
+    table = bytearray(512)
+    table[510:] = b"\x55\xaa"
+    fat = bytearray(table)
+    fat[11:13] = b"\0\x02"
+    fat[16] = 2
+    struct.pack_into("<H", fat, 19, 100)
+    large = bytearray(table)
+    large[11:13] = b"\0\x02"
+    large[16] = 1
+    struct.pack_into("<I", large, 32, 100)
+    exfat = bytearray(table)
+    exfat[3:8] = b"EXFAT"
+    struct.pack_into("<Q", exfat, 72, 100)
+    table[450 + 16] = 0x0C
+    struct.pack_into("<II", table, 454 + 16, 20, 80)
+    for sector in (fat, large, exfat, table):
+        card.data[:512] = sector
+        image = bytes(card.data)
+        for first in (0, 90, 99):
+            error = raises(ValueError, CardFlash, card, first, 4, 1024)
+            assert "first" in str(error) and "partition" in str(error)
+            eq(bytes(card.data), image)
+        CardFlash(card, 100, 4, 1024)
+        card.data[:] = before
+    # In front of a partition there is space, too.
+    card.data[:512] = table
+    CardFlash(card, 1, 4, 1024)
+    raises(ValueError, CardFlash, card, 11, 4, 1024)
+
+
+def test_a_journal_from_block_0_on():
+    """What is in its first block is never taken for a table of partitions."""
+    card = Card(32)
+    flash = CardFlash(card, 0, 4, 1024)
+    for n in range(4):
+        flash.ioctl(6, n)
+    flash.program(0, b"\x55\xaa" * 256, 0, 512)
+    flash.ioctl(3, 0)
+    buf = bytearray(512)
+    CardFlash(card, 0, 4, 1024).readblocks(0, buf)
+    eq(bytes(buf), b"\x55\xaa" * 256)
+
+
+def test_arguments():
+    card = Card(64)
+    for wrong in ((-1, 4, 1024), (0, 2, 1024), (0, 4, 1000), (0, 4, 131072), (0, 4.0, 1024)):
+        raises(ValueError, CardFlash, card, *wrong)
+
+
+def test_a_message_takes_no_heap():
+    if not hasattr(gc, "mem_alloc"):
+        raise SkipTest("CPython does not tell")
+    head = bytearray(b"h" * 40)
+    eq(allocated(exchange, mounted(fresh()), head, b"t" * 40, 5), 0)
+
+
+def test_a_message_takes_six_writes():
+    """Three for its record, three for what ends it; each block is written twice, and told of in between."""
+    card = fresh()
+    journal = mounted(card)
+    at = put(journal, 0)
+    card.writes = 0
+    journal.commit()
+    eq(card.writes, 3)
+    journal.mark(at, DONE)
+    journal.commit()
+    eq(card.writes, 6)
+
+
+def test_full():
+    journal = mounted(fresh())
+    k = 0
+    while journal.fits(OUT, 40):
+        put(journal, k)
+        k += 1
+    raises(OutboxFull, put, journal, k)
