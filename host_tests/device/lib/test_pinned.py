@@ -591,3 +591,85 @@ def test_power_cut_at_a_repair():
         eq(free(), blocks)
 
     cut_everywhere(board, lambda: pin(board, 3), check)
+
+
+def grown(board, n):
+    flash = pin(board)
+    return flash.grow(Journal(flash), n)
+
+
+def test_a_set_that_grows():
+    """What is in it stays, and the other files; it takes the blocks of the new set alone."""
+    board = stocked(80)
+    journal = used(board)
+    expected = bodies(Journal(pin(board)))
+    blocks = free()
+    flash, larger = grown(board, 9)
+    for _ in range(2):
+        eq((flash.ioctl(4, 0), larger.size, flash.repaired, len(names())), (9, 9 * 512, 0, 9))
+        eq((bodies(larger), larger.epoch, larger.next_seq), (expected, journal.epoch, 10))
+        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        eq(files(), USER)
+        board.boot()
+        flash = pin(board)
+        larger = Journal(flash)
+    assert blocks - free() in (3, 4, 5)
+    put(larger, 10)
+    board.boot()
+    eq(bodies(Journal(pin(board))), expected + [(10, 0)])
+
+
+def test_a_set_does_not_shrink():
+    board = stocked()
+    used(board)
+    snapshot = board.flash.snapshot()
+    flash = pin(board)
+    journal = Journal(flash)
+    for n in (3, 6):
+        assert flash.grow(journal, n) == (flash, journal)
+    eq(board.flash.snapshot(), snapshot)
+
+
+def test_no_space_to_grow():
+    """For both sets at once: the one that is there is used."""
+    board = stocked()
+    used(board)
+    expected = bodies(Journal(pin(board)))
+    users, blocks = files(), free()
+    flash, journal = grown(board, 30)
+    eq((flash.ioctl(4, 0), bodies(journal)), (6, expected))
+    eq((files(), free()), (users, blocks))
+    put(journal, 10)
+    board.boot()
+    eq(bodies(Journal(pin(board))), expected + [(10, 0)])
+
+
+def test_power_cut_while_a_set_grows():
+    board = stocked(60)
+    used(board)
+    expected = bodies(Journal(pin(board)))
+
+    def check():
+        flash = pin(board)
+        assert flash.ioctl(4, 0) in (6, 9) and flash.repaired == 0
+        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        journal = Journal(flash)
+        eq((bodies(journal), journal.damaged, journal.skipped), (expected, 0, 0))
+        flash, journal = flash.grow(journal, 9)
+        eq((bodies(journal), journal.size, len(names())), (expected, 9 * 512, 9))
+        eq(files(), USER)
+
+    cut_everywhere(board, lambda: grown(board, 9), check)
+
+
+def test_somebody_elses_folder_of_such_a_name_stays():
+    board = stocked(60)
+    os.mkdir(ROOT + "/journal.old")
+    write("/journal.old/mine", b"mine")
+    used(board)
+    expected = bodies(Journal(pin(board)))
+    flash, journal = grown(board, 9)
+    eq((flash.ioctl(4, 0), bodies(journal)), (6, expected))
+    board.boot()
+    eq(bodies(Journal(pin(board))), expected)
+    eq(files()["/journal.old/mine"], b"mine")

@@ -24,7 +24,7 @@ class PinnedFlash:
     """A block device of `n` files of one block in `folder` of the littlefs that lives on the block
     device `raw` (with the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`.
     They are made if the folder does not exist (n = 0: ENOENT then); if it does, its files keep their
-    number. page: bytes of one program of `raw`. repaired: how many files had been deleted or replaced
+    number until grow(). page: bytes of one program of `raw`. repaired: how many files had been deleted or replaced
     and were made anew, blank. All raise OSError, and write nothing, where a block is no longer ours.
     Raises OSError: ENODEV if no littlefs lives on `raw`, _ENOSPC if it is too full; ValueError if
     the files of two sets are there."""
@@ -40,6 +40,8 @@ class PinnedFlash:
         number("page", page, 1, 65536, " bytes")
         self.page = page
         self._raw = raw
+        self._folder = folder
+        self._root = root
         self._size = raw.ioctl(5, 0)
         self._blocks, self.repaired = pin(raw, folder, root, n)
         self._n = n = len(self._blocks)
@@ -48,6 +50,15 @@ class PinnedFlash:
         self._part = bytearray(_PART)
         for i in range(n):
             self._remember(i)
+
+    def grow(self, journal, n):
+        """Makes the set one of `n` files, if those are more. journal: the Journal on it, which no client uses yet; it
+        is copied, and takes as much RAM meanwhile. Until the new set is complete, the one that is there stays.
+        Returns (device, Journal) to go on with: the same ones if the file system, or RAM, has no space for both sets,
+        if a folder of the name with .old is in the way, or if there are as many files. Raises OSError."""
+        if n <= self._n:
+            return self, journal
+        return grow(self, journal, n)
 
     def _remember(self, block):
         four = self._four
@@ -124,7 +135,8 @@ class PinnedFlash:
 #
 # A set is made in a folder of another name, which is renamed when all is there: so where the
 # folder is, a complete set was. A file has a temporary name until its block is known. What power
-# cut leaves is removed at the next start.
+# cut leaves is removed at the next start. A set that has grown gets the folder's name when the one before it has got
+# another one: if that is there, and the folder is not, the new set is complete.
 
 _ENOSPC = 28  # MicroPython's errno has no name for it
 _CHUNK = 64
@@ -190,13 +202,18 @@ def pin(raw, folder, root, n):
     how many of a set that was there had to be made."""
     blocks = array("i", [-1] * n)
     new = folder + ".new"
-    _remove_folder(root + new)
-    finder = Finder(raw)
-    try:
+    names = _list(root + folder)
+    old = _list(root + folder + ".old")
+    if names is None and old is not None and _list(root + new) is not None:
+        os.rename(root + new, root + folder)
         names = os.listdir(root + folder)
-    except OSError as e:
-        if e.errno != ENOENT or not n:
-            raise
+    _remove_folder(root + new)
+    if old is not None:
+        _remove_folder(root + folder + ".old")
+    finder = Finder(raw)
+    if names is None:
+        if not n:
+            raise OSError(ENOENT, "no folder " + root + folder)
         os.mkdir(root + new)
         try:
             _make(raw, new, root, blocks)
@@ -217,7 +234,42 @@ def pin(raw, folder, root, n):
     return blocks, missing
 
 
+def grow(flash, journal, n):
+    """PinnedFlash.grow()."""
+    from ..journal.copying import copy_journal
+
+    folder = flash._root + flash._folder
+    new = folder + ".new"
+    if _list(folder + ".old") is not None:  # somebody else's
+        return flash, journal
+    try:
+        os.mkdir(new)
+        _make(flash._raw, flash._folder + ".new", flash._root, array("i", [-1] * n))
+        larger = PinnedFlash(flash._raw, flash._folder + ".new", 0, flash._root, flash.page)
+        copied = copy_journal(journal, larger)
+    except (OSError, MemoryError) as e:
+        _remove_folder(new)
+        if isinstance(e, OSError) and e.errno != _ENOSPC:
+            raise
+        return flash, journal
+    larger._folder = flash._folder
+    os.rename(folder, folder + ".old")
+    os.rename(new, folder)
+    _remove_folder(folder + ".old")
+    return larger, copied
+
+
 # --- names ---
+
+
+def _list(path):
+    # The names in a folder, None if there is none.
+    try:
+        return os.listdir(path)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+        return None
 
 
 def _name(slot, n, block, mtime):

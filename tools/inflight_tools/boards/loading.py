@@ -11,7 +11,7 @@ APART = {
     "counter_names": ("counters", ("NAMES", "by_name")),
     "synced_file": ("flash", ("File", "write")),
     "posix": ("flash", ("open_flash", "sync_folder")),
-    "pinning": ("pinned", ("Finder", "ReadTracer", "pin")),
+    "pinning": ("pinned", ("Finder", "ReadTracer", "grow", "pin")),
     "card_region": ("card", ("check_region", "refuse_overlap")),
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
@@ -57,7 +57,7 @@ MERGED = {name: group for group, names in GROUPS.items() for name in names}
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
 # Those that inflight itself names: what programs import from it.
 KNOWN = (
-    *("__init__", "exports", "client", "aio", "flash", "card", "refused"),
+    *("__init__", "exports", "client", "aio", "flash", "card", "copying", "refused"),
     *("properties5", "connect_properties", "authentication", "subscription"),
 )
 
