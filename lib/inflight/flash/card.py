@@ -8,7 +8,7 @@ from array import array
 from errno import EIO
 from struct import pack_into, unpack_from
 
-from ..arguments import number, refuse
+from ..arguments import number
 from ..compat import const
 from ..journal.pages import CRC_HIGH, CRC_LOW, CRC_START, add_to_crc, copy_bytes
 
@@ -38,7 +38,7 @@ class CardFlash:
         number("n", n, 3, 65535)
         number("size", size, _BLOCK, 65536, " bytes")
         if size % _BLOCK:
-            refuse("size", "a multiple of 512 bytes", size)
+            raise ValueError("size: write a multiple of 512 bytes, not %d" % size)
         self._card = card
         self._first = first
         self._n = n
