@@ -3,6 +3,7 @@
 EXPORTS = {
     "erase": "journal.journal",
     "CardFlash": "flash.card",
+    "JoinedFlash": "flash.joined",
     "copy_journal": "journal.copying",
     "ConnectRefused": "session.refused",
     "Disconnected": "session.refused",

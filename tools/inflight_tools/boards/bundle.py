@@ -28,6 +28,7 @@ _UNUSED = (
         "card_region",
         "consumers",
         "io_waiter",
+        "joined",
         "posix",
         "received5",
         "subscription",

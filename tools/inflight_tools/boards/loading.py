@@ -57,7 +57,7 @@ MERGED = {name: group for group, names in GROUPS.items() for name in names}
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
 # Those that inflight itself names: what programs import from it.
 KNOWN = (
-    *("__init__", "exports", "client", "aio", "flash", "card", "copying", "refused"),
+    *("__init__", "exports", "client", "aio", "flash", "card", "joined", "copying", "refused"),
     *("properties5", "connect_properties", "authentication", "subscription"),
 )
 
@@ -125,7 +125,7 @@ FIRST = (
 # line, so they have the same words.
 FAMILIES = (
     ("mount", "sectors", "sector_order", "contents", "finishing"),  # journals, and what reads them
-    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "card", "card_region"),
+    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "card", "card_region", "joined"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
 )
