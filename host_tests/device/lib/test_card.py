@@ -187,6 +187,26 @@ def write(journal, k):
     journal.commit()
 
 
+def test_a_write_that_fails_while_something_is_read():
+    """The journal that wrote is told at its commit(): nothing is durable that is not there."""
+    for k in range(3):
+        card = fresh()
+        journal = mounted(card)
+        for mid in range(40):
+            put(journal, mid)
+        journal.commit()
+        put(journal, 77)  # in the buffer alone
+        card.error, card.cut, card.spoil = OSError, k, k
+        raises(OSError, journal.find, OUT, 0)
+        card.power_on()
+        raises(OSError, journal.commit)
+        journal.recover()
+        put(journal, 78)
+        journal.commit()
+        found = [mid for mid, _ in bodies(mounted(card))]
+        assert found[:40] == list(range(40)) and found[-1] == 78
+
+
 def test_it_ends_where_it_was_told_to():
     card = Card(64)
     before = bytes(card.data)

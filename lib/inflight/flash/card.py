@@ -48,6 +48,7 @@ class CardFlash:
         self._block = -1  # of the region: what is in the buffer; -1: nothing
         self._dirty = False  # the card does not have it yet
         self._whole = False  # no block has been written in part
+        self._lost = False  # what was in the buffer, by an error of which only a reader knows
         self._end = _FIRST + n * (size // _BLOCK)
         check_region(card, first, self._end, self._buf)
         self._recover()
@@ -80,7 +81,7 @@ class CardFlash:
             self._sum(_BLOCK)
             if low == crc[0] and high == crc[1]:
                 self._put(block)
-                self._card.ioctl(3, 0)
+                check(self._card.ioctl(3, 0))
         self._whole = True
 
     def _flush(self):
@@ -100,10 +101,10 @@ class CardFlash:
         pack_into("<HH", buf, _SUMMED, crc[0], crc[1])
         buf[_MARK] = 0  # in block 0 it would pass for a partition table
         self._put(_HEADER)
-        self._card.ioctl(3, 0)
+        check(self._card.ioctl(3, 0))
         self._get(_COPY)
         self._put(block)
-        self._card.ioctl(3, 0)
+        check(self._card.ioctl(3, 0))
         self._block = block
         self._dirty = False
         self._whole = True
@@ -117,6 +118,15 @@ class CardFlash:
         offset += block * self._size
         block = _FIRST + offset // _BLOCK
         offset %= _BLOCK
+        dirty = self._dirty
+        try:
+            self._fill(block, buf, offset)
+        except BaseException:
+            # The writer is told at its next operation.
+            self._lost = self._lost or (dirty and not self._whole)
+            raise
+
+    def _fill(self, block, buf, offset):
         end = len(buf)
         if end == _BLOCK and not offset and block != self._block:
             self._flush()
@@ -131,7 +141,13 @@ class CardFlash:
             block += 1
             offset = 0
 
+    def _tell_lost(self):
+        if self._lost:
+            self._lost = False
+            raise OSError(EIO, "the memory card failed: what was written last is lost")
+
     def program(self, at, buf, off, n):
+        self._tell_lost()
         block = _FIRST + at // _BLOCK
         at %= _BLOCK
         while n:
@@ -146,6 +162,7 @@ class CardFlash:
 
     def ioctl(self, op, arg):
         if op == 3:
+            self._tell_lost()
             self._flush()
         elif op == 4:
             return self._n
@@ -156,6 +173,7 @@ class CardFlash:
         return 0
 
     def _erase(self, sector):
+        self._tell_lost()
         self._flush()
         buf = self._buf
         self._block = -1
@@ -163,11 +181,11 @@ class CardFlash:
             buf[k] = 0xFF
         # The copy may be of a block of this sector, and is not to be written again.
         self._put(_HEADER)
-        self._card.ioctl(3, 0)
+        check(self._card.ioctl(3, 0))
         n = self._size // _BLOCK
         for block in range(_FIRST + sector * n, _FIRST + (sector + 1) * n):
             self._put(block)
-        self._card.ioctl(3, 0)
+        check(self._card.ioctl(3, 0))
 
 
 def check(done):
