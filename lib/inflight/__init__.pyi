@@ -162,6 +162,7 @@ class _Base:
     on_disconnect: Callable[[BaseException | None], None] | None
     on_complete: Callable[[int], None] | None
     on_error: Callable[[BaseException], None]
+    known: int
     def __init__(
         self,
         host: str,

@@ -4,7 +4,7 @@
 class JoinedFlash:
     """`k` neighbouring blocks of the block device `device` each as one, what is left of it at its end unused. A
     journal on it has sectors of that size, so its longest message is that much longer: with two blocks of 4 KiB 8,153
-    bytes, topic and payload. An erase takes as long as those of all its blocks. device: as Journal() takes it."""
+    bytes of packet. An erase takes as long as those of all its blocks. device: as Journal() takes it."""
 
     def __init__(self, device, k=2):
         from ..arguments import number
