@@ -1,7 +1,7 @@
 """A journal that is copied to another device, and pinned files that grow."""
 
 from harness import CUT_STEP, eq, raises
-from inflight import CardFlash, RamFlash, copy_journal
+from inflight import CardFlash, RamFlash, copy_journal, erase
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, PowerCut, before, mixed, torn
 from test_card import Card
@@ -91,19 +91,63 @@ def test_what_was_lost_is_told_by_the_new_one():
     eq((new.damaged, new.found_damaged, new.lost), (1, journal.found_damaged, journal.lost))
 
 
+def test_what_is_accepted_fits():
+    """Also a ring of as many sectors takes all that this one has accepted, whatever came last; and goes on."""
+    for n in (3, 5, 6):
+        for first in ("longest", "ids", "messages"):
+            journal = Journal(NorFlash(n, 512, 4))
+            if first == "longest":
+                put(journal, 0, journal.largest)
+            elif first == "ids":
+                put(journal, 0, 0, IN)
+            for kind, size in ((OUT, 300), (OUT, 40), (IN, 0)):
+                k = 1
+                while journal.fits(kind, size):
+                    put(journal, k, size, kind)
+                    k += 1
+            for mid in (0, 1):
+                put(journal, mid, 40, SESSION)
+            journal.commit()
+            expected = kept(journal)
+            for sectors in (n, n + 1):
+                device = NorFlash(sectors, 512, 4)
+                new = copy_journal(journal, device)
+                eq(kept(new), expected)
+                eq(kept(Journal(device)), expected)
+                for kind in (OUT, IN):
+                    at = new.scan(kind, -1)
+                    while at >= 0:
+                        new.mark(at, DONE)
+                        at = new.scan(kind, at)
+                put(new, 1, new.largest)
+
+
 def test_a_device_that_does_not_do():
+    """Neither fewer sectors, nor shorter ones, of which the erases tell no more how many numbers were given."""
     _, journal = used_journal(6)
-    while journal.fits(OUT, 40):
-        put(journal, 500)
-    other = NorFlash(9, 1024, 64)
-    put(Journal(other), 7)
-    taken = other.snapshot()
-    for device in (other, NorFlash(4, 1024, 64)):
+    for device in (NorFlash(5, 1024, 64), NorFlash(40, 512, 64), RamFlash(5, 2048)):
         assert "device" in str(raises(ValueError, copy_journal, journal, device))
-    eq(other.snapshot(), taken)
-    _, journal = used_journal(rounds=0)
-    put(journal, 0, 900)
-    assert "device" in str(raises(ValueError, copy_journal, journal, NorFlash(16, 512, 64)))
+
+
+def test_a_device_that_is_not_blank():
+    """Whatever was there, and be it done: only erase() makes room for a copy."""
+    _, journal = used_journal()
+    expected = kept(journal)
+    for count in (0, 1, 50, 500):
+        for kind in (IN, OUT):
+            device = NorFlash(9, 1024, 64)
+            other = Journal(device)
+            for k in range(count):
+                other.mark(put(other, k, 0, kind), DONE)
+            other.commit()
+            if count:
+                taken = device.snapshot()
+                assert "erase" in str(raises(ValueError, copy_journal, journal, device))
+                eq(device.snapshot(), taken)
+                erase(device)
+            copy_journal(journal, device)
+            eq(kept(Journal(device)), expected)
+            assert "erase" in str(raises(ValueError, copy_journal, journal, device))
 
 
 def test_a_damaged_record_is_not_copied():
