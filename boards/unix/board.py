@@ -196,12 +196,21 @@ def journal_flash(kb=64):
     class File(FileFlash):
         def grow(self, journal, n):
             # As PinnedFlash.grow().
+            from inflight.arguments import number
             from inflight.flash.flash import sync_folder
             from inflight.journal.copying import copy_journal
 
-            if _size(larger) is not None:
-                os.remove(larger)  # its copy was not finished
-            flash = File(larger, blocks=n)
+            number("n", n, 0, 255)
+            for name in (larger, larger + ".new"):  # its copy was not finished
+                if _size(name) is not None:
+                    os.remove(name)
+            disk = os.statvfs(home())
+            if n <= self.ioctl(4, 0) or disk[4] * disk[1] < n * 4096:
+                return self, journal
+            try:
+                flash = File(larger, blocks=n)
+            except OSError:
+                return self, journal  # a quota
             journal = copy_journal(journal, flash)
             os.rename(larger, path)
             sync_folder(path)
