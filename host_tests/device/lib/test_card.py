@@ -13,17 +13,21 @@ from test_journal_alloc import allocated, exchange
 RUNTIMES = "cpython micropython-x64 micropython-x86 native-x86"
 MORE_RUNTIMES = "micropython-armhf native-x64"
 
-FIRST = 8
+AT = 8  # in data
+FRONT = 256
+FIRST = FRONT + AT
 
 
 class Card:
-    """`blocks` blocks of 512 bytes. Write `cut` from now is cut short: its block holds noise (a seed), or is as it was
+    """`blocks` blocks of 512 bytes, in `data`, behind FRONT blocks of zeros and of those in `front`, {number: bytes},
+    which nobody writes. Write `cut` from now is cut short: its block holds noise (a seed), or is as it was
     before ("before") or as it was to be ("after"); by the power, or by `error`, after which the card goes on.
     done: what readblocks() and writeblocks() return."""
 
     def __init__(self, blocks):
         self.data = bytearray(noise_of(blocks * 512, 7))
-        self.data[510:512] = b"\0\0"
+        self.front = {}
+        self.blocks = FRONT + blocks
         self.cut = -1
         self.spoil = "before"
         self.off = False
@@ -33,6 +37,10 @@ class Card:
 
     def readblocks(self, block, buf):
         self._check(len(buf))
+        if block < FRONT:
+            buf[:] = self.front.get(block, bytes(512))
+            return self.done
+        block -= FRONT
         for i in range(len(buf)):  # a slice would allocate
             buf[i] = self.data[block * 512 + i]
         return self.done
@@ -43,7 +51,8 @@ class Card:
         self.cut -= 1
         ends = self.cut == -1
         self.off = ends and self.error is PowerCut
-        at = block * 512
+        assert block >= FRONT
+        at = (block - FRONT) * 512
         if not ends or self.spoil == "after":
             for i in range(512):
                 self.data[at + i] = buf[i]
@@ -59,7 +68,7 @@ class Card:
         eq(n, 512)
 
     def ioctl(self, op, arg):
-        return len(self.data) // 512 if op == 4 else 512 if op == 5 else None
+        return self.blocks if op == 4 else 512 if op == 5 else None
 
     def power_on(self):
         self.off = False
@@ -215,8 +224,8 @@ def test_it_ends_where_it_was_told_to():
     while k < 200:
         journal.mark(put(journal, k), DONE)
         k += 1
-    eq(bytes(card.data[: FIRST * 512]), before[: FIRST * 512])
-    end = (FIRST + 2 + 16) * 512
+    eq(bytes(card.data[: AT * 512]), before[: AT * 512])
+    end = (AT + 2 + 16) * 512
     eq(bytes(card.data[end:]), before[end:])
 
 
@@ -251,65 +260,97 @@ def test_what_is_said_twice_is_not_said_to_another_place():
     flash.ioctl(3, 0)
     buf = bytearray(4)
     image = bytes(card.data)
-    before = card.data[(FIRST + 16) * 512 :] = noise_of(len(card.data) - (FIRST + 16) * 512, 9)
+    before = card.data[(AT + 16) * 512 :] = noise_of(len(card.data) - (AT + 16) * 512, 9)
     CardFlash(card, FIRST, 4, 1024)
-    eq(bytes(card.data[(FIRST + 16) * 512 :]), before)
+    eq(bytes(card.data[(AT + 16) * 512 :]), before)
     card.data[:] = image
     flash.ioctl(6, 7)
     CardFlash(card, FIRST, 8, 1024).readblocks(7, buf)
     eq(bytes(buf), b"\xff" * 4)
 
 
+def boot_record(*fields):
+    """Block 0: fields are (offset, format, values)."""
+    record = bytearray(512)
+    record[510:] = b"\x55\xaa"
+    for offset, form, *values in fields:
+        struct.pack_into(form, record, offset, *values)
+    return bytes(record)
+
+
+def partition(k, kind, begin, size):
+    return 446 + 16 * k, "<BBBBBBBBII", 0x80 if k else 0, 0, 0, 0, kind, 0, 0, 0, begin, size
+
+
+FAT = (11, "<HBHB", 512, 8, 1, 2)
+EXFAT = (3, "5s", b"EXFAT")
+NTFS = (3, "4s", b"NTFS")
+TEXT = (440, "70s", b"Remove disks or other media. Press any key to restart. NTLDR is missing. Bad.")
+
+
 def test_files_are_not_touched():
-    card = Card(256)
-    before = bytes(card.data)
-    raises(ValueError, CardFlash, card, 200, 16, 4096)  # it would end behind the card
-    table = bytearray(512)
-    table[510:] = b"\x55\xaa"
-    fat = bytearray(table)
-    fat[11:13] = b"\0\x02"
-    fat[16] = 2
-    struct.pack_into("<H", fat, 19, 100)
-    large = bytearray(table)
-    large[11:13] = b"\0\x02"
-    large[16] = 1
-    struct.pack_into("<I", large, 32, 100)
-    exfat = bytearray(table)
-    exfat[3:8] = b"EXFAT"
-    struct.pack_into("<Q", exfat, 72, 100)
-    table[450 + 16] = 0x0C
-    struct.pack_into("<II", table, 454 + 16, 20, 80)
-    for sector in (fat, large, exfat, table):
-        card.data[:512] = sector
-        image = bytes(card.data)
-        for first in (0, 90, 99):
+    """Files in blocks 20 to 299 as a boot record or a table tells, or both: one of them may be of an earlier time."""
+    card = Card(128)
+    image = bytes(card.data)
+    table = partition(1, 0x0C, 200, 100)
+    for record in (
+        boot_record(FAT, (19, "<H", 300)),
+        boot_record(FAT, (32, "<I", 300), TEXT),
+        boot_record(EXFAT, (72, "<Q", 300)),
+        boot_record(NTFS, (40, "<Q", 299), TEXT),
+        boot_record(partition(0, 0x0B, 20, 30), table),
+        boot_record(FAT, (19, "<H", 290), table),
+        boot_record(FAT, (32, "<I", 300), partition(0, 0x0B, 20, 30)),
+    ):
+        card.front = {0: record}
+        for first in (FRONT, 290, 299):
             error = raises(ValueError, CardFlash, card, first, 4, 1024)
             assert "first" in str(error) and "partition" in str(error)
             eq(bytes(card.data), image)
-        CardFlash(card, 100, 4, 1024)
-        card.data[:] = before
-    # In front of a partition there is space, too.
-    card.data[:512] = table
-    CardFlash(card, 1, 4, 1024)
-    raises(ValueError, CardFlash, card, 11, 4, 1024)
+        CardFlash(card, 300, 4, 1024)
+        card.data[:] = image
+    card.front = {0: boot_record(partition(0, 0x83, 300, 50), partition(3, 0x0C, 63, 150))}
+    CardFlash(card, 290, 4, 1024)
+    raises(ValueError, CardFlash, card, 291, 4, 1024)
+    card.front = {0: boot_record(partition(0, 0xEE, 1, 0xFFFFFFFF))}  # GPT, which is behind that
+    raises(ValueError, CardFlash, card, 350, 4, 1024)
 
 
-def test_a_journal_from_block_0_on():
-    """What is in its first block is never taken for a table of partitions."""
-    card = Card(32)
-    flash = CardFlash(card, 0, 4, 1024)
-    for n in range(4):
-        flash.ioctl(6, n)
-    flash.program(0, b"\x55\xaa" * 256, 0, 512)
-    flash.ioctl(3, 0)
-    buf = bytearray(512)
-    CardFlash(card, 0, 4, 1024).readblocks(0, buf)
-    eq(bytes(buf), b"\x55\xaa" * 256)
+def test_a_card_that_tells_nothing():
+    """ext4, littlefs and their kin have no boot record. Where there may be files, nothing is touched."""
+    card = Card(128)
+    image = bytes(card.data)
+    some = bytes(300) + b"\x53\xef" + bytes(210)
+    stale = boot_record(partition(0, 0x0C, 300, 50))
+    for front in (
+        {0: some},
+        {1: some},
+        {2: some},
+        {64: some},
+        {128: some},
+        {0: stale, 2: some},
+        {0: boot_record(TEXT)},
+        {0: boot_record((3, "8s", b"whatever")), 1: some},
+    ):
+        card.front = front
+        assert "zeros" in str(raises(ValueError, CardFlash, card, 360, 4, 1024))
+        eq(bytes(card.data), image)
+    card.front = {block: b"\xff" * 512 for block in range(200)}
+    CardFlash(card, 360, 4, 1024)
+
+
+def test_a_card_that_ends_earlier():
+    card = Card(64)
+    for blocks in (None, 0, -1, FIRST + 9):
+        card.blocks = blocks
+        assert "blocks" in str(raises(ValueError, CardFlash, card, FIRST, 4, 1024))
+    card.blocks = FIRST + 10
+    CardFlash(card, FIRST, 4, 1024)
 
 
 def test_arguments():
     card = Card(64)
-    for wrong in ((-1, 4, 1024), (0, 2, 1024), (0, 4, 1000), (0, 4, 131072), (0, 4.0, 1024)):
+    for wrong in ((FRONT - 1, 4, 1024), (FIRST, 2, 1024), (FIRST, 4, 1000), (FIRST, 4, 131072), (FIRST, 4.0, 1024)):
         raises(ValueError, CardFlash, card, *wrong)
 
 

@@ -4,7 +4,7 @@ from harness import CUT_STEP, eq, raises
 from inflight import CardFlash, RamFlash, copy_journal, erase
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, PowerCut, before, mixed, torn
-from test_card import Card
+from test_card import FIRST, Card
 from test_journal import RINGS, RecordOwner, bodies, put
 
 RUNTIMES = "cpython micropython-x64 micropython-x86"
@@ -38,7 +38,7 @@ def larger():
         if size >= 1024:
             yield NorFlash(9, size, page)
     yield RamFlash(12, 1024)
-    yield CardFlash(Card(64), 3, 7, 2048)
+    yield CardFlash(Card(64), FIRST, 7, 2048)
 
 
 def test_everything_is_there():

@@ -21,20 +21,23 @@ _MAGIC = const(0x31434649)  # IFC1
 _SUMMED = const(12)  # bytes of the header that its CRC is of
 _MARK = const(510)  # where 55 AA tells that block 0 has a table of partitions, or begins a file system,
 _TABLE = const(446)  # and that table
+_LEAST = const(256)  # blocks in front of the region, where file systems begin:
+_BEGINNINGS = (0, 1, 2, 64, 128)  # their first blocks, and those of volumes; those of most others are in front, too
 
 
 class CardFlash:
     """A block device for journals: `n` sectors of `size` bytes on the memory card `card`, two blocks more than that,
-    from its block `first` on. `card` has readblocks(block, buf), writeblocks(block, buf) and ioctl(op, arg) of
+    from its block `first` on, 256 or more. `card` has readblocks(block, buf), writeblocks(block, buf) and ioctl(op, arg) of
     MicroPython's simple block protocol, and blocks of 512 bytes: sdcard.SDCard, machine.SDCard. A power cut may spoil
     the block that is being written; cards that spoil others are not fit for a journal. What was in the region is lost,
     so it must lie outside of every partition. Takes one buffer of 512 bytes.
-    Raises ValueError if the card ends in front of the region's end, or files may be there; OSError."""
+    Raises ValueError if the card ends in front of the region's end, or files may be there: in a partition, a FAT, exFAT
+    or NTFS, or on a card that begins with anything else that is not blank; OSError."""
 
     page = 64
 
-    def __init__(self, card, first=0, n=256, size=4096):
-        number("first", first, 0, 0x3FFFFFFF)
+    def __init__(self, card, first, n=256, size=4096):
+        number("first", first, _LEAST, 0x3FFFFFFF)
         number("n", n, 3, 65535)
         number("size", size, _BLOCK, 65536, " bytes")
         if size % _BLOCK:
@@ -99,7 +102,6 @@ class CardFlash:
         pack_into(_FORMAT, buf, 0, _MAGIC, block, crc[0], crc[1], 0, 0)
         self._sum(_SUMMED)
         pack_into("<HH", buf, _SUMMED, crc[0], crc[1])
-        buf[_MARK] = 0  # in block 0 it would pass for a partition table
         self._put(_HEADER)
         check(self._card.ioctl(3, 0))
         self._get(_COPY)
@@ -198,30 +200,45 @@ def check(done):
 
 
 def check_region(card, first, n, buf):
-    """Raises ValueError if `n` blocks of `card` from `first` on are not there, or files may be in them."""
+    """Raises ValueError if `n` blocks of `card` from `first` on are not there, or files may be in them. Of a card that
+    does not tell where its files are, nothing is taken."""
     end = first + n
     blocks = card.ioctl(4, 0)
-    if end > blocks:
-        raise ValueError("card: has %d blocks, the journal needs %d from block %d on" % (blocks, n, first))
+    if blocks.__class__ is not int or end > blocks:
+        raise ValueError("card: has %s blocks, the journal needs %d from block %d on" % (blocks, n, first))
     check(card.readblocks(0, buf))
-    if buf[_MARK] != 0x55 or buf[_MARK + 1] != 0xAA:
-        return
-    refuse_overlap(first, end, 0, 1)
-    if buf[3:8] == b"EXFAT":
-        refuse_overlap(first, end, 0, unpack_from("<Q", buf, 72)[0])
-    elif buf[11:13] == b"\0\x02" and buf[16] in (1, 2):  # FAT: bytes of a block, number of tables
-        refuse_overlap(first, end, 0, unpack_from("<H", buf, 19)[0] or unpack_from("<I", buf, 32)[0])
-    else:
-        for i in range(_TABLE, _MARK, 16):
-            begin, size = unpack_from("<II", buf, i + 8)
-            if buf[i + 4]:
-                refuse_overlap(first, end, begin, begin + size)
+    known = files_in(buf) if buf[_MARK] == 0x55 and buf[_MARK + 1] == 0xAA else ()
+    for begin, behind in known:
+        if begin < end and first < behind:
+            raise ValueError(
+                "first: the journal would be in blocks %d to %d, but files are in %d to %d: shrink their partition"
+                % (first, end - 1, begin, behind - 1)
+            )
+    for block in _BEGINNINGS:
+        if not any(begin <= block < behind for begin, behind in known):
+            check(card.readblocks(block, buf))
+            if any(b != buf[0] for b in buf):
+                raise ValueError(
+                    "card: nothing tells where the files are that block %d belongs to: make a partition for them, or"
+                    " write 512 zeros there if there are none" % block
+                )
 
 
-def refuse_overlap(first, end, begin, behind):
-    """Raises ValueError if blocks from `begin` on, in front of `behind`, are among those of the journal."""
-    if begin < end and first < behind:
-        raise ValueError(
-            "first: the journal would be in blocks %d to %d, but files are in %d to %d: shrink their partition"
-            % (first, end - 1, begin, behind - 1)
-        )
+def files_in(record):
+    """[(begin, behind)] of what block 0 tells, its boot record or table of partitions: blocks with files. It may have
+    both, where one is of an earlier time."""
+    known = []
+    if record[3:8] == b"EXFAT":
+        known.append((0, unpack_from("<Q", record, 72)[0]))
+    elif record[3:7] == b"NTFS":
+        known.append((0, unpack_from("<Q", record, 40)[0] + 1))  # a copy of block 0 is behind it
+    elif record[11:13] == b"\0\x02" and record[16] in (1, 2):  # FAT: bytes of a block, number of tables
+        known.append((0, unpack_from("<H", record, 19)[0] or unpack_from("<I", record, 32)[0]))
+    if any(record[i] & 0x7F for i in range(_TABLE, _MARK, 16)):
+        return known  # it has code or a text there
+    known.append((0, 1))
+    for i in range(_TABLE, _MARK, 16):
+        begin, size = unpack_from("<II", record, i + 8)
+        if record[i + 4]:
+            known.append((begin, begin + size))
+    return known

@@ -12,7 +12,7 @@ APART = {
     "synced_file": ("flash", ("File", "write")),
     "posix": ("flash", ("open_flash", "sync_folder")),
     "pinning": ("pinned", ("Finder", "ReadTracer", "grow", "pin")),
-    "card_region": ("card", ("check_region", "refuse_overlap")),
+    "card_region": ("card", ("check_region", "files_in")),
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
     "contents": ("mount", ("read", "settle")),
