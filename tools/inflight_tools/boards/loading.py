@@ -118,6 +118,7 @@ SELDOM = {
         },
     ),
 }
+_JOIN = ("__init__", "setup", "join", "_try_next", "_dial", "_leave")
 # Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
 # handler of the client needs, where stack is short.
 OCCASIONAL = {
@@ -129,10 +130,8 @@ OCCASIONAL = {
         },
     ),
     "app_more": ("app", {"App": ("__init__", "_rescue_network", "close")}),
-    "radio_more": (
-        "radio",
-        {"Wifi": ("__init__", "setup", "join", "_try_next", "_dial", "_leave"), "Radio": ("connect",)},
-    ),
+    # Where a board's Radio calls no method of Wifi by that name, the two are one class.
+    "radio_more": ("radio", {"Wifi": _JOIN, "Radio": (*_JOIN, "connect")}),
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
 RESIDENT = (
