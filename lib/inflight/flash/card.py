@@ -27,10 +27,10 @@ _BEGINNINGS = (0, 1, 2, 64, 128)  # their first blocks, and those of volumes; th
 
 class CardFlash:
     """A block device for journals: `n` sectors of `size` bytes on the memory card `card`, two blocks more than that,
-    from its block `first` on, 256 or more. `card` has readblocks(block, buf), writeblocks(block, buf) and ioctl(op, arg) of
-    MicroPython's simple block protocol, and blocks of 512 bytes: sdcard.SDCard, machine.SDCard. A power cut may spoil
-    the block that is being written; cards that spoil others are not fit for a journal. What was in the region is lost,
-    so it must lie outside of every partition. Takes one buffer of 512 bytes.
+    from its block `first` on, 256 or more. `card` has readblocks(block, buf), writeblocks(block, buf) and
+    ioctl(op, arg) of MicroPython's simple block protocol, and blocks of 512 bytes: sdcard.SDCard, machine.SDCard. A
+    power cut may spoil the block that is being written; cards that spoil others are not fit for a journal. What was in
+    the region is lost, so it must lie outside of every partition. Takes one buffer of 512 bytes.
     Raises ValueError if the card ends in front of the region's end, or files may be there: in a partition, a FAT, exFAT
     or NTFS, or on a card that begins with anything else that is not blank; OSError."""
 

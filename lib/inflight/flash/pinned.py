@@ -24,9 +24,9 @@ class PinnedFlash:
     """A block device of `n` files of one block in `folder` of the littlefs that lives on the block
     device `raw` (with the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`.
     They are made if the folder does not exist (n = 0: ENOENT then); if it does, its files keep their
-    number until grow(). page: bytes of one program of `raw`. blocks: those of such files that are there, of grow() alone.
-    repaired: how many files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing,
-    where a block is no longer ours.
+    number until grow(). page: bytes of one program of `raw`. blocks: grow() knows them already. repaired: how many
+    files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing, where a block is
+    no longer ours.
     Raises OSError: ENODEV if no littlefs lives on `raw`, _ENOSPC if it is too full; ValueError if
     the files of two sets are there."""
 
@@ -55,8 +55,8 @@ class PinnedFlash:
     def grow(self, journal, n):
         """Makes the set one of `n` files, if those are more. journal: the Journal on it, which no client uses yet; it
         is copied, and takes as much RAM meanwhile. Until the new set is complete, the one that is there stays.
-        Returns (device, Journal) to go on with: the same ones if there are as many files, or if the file system, or RAM,
-        has no space for both sets. Raises ValueError, OSError."""
+        Returns (device, Journal) to go on with: the same ones if there are as many files, or if the file system, or
+        RAM, has no space for both sets. Raises ValueError, OSError."""
         from ..arguments import number
 
         number("n", n, 0, 255)
@@ -139,9 +139,9 @@ class PinnedFlash:
 #
 # A set is made in a folder of another name, which is renamed when all is there: so where the
 # folder is, a complete set was. A file has a temporary name until its block is known. What power
-# cut leaves is removed at the next start. A set that grows is made in the folder, next to the one that is there, and its
-# files get their names when all is copied to them. So the larger set counts as soon as it is complete, and the files of
-# the other one are removed.
+# cut leaves is removed at the next start. A set that grows is made in the folder, next to the one that is there, and
+# its files get their names when all is copied to them. So the larger set counts as soon as it is complete, and the
+# files of the other one are removed.
 
 _ENOSPC = 28  # MicroPython's errno has no name for it
 _CHUNK = 64

@@ -7,10 +7,10 @@ from .records import HEADER, IN, LOSSES, NOTES, SESSION
 def copy_journal(journal, device):
     """Copies all that `journal` keeps to the block device `device`, and returns the Journal there once that is durable:
     messages with their Message IDs, sequence numbers and states, received ids, the session, what was lost ever.
-    `device` is blank, or was erased with erase(), and has as many sectors as `journal` or more, of its sectors' length or
-    more. Both are the same journal then, so one of them has to be erased before a client uses the other one; if power
-    is cut earlier, `device` has a part. `journal` is only read, and no client may use it meanwhile. Takes as much RAM
-    as the longest message.
+    `device` is blank, or was erased with erase(), and has as many sectors as `journal` or more, of its sectors' length
+    or more. Both are the same journal then, so one of them has to be erased before a client uses the other one; if
+    power is cut earlier, `device` has a part. `journal` is only read, and no client may use it meanwhile. Takes as much
+    RAM as the longest message.
     Raises ValueError if `device` is not blank, or too small; OSError, also where a record of `journal` is damaged:
     recover() it then, and erase(device)."""
     new = Journal(device)
