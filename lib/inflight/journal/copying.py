@@ -15,15 +15,7 @@ def copy_journal(journal, device):
     recover() it then, and erase(device)."""
     new = Journal(device)
     _begin(journal, new)
-    new.damaged, new.skipped = journal.damaged, journal.skipped
-    # In this order each record is accepted that the bounds of `journal` have accepted.
-    for kind in (OUT, IN, SESSION):
-        _copy(journal, new, kind)
-    if new.next_seq:
-        new._make_space(NOTES)
-        new._note()
-    new.commit()
-    new.found_damaged, new.found_skipped, new.lost = journal.found_damaged, journal.found_skipped, journal.lost
+    _copy(journal, new)
     return new
 
 
@@ -46,7 +38,19 @@ def _begin(journal, new):
     new.recover()
 
 
-def _copy(journal, new, kind):
+def _copy(journal, new):
+    new.damaged, new.skipped = journal.damaged, journal.skipped
+    # In this order each record is accepted that the bounds of `journal` have accepted.
+    for kind in (OUT, IN, SESSION):
+        _copy_records(journal, new, kind)
+    if new.next_seq:
+        new._make_space(NOTES)
+        new._note()
+    new.commit()
+    new.found_damaged, new.found_skipped, new.lost = journal.found_damaged, journal.found_skipped, journal.lost
+
+
+def _copy_records(journal, new, kind):
     # Messages in the order of their numbers: it is as if `new` had accepted those alone.
     body = bytearray()
     at = journal.find(OUT, 0) if kind == OUT else journal.scan(kind, -1)
