@@ -20,7 +20,7 @@ _NUMBERS = {
     "keepalive": (60, 0, 65535),
     "max_inflight": (8, 1, 64),
     "buffer": (1024, 512, 32768),
-    "journal_kb": (64, 12, 1020),  # of a journal that is made; one that is there stays
+    "journal_kb": (64, 12, 1020),  # the journal grows, and does not shrink
     "timeout_ms": (10_000, 100, 60_000),
     "interval_ms": (10_000, 100, 86_400_000),
     "health_ms": (60_000, 1_000, 86_400_000),

@@ -11,7 +11,8 @@ APART = {
     "counter_names": ("counters", ("NAMES", "by_name")),
     "synced_file": ("flash", ("File", "write")),
     "posix": ("flash", ("open_flash", "sync_folder")),
-    "pinning": ("pinned", ("Finder", "ReadTracer", "pin")),
+    "pinning": ("pinned", ("Finder", "ReadTracer", "grow", "pin")),
+    "card_region": ("card", ("check_region", "files_in")),
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
     "contents": ("mount", ("read", "settle")),
@@ -58,7 +59,7 @@ MERGED = {name: group for group, names in GROUPS.items() for name in names}
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
 # Those that inflight itself names: what programs import from it.
 KNOWN = (
-    *("__init__", "exports", "client", "aio", "flash", "joined", "refused"),
+    *("__init__", "exports", "client", "aio", "flash", "card", "joined", "copying", "refused"),
     *("properties5", "connect_properties", "authentication", "subscription"),
 )
 
@@ -68,7 +69,18 @@ TEXTS = ("codes",)
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
 LENT = (
-    *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "drop", "expiry5", "finishing"),
+    *(
+        "arguments",
+        "card_region",
+        "client_start",
+        "connect",
+        "contents",
+        "counter_names",
+        "cursor",
+        "drop",
+        "expiry5",
+        "finishing",
+    ),
     *(
         "foreign",
         "handshake",
@@ -123,7 +135,7 @@ OCCASIONAL = {
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
 RESIDENT = (
-    *(*GROUPS, "client", "aio", "consumers", "handlers", "receive", "flash", "io_waiter", "pinned", "slots"),
+    *(*GROUPS, "client", "aio", "consumers", "handlers", "receive", "flash", "io_waiter", "pinned", "slots", "card"),
     *("websocket",),
 )
 
@@ -139,7 +151,7 @@ FIRST = (
 # line, so they have the same words.
 FAMILIES = (
     ("mount", "sectors", "sector_order", "contents", "finishing"),  # journals, and what reads them
-    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "joined"),
+    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "card", "card_region", "joined"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
 )
