@@ -63,15 +63,6 @@ class Records(Pages):
         self._kind = kind
         return kind
 
-    def _passed(self):
-        # How many bytes to pass over: one, and the zeros behind it. Where a program was cut short there may be a sector
-        # of them, and a read for each, in each walk, would take a start seconds.
-        h = self._h
-        n = 1
-        while n < HEAD and not h[n]:
-            n += 1
-        return n
-
     def _sum_header(self):
         # The CRC begins with the header in _h. Returns the check of it, which is its last byte.
         crc = self._crc
