@@ -57,6 +57,7 @@ from .records import (  # noqa: F401
 _MOST = const(60000)  # live OUT records
 _ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 _ERASES = const(2)  # in one append
+_SHORT = const(65536)  # bytes of a ring that is always read as a whole
 
 
 class Journal(Records):
@@ -74,23 +75,34 @@ class Journal(Records):
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
     found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
     was damaged; lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
+    unread: so many sectors, of a ring of more than 64 KiB, have not been read since the mount; what is damaged there is
+    not counted yet.
 
     Raises ValueError if the device holds a journal of another geometry or version."""
 
     def __init__(self, device):
         self._prepare(device)
-        self.recover()
+        self._mount(True)
 
     def _prepare(self, device):
         prepare(self, device)
 
     def recover(self):
-        """Mounts what is on the device, at the start and after a failure. The addresses of records are other
-        ones afterwards; an OUT record that had not been committed is gone. Raises OSError, ValueError."""
-        self.failed = True
-        from .mount import recover
+        """Mounts what is on the device after a failure. The addresses of records are other ones afterwards; an OUT
+        record that had not been committed is gone. Raises OSError, ValueError."""
+        self._mount(False)
 
-        recover(self)
+    def _mount(self, start):
+        self.failed = True
+        if not (start and self._checkpoints and self._mount_quickly()):
+            from .mount import recover
+
+            recover(self)
+
+    def _mount_quickly(self):
+        from .quick import mount_quickly
+
+        return mount_quickly(self)
 
     def _begin(self):
         # An operation that programs; `failed` is cleared again at its end. An interrupt may come between any two steps.
@@ -168,6 +180,8 @@ class Journal(Records):
             self.live += 1 if size > 0 else -1
         else:
             self._others += size
+            if self._checkpoints:
+                self._checkpoints.others[at // self._size] += size
 
     def mark(self, at, state):
         """Notes RELEASED or DONE on the live record at address `at`, durable after commit(); a DONE one is
@@ -217,16 +231,16 @@ class Journal(Records):
 
     # --- walking ---
 
-    def _next(self, at):
+    def _next(self, at, live):
         # Returns the first record at `at` or behind it, in ring order up to the head's end; -1. Passes by sectors
-        # without live records: a start would take seconds to read those.
+        # without live records, of which `live` tells: a start would take seconds to read those.
         size = self._size
         while True:
             sector = at // size
             off = at - sector * size
             if sector == self._head and off >= self._off:
                 return -1
-            if off + OVERHEAD <= size and self._live[sector]:
+            if off + OVERHEAD <= size and live[sector]:
                 kind = self._parse(at)
                 if not kind:
                     at += 1
@@ -251,17 +265,18 @@ class Journal(Records):
     def scan(self, kind, at):
         """Returns the address of the next live record of `kind` behind address `at` (-1: of all), -1
         if there is none. Sets found_seq, found_mid, found_len, found_state. Raises OSError."""
+        live = self._live if kind == OUT or not self._checkpoints else self._checkpoints.others
         if at < 0:
-            at = self._next(self._oldest())
+            at = self._next(self._oldest(), live)
         else:
             self._load(at)
-            at = self._next(self._behind(at))
+            at = self._next(self._behind(at), live)
         while at >= 0:
             if self._kind == kind:
                 self.found_state = self._state(at)
                 if self.found_state != DONE:
                     return at
-            at = self._next(self._behind(at))
+            at = self._next(self._behind(at), live)
         return -1
 
     def find(self, kind, seq):
@@ -284,7 +299,7 @@ class Journal(Records):
         best = -1
         lowest = last = 0
         rising = True
-        at = self._next(start)
+        at = self._next(start, self._live)
         while at >= 0:
             here = self.found_seq
             if self._kind == kind and (here >= seq or not ordered) and self._state(at) != DONE:
@@ -295,7 +310,7 @@ class Journal(Records):
                     lowest = here
                 rising = rising and here >= last
                 last = here
-            at = self._next(self._behind(at))
+            at = self._next(self._behind(at), self._live)
         if start == self._oldest():
             self._ordered = rising
         if best >= 0:
@@ -323,7 +338,7 @@ class Journal(Records):
             self._collect()
             erases += 1
         if self._off + size > self._size:
-            self._open_next()
+            self._open_next(size)
 
     def _is_last_worn(self):
         # True if one sector at most is erased, and has a page that is worn: a copy of the oldest messages may not fit
@@ -331,7 +346,8 @@ class Journal(Records):
         worn = self._erased < 2 and self._worn == (self._head + 1) % self._n
         return worn and self._live[self._tail()] > self.reserve
 
-    def _open_next(self):
+    def _open_next(self, size):
+        # For a record of `size` bytes.
         if not self._erased:
             # After power cuts within many collections: messages that the broker completes make space again.
             self.failed = False
@@ -340,10 +356,14 @@ class Journal(Records):
         self._head = (self._head + 1) % self._n
         self._erased -= 1
         self._off = HEADER
+        if self._checkpoints:
+            self._checkpoints.write_in_new_head(self, size)
 
     def _collect(self):
         # Empties the oldest sector and erases it.
         sector = self._tail()
+        if self.unread:
+            self._checkpoints.check(self, sector)
         live = self._empty(sector, self._erased or self._off + self._live[sector] <= self._size)
         noted = self._newest // self._size != sector and self._noted // self._size != sector
         if not noted and (self._erased or self._off + NOTES <= self._size):
@@ -352,6 +372,8 @@ class Journal(Records):
             self._drop(live)
         self._sync()
         self._reclaim(sector)
+        if self.unread:
+            self.unread -= 1
         if not noted:  # damage has left no space at all before the erase
             self._note()
 
@@ -359,7 +381,7 @@ class Journal(Records):
         # The numbers, and what was lost, outlive their records. Nothing else may tell them, so there are two of this.
         # regions: so many damaged ones that are counted are about to be retired; with AT_END the one in front, too.
         if self._off + NOTES > self._size:
-            self._open_next()
+            self._open_next(NOTES)
         part = self._part
         struct.pack_into("<IIB", part, 0, self.damaged, self.skipped, regions)
         if self.damaged or self.skipped:
@@ -375,7 +397,7 @@ class Journal(Records):
         first = -1
         at = sector * self._size + HEADER
         while self._live[sector]:
-            at = self._next(at)
+            at = self._next(at, self._live)
             if at // self._size != sector:
                 self._fail("records of the journal are missing")
             if self._state(at) != DONE:
@@ -410,7 +432,7 @@ class Journal(Records):
             if not self._erased and self.owner and self.owner.can_spare(at):  # it goes, and nothing takes its place
                 self._count(at, self._kind, -size)
                 return
-            self._open_next()
+            self._open_next(size)
         new = self._head * self._size + self._off
         self._seek(new)
         self._sum_record(at, True)
@@ -429,6 +451,10 @@ class Journal(Records):
             self.watched = new
         if self._kind == OUT:
             self._ordered = False
+        elif self._checkpoints:
+            others = self._checkpoints.others
+            others[at // self._size] -= size
+            others[new // self._size] += size
         if self.owner:
             self.owner.moved(at, new)
 
@@ -457,9 +483,13 @@ class Journal(Records):
         self._program()
         self._sync()
 
-    def collect(self):
-        """Idle work: erases a sector ahead if that costs no copying. Returns True if it did. Raises OSError."""
+    def collect(self, idle=True):
+        """The owner has time: erases a sector ahead if that costs no copying. Returns True if it did. Otherwise, if it
+        is `idle`, one sector is read that the mount did not read. Raises OSError, also if that one was damaged:
+        recover() counts it."""
         if self._erased > 1 or self._live[self._tail()]:
+            if self._checkpoints:
+                self._checkpoints.work(self, idle)
             return False
         self._begin()
         self._collect()
@@ -496,11 +526,23 @@ def prepare(j, device):
     j.size = n * size
     if n < 3 or size % j._unit or size > 65536 or size < 2 * j._unit or j.largest < 64:
         raise ValueError("journal: at least 3 sectors of several pages")
+    j.unread = 0
+    j._checkpoints = None
+    if has_checkpoints(j, device):
+        from .checkpoint import Checkpoints
+
+        j._checkpoints = Checkpoints(n)
     j.owner = None  # its moved(old, new) hears of a record that has another address
     j._live = array("H", bytes(2 * n))  # bytes of live records in each sector
     j._dirty = False  # something is not durable yet
     j._others = 0  # bytes of live records that are no OUT
     j._begun = -1  # number of the last OUT record until it is durable
+
+
+def has_checkpoints(j, device):
+    """True if a mount of the device would take too long if it read all."""
+    fits = not j._volatile and j._size >= 512 and j._n < 65536
+    return fits and getattr(device, "checkpoints", j.size > _SHORT)
 
 
 def _prepare_pages(j, device):

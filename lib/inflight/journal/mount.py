@@ -7,6 +7,7 @@ from ..compat import const
 from ..errors import OutboxFull
 from .records import (
     AT_END,
+    CHECKPOINT,
     CLEARED,
     DONE,
     HEAD,
@@ -46,6 +47,8 @@ def recover(j):
     except BaseException:
         j.next_seq = given
         raise
+    if j._checkpoints:
+        j._checkpoints.ready = True
     j._dirty = False
     # Whoever appended it was not told that it is there, and does so again.
     at = j.find(OUT, j._begun) if j._begun >= 0 else -1
@@ -70,13 +73,14 @@ def _mount(j, given):
     reader.given = given
     whole = False
     while not whole:
-        _reset(j, reader)
+        reset(j, reader)
         _restore_sectors(j, reader)
         whole = _read_contents(j, reader)
     _finish(j, reader)
 
 
-def _reset(j, reader):
+def reset(j, reader):
+    """Nothing is known of what is on the device."""
     reader.begin()
     clear_page(j)
     j.next_seq = j.last_mid = j.used = j.live = j._others = 0
@@ -85,8 +89,11 @@ def _reset(j, reader):
     j._cursor = j._cursor_seq = 0
     j._newest = j._noted = j.watched = -1
     j._ordered = True
+    j.unread = 0
     for i in range(j._n):
         j._live[i] = 0
+    if j._checkpoints:
+        j._checkpoints.begin()
 
 
 def _restore_sectors(j, reader):
@@ -115,9 +122,9 @@ def read(j, reader):
     """Reads the sectors in use, the oldest first. Returns False if all is to be read again."""
     unknown = reader.unknown
     for k in range(j._erased + 1, j._n):
-        _read_sector(j, reader, (j._head + k) % j._n)
+        read_sector(j, reader, (j._head + k) % j._n)
     damaged = j.damaged
-    _read_sector(j, reader, j._head)
+    read_sector(j, reader, j._head)
     reader.in_head = j.damaged - damaged
     if reader.telling and not reader.told_of:
         # What is in front of these NOTEs was no damage when they were written, and is none now.
@@ -132,7 +139,8 @@ def read(j, reader):
     return whole
 
 
-def _read_sector(j, reader, sector):
+def read_sector(j, reader, sector):
+    """Counts its records; finds the end of those of the head."""
     reader.aim(sector)
     at = reader.base + HEADER
     last = reader.last_byte(at)
@@ -222,6 +230,8 @@ def _take(j, reader, at):
     reader.last = at
     if kind == NOTE or kind == OUT:
         seq = unpack_from("<I", buf, i + 5)[0]
+        if n >= OVERHEAD + CHECKPOINT and kind == NOTE and seq < j.next_seq:
+            return behind  # of others' numbers
         if kind == OUT and seq < j.next_seq:
             reader.copied = at
         if seq + 1 >= j.next_seq:

@@ -14,7 +14,7 @@ APART = {
     "pinning": ("pinned", ("Finder", "ReadTracer", "pin")),
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
-    "contents": ("mount", ("read", "settle")),
+    "contents": ("mount", ("read", "read_sector", "settle")),
     "finishing": ("mount", ("_begin_head_again", "finish")),
     "head_for_session": ("mount", ("begin_head_for_session",)),
     "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
@@ -75,7 +75,7 @@ LENT = (
         "opening",
         "options",
     ),
-    *("other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order", "record"),
+    *("other_session5", "pinning", "posix", "mount", "quick", "refusing5", "sectors", "sector_order", "record"),
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
@@ -112,7 +112,15 @@ FIRST = (
 # Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
 # line, so they have the same words.
 FAMILIES = (
-    ("mount", "sectors", "sector_order", "contents", "finishing"),  # journals, and what reads them
+    (
+        "mount",
+        "sectors",
+        "sector_order",
+        "contents",
+        "finishing",
+        "quick",
+        "checkpoint",
+    ),  # journals, and what reads them
     ("flash", "posix", "synced_file", "pinned", "pinning", "slots"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),

@@ -1,0 +1,380 @@
+"""A ring with checkpoints is mounted without reading all of it, and a mount of the whole ring is the oracle: both find
+the same, whatever a power cut has left; what is damaged where the first one did not look is found later."""
+
+from harness import CUT_STEP, EMULATED, eq, raises
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
+from nor import NorFlash, PowerCut, after, before, mixed, noise, scattered, suffix, torn, undecided, zeros
+from test_journal import RecordOwner, put
+
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
+
+def ring(blocks=16, size=512, page=64):
+    flash = NorFlash(blocks, size, page)
+    flash.checkpoints = True
+    return flash
+
+
+def copy_of(flash, checkpoints=True):
+    """The same content; what reads differently at each read reads as it did first. checkpoints False: it is always
+    mounted as a whole."""
+    other = NorFlash(flash.blocks, flash.block_size, flash.page)
+    other.data[:] = flash.data
+    other.checkpoints = checkpoints
+    return other
+
+
+def found_in(journal):
+    """All that a journal knows of its flash."""
+    records = []
+    for kind in (OUT, IN, SESSION):
+        at = journal.scan(kind, -1)
+        while at >= 0:
+            n = journal.found_len
+            buf = bytearray(n)
+            start = journal.read(at, 0, buf)
+            records.append((at, kind, journal.found_mid, journal.found_seq, journal.found_state, bytes(buf[start:])))
+            at = journal.scan(kind, at)
+    seqs = []
+    at = journal.find(OUT, 0)
+    while at >= 0:
+        seqs.append(journal.found_seq)
+        at = journal.find(OUT, journal.found_seq + 1)
+    numbers = journal.next_seq, journal.last_mid, journal.live, journal.used, journal.erases, journal.epoch
+    losses = journal.damaged, journal.skipped, journal.found_damaged, journal.found_skipped, journal.lost
+    # In which sector it goes on, beside what was written there. How many are erased.
+    more = [journal.append(IN, 1, b"", 0) // 512]
+    while journal.collect():
+        more.append(0)
+    return records, seqs, numbers, losses, more
+
+
+def is_quick(flash):
+    """Mounts copies of the flash both ways, and compares what they find. Returns True if the first one did not read
+    all."""
+    journal = Journal(copy_of(flash))
+    unread = journal.unread
+    eq(found_in(journal), found_in(Journal(copy_of(flash, False))))
+    return unread > 0
+
+
+def read_all(journal):
+    """What a client does that has time."""
+    while journal.unread:
+        try:
+            journal.collect()
+        except OSError:
+            journal.recover()
+
+
+class Application:
+    """Messages that end out of order, some of them never; received ids; session records; in a ring of any size."""
+
+    def __init__(self, flash, seed, most=12):
+        self.toss = noise(seed)
+        self.most = most  # messages that wait
+        self.restart(Journal(flash))
+
+    def restart(self, journal):
+        self.journal = journal
+        self.places = journal.owner = RecordOwner()
+        for kind in (OUT, IN, SESSION):
+            at = journal.scan(kind, -1)
+            while at >= 0:
+                key = kind, journal.found_mid if kind == IN else at if kind == SESSION else journal.found_seq
+                self.places[key] = at
+                at = journal.scan(kind, at)
+
+    def step(self, k):
+        journal, toss = self.journal, self.toss
+        what = next(toss) % 16
+        if what < 8:
+            self.add(OUT, journal.next_seq, k, (20, 40, 9, 120)[next(toss) % 4])
+        elif what == 8:
+            self.add(IN, k % 65535, k, 0)
+        elif what == 9:
+            old = sorted(key for key in self.places if key[0] == SESSION)
+            self.add(SESSION, k, k, 12)
+            for key in old:
+                self.mark(key, DONE)
+        elif what == 10:
+            journal.collect()
+        elif what == 11 and self.places:
+            keys = sorted(self.places)
+            self.mark(keys[next(toss) % len(keys)], RELEASED)
+        for kind, most in ((OUT, self.most), (IN, 3)):
+            keys = sorted(key for key in self.places if key[0] == kind)
+            while len(keys) > most or (keys and what == 12):
+                # Mostly the oldest one, but the first two are set aside.
+                self.mark(keys.pop(min(2, len(keys) - 1) if next(toss) % 8 else next(toss) % len(keys)), DONE)
+                what = 13
+        journal.commit()
+
+    def add(self, kind, key, k, n):
+        if self.journal.fits(kind, n):
+            self.places[kind, key] = put(self.journal, k, n, kind)
+
+    def mark(self, key, state):
+        self.journal.mark(self.places[key], state)
+        if state == DONE:
+            del self.places[key]
+
+
+def test_both_mounts_agree_at_every_cut():
+    """Before, within and after each program and erase, in rings of several sizes, once around."""
+    ways = (before, after, zeros, torn(3, 0xA5), torn(40, 0xFF), suffix(20, 0xFF), scattered(5), mixed(7), mixed(8))
+    quick = tried = 0
+    for number, (blocks, size, page) in enumerate(((16, 512, 64), (24, 512, 4), (16, 1024, 256))):
+        flash = ring(blocks, size, page)
+        life = Application(flash, number)
+        tape = []
+        k = 0
+        while min(flash.erases) < 2:
+            k += 1
+            life.step(k)
+        flash.watch = lambda name, at, old, new: tape.append((name, at, old, new, flash.snapshot()))
+        laps = min(flash.erases)
+        while min(flash.erases) == laps and len(tape) < 700:
+            k += 1
+            life.step(k)
+        flash.watch = None
+        for i, (name, at, old, new, image) in enumerate(tape[number :: 3 * CUT_STEP]):
+            way = ways[i % len(ways)]
+            if way is zeros and name != "erase":
+                way = scattered(i)
+            flash.restore(image)
+            flash.overwrite(at, old, way(old, new))
+            quick += is_quick(flash)
+            tried += 1
+    assert quick > tried * 0.8, (quick, tried)
+
+
+def test_bits_that_read_differently_at_each_read():
+    """Two mounts agree, whether they read the whole ring or not, and the journal goes on."""
+    flash = ring(16, 512, 64)
+    life = Application(flash, 3)
+    tape = []
+    for k in range(500):
+        if k == 300:
+            flash.watch = lambda name, at, old, new: tape.append((at, old, new, flash.snapshot()))
+        life.step(k)
+    flash.watch = None
+    for i, (at, old, new, image) in enumerate(tape[:: 2 * CUT_STEP]):
+        flash.restore(image)
+        flash.overwrite(at, old, undecided(i)(old, new))
+        journal = Journal(flash)
+        found = found_in(Journal(copy_of(flash)))
+        eq(found_in(Journal(copy_of(flash, False))), found)
+        read_all(journal)
+        eq((journal.damaged, journal.lost), (0, []))
+        life.restart(journal)
+        for k in range(20):
+            life.step(k)
+        is_quick(flash)
+
+
+def test_power_cuts_in_a_row():
+    """Within the work, the mounts, and what a client does when it has time."""
+    quick = tried = 0
+    for seed in range(0, 40, CUT_STEP):
+        flash = ring((16, 32)[seed % 2], 512, (4, 64)[seed // 2 % 2])
+        cuts = noise(seed)
+        life = Application(flash, seed)
+        for k in range(400):
+            life.step(k)
+        for _ in range(20):
+            way = (before, after, torn(next(cuts) % 64, 0x5A), mixed(next(cuts)), scattered(next(cuts)))
+            flash.cut_at(next(cuts) % (12 if next(cuts) & 1 else 120), way[next(cuts) % 5])
+            try:
+                life.restart(Journal(flash))
+                for k in range(60):
+                    life.step(k)
+            except PowerCut:
+                pass
+            flash.power_on()
+            quick += is_quick(flash)
+            tried += 1
+    assert quick > tried * 0.7, (quick, tried)
+
+
+def test_damage_is_found_when_there_is_time():
+    """Bits flip anywhere. What a mount did not read it does not know, but it does not go on without it: when all is
+    read, everything is as a mount of the whole ring finds it at once."""
+    flash = ring(24, 512, 64)
+    life = Application(flash, 9)
+    k = 0
+    while min(flash.erases) < 3:
+        k += 1
+        life.step(k)
+    image = flash.snapshot()
+    late = 0
+    for seed in range(0, 400, CUT_STEP):
+        toss = noise(seed)
+        flash.restore(image)
+        for _ in range(1 + seed % 3):
+            at = next(toss) * 4096 + next(toss)
+            flash.data[at % len(image)] ^= 1 << next(toss) % 8
+        whole = Journal(copy_of(flash, False))
+        journal = Journal(flash)
+        late += journal.damaged < whole.damaged
+        assert journal.next_seq <= whole.next_seq
+        read_all(journal)
+        for other in (journal, Journal(flash)):
+            eq((other.damaged, other.skipped, other.next_seq), (whole.damaged, whole.skipped, whole.next_seq))
+            eq(found_in(Journal(copy_of(flash, False)))[:2], found_in(Journal(copy_of(flash)))[:2])
+        eq([r[1:] for r in found_in(journal)[0]], [r[1:] for r in found_in(whole)[0]])
+    assert late
+
+
+def test_no_live_message_is_erased_since_a_checkpoint_did_not_know_it():
+    """A mark has rotted away, in a sector that the mount did not read."""
+    flash = ring(16, 512, 64)
+    journal = Journal(flash)
+    places = []
+    while min(flash.erases) < 2:
+        places.append(put(journal, len(places)))
+        journal.mark(places[-1], DONE)
+    at = places[-60]
+    state = at + 10 + 40 + 4
+    eq(flash.data[state], 0xF0)
+    flash.data[state] = 0xFF
+    journal = Journal(flash)
+    eq(journal.live, 0)
+    failures = 0
+    for k in range(100):
+        try:
+            journal.mark(put(journal, k), DONE)
+        except OSError:
+            journal.recover()
+            failures += 1
+            eq(journal.live, 1)
+    eq((failures, journal.live), (1, 1))
+    eq(journal.find(OUT, 0) >= 0 and journal.found_mid, len(places) - 60)
+
+
+def test_what_a_checkpoint_says_is_used_no_longer_than_it_is_true():
+    """It is written when a sector is opened, and when the client has time and many messages were completed. Without
+    those the whole ring is read."""
+    flash = ring(32, 512, 64)
+    journal = Journal(flash)
+    live = []
+    while min(flash.erases) < 2:
+        live.append(put(journal, len(live)))
+        if len(live) > 60:
+            journal.mark(live.pop(0), DONE)
+    read = 32 - Journal(copy_of(flash)).unread
+    for at in live[:-2]:
+        journal.mark(at, DONE)
+    eq(32 - Journal(copy_of(flash)).unread, read)
+    while journal.collect():
+        pass
+    journal.collect()
+    assert 32 - Journal(copy_of(flash)).unread < read - 4
+    is_quick(flash)
+
+
+def test_a_ring_that_an_older_library_has_written():
+    """It has no checkpoints, and gets them; an older library passes them by."""
+    flash = ring(16, 512, 64)
+    flash.checkpoints = False
+    journal = Journal(flash)
+    live = []
+    while min(flash.erases) < 2:
+        live.append(put(journal, len(live)))
+        if len(live) > 5:
+            journal.mark(live.pop(0), DONE)
+    flash.checkpoints = True
+    eq(is_quick(flash), False)
+    journal = Journal(flash)
+    journal.owner = None
+    for k in range(40):
+        journal.mark(put(journal, k), DONE)
+    eq(is_quick(flash), True)
+    flash.checkpoints = False
+    journal = Journal(flash)
+    while min(flash.erases) < 4:
+        journal.mark(put(journal, 0), DONE)
+    flash.checkpoints = True
+    is_quick(flash)
+
+
+def test_records_as_long_as_a_sector():
+    """A sector that such a one begins has no checkpoint: the one before it has."""
+    flash = ring(16, 512, 64)
+    journal = Journal(flash)
+    while min(flash.erases) < 3:
+        at = put(journal, 0, journal.largest)
+        is_quick(flash)
+        journal.mark(at, DONE)
+        journal.mark(put(journal, 1), DONE)
+        is_quick(flash)
+
+
+def test_damaged_checkpoints_cost_time_only():
+    flash = ring(16, 512, 64)
+    life = Application(flash, 1)
+    for k in range(400):
+        life.step(k)
+    image = flash.snapshot()
+    for sector in range(16):
+        for at in range(24, 70, 5 * CUT_STEP):
+            flash.restore(image)
+            flash.data[sector * 512 + at] ^= 0x10
+            expected = Journal(copy_of(flash, False))
+            journal = Journal(copy_of(flash))
+            read_all(journal)
+            eq((journal.damaged, journal.next_seq), (expected.damaged, expected.next_seq))
+            eq(found_in(journal)[1], found_in(expected)[1])
+
+
+def test_a_journal_without_messages():
+    """Received ids alone have no number that a checkpoint could tell."""
+    flash = ring(16, 512, 64)
+    journal = Journal(flash)
+    is_quick(flash)
+    while min(flash.erases) < 3:
+        journal.mark(put(journal, 1, 0, IN), DONE)
+        journal.collect()
+    is_quick(flash)
+
+
+def test_smallest_rings():
+    for blocks in (3, 4, 5):
+        flash = ring(blocks, 1024, 64)
+        life = Application(flash, blocks, 4)
+        for k in range(60 if EMULATED else 300):
+            life.step(k)
+            if k % 3 == 0:
+                is_quick(flash)
+
+
+def test_a_mount_that_gives_up_changes_nothing_that_counts():
+    """It may have begun to finish what a power cut left."""
+    flash = ring(16, 512, 64)
+    life = Application(flash, 2)
+    for k in range(300):
+        life.step(k)
+    expected = found_in(Journal(copy_of(flash, False)))
+    flash.data[(life.journal.erases + 3) % 16 * 512 + 12] ^= 1  # a header
+    k = 0
+    image = flash.snapshot()
+    while True:
+        flash.restore(image)
+        flash.cut_at(k, after)
+        try:
+            Journal(flash)
+            break
+        except PowerCut:
+            pass
+        flash.power_on()
+        eq(found_in(Journal(flash))[:3], expected[:3])
+        k += 1
+    raises(ValueError, Journal, NorFlash(8, 1024, 64) if flash is None else _other(flash))
+
+
+def _other(flash):
+    other = NorFlash(8, 1024, 64)
+    other.data[:] = flash.data
+    other.checkpoints = True
+    return other
