@@ -51,6 +51,7 @@ from .records import (  # noqa: F401
     OVERHEAD,
     RELEASED,
     SESSION,
+    UNCOUNTED,
     Records,
 )
 
@@ -94,7 +95,7 @@ class Journal(Records):
 
     def _mount(self, start):
         self.failed = True
-        if not (start and self._checkpoints and self._mount_quickly()):
+        if not (start and self.checkpoints and self._mount_quickly()):
             from .mount import recover
 
             recover(self)
@@ -180,8 +181,8 @@ class Journal(Records):
             self.live += 1 if size > 0 else -1
         else:
             self._others += size
-            if self._checkpoints:
-                self._checkpoints.others[at // self._size] += size
+            if self.checkpoints:
+                self.checkpoints.others[at // self._size] += size
 
     def mark(self, at, state):
         """Notes RELEASED or DONE on the live record at address `at`, durable after commit(); a DONE one is
@@ -241,6 +242,9 @@ class Journal(Records):
             if sector == self._head and off >= self._off:
                 return -1
             if off + OVERHEAD <= size and live[sector]:
+                if live[sector] == UNCOUNTED:
+                    self.checkpoints.read(self, sector)
+                    continue
                 kind = self._parse(at)
                 if not kind:
                     at += 1
@@ -265,7 +269,7 @@ class Journal(Records):
     def scan(self, kind, at):
         """Returns the address of the next live record of `kind` behind address `at` (-1: of all), -1
         if there is none. Sets found_seq, found_mid, found_len, found_state. Raises OSError."""
-        live = self._live if kind == OUT or not self._checkpoints else self._checkpoints.others
+        live = self._live if kind == OUT or not self.checkpoints else self.checkpoints.others
         if at < 0:
             at = self._next(self._oldest(), live)
         else:
@@ -356,14 +360,14 @@ class Journal(Records):
         self._head = (self._head + 1) % self._n
         self._erased -= 1
         self._off = HEADER
-        if self._checkpoints:
-            self._checkpoints.write_in_new_head(self, size)
+        if self.checkpoints:
+            self.checkpoints.write_in_new_head(self, size)
 
     def _collect(self):
         # Empties the oldest sector and erases it.
         sector = self._tail()
         if self.unread:
-            self._checkpoints.check(self, sector)
+            self.checkpoints.read(self, sector)
         live = self._empty(sector, self._erased or self._off + self._live[sector] <= self._size)
         noted = self._newest // self._size != sector and self._noted // self._size != sector
         if not noted and (self._erased or self._off + NOTES <= self._size):
@@ -374,6 +378,8 @@ class Journal(Records):
         self._reclaim(sector)
         if self.unread:
             self.unread -= 1
+            if self._live[self._tail()] == UNCOUNTED:
+                self.checkpoints.read(self, self._tail())
         if not noted:  # damage has left no space at all before the erase
             self._note()
 
@@ -451,8 +457,8 @@ class Journal(Records):
             self.watched = new
         if self._kind == OUT:
             self._ordered = False
-        elif self._checkpoints:
-            others = self._checkpoints.others
+        elif self.checkpoints:
+            others = self.checkpoints.others
             others[at // self._size] -= size
             others[new // self._size] += size
         if self.owner:
@@ -488,8 +494,8 @@ class Journal(Records):
         is `idle`, one sector is read that the mount did not read. Raises OSError, also if that one was damaged:
         recover() counts it."""
         if self._erased > 1 or self._live[self._tail()]:
-            if self._checkpoints:
-                self._checkpoints.work(self, idle)
+            if self.checkpoints:
+                self.checkpoints.work(self, idle)
             return False
         self._begin()
         self._collect()
@@ -527,11 +533,11 @@ def prepare(j, device):
     if n < 3 or size % j._unit or size > 65536 or size < 2 * j._unit or j.largest < 64:
         raise ValueError("journal: at least 3 sectors of several pages")
     j.unread = 0
-    j._checkpoints = None
-    if has_checkpoints(j, device):
+    j.checkpoints = None  # of a ring of more than 64 KiB
+    if hascheckpoints(j, device):
         from .checkpoint import Checkpoints
 
-        j._checkpoints = Checkpoints(n)
+        j.checkpoints = Checkpoints(n)
     j.owner = None  # its moved(old, new) hears of a record that has another address
     j._live = array("H", bytes(2 * n))  # bytes of live records in each sector
     j._dirty = False  # something is not durable yet
@@ -539,7 +545,7 @@ def prepare(j, device):
     j._begun = -1  # number of the last OUT record until it is durable
 
 
-def has_checkpoints(j, device):
+def hascheckpoints(j, device):
     """True if a mount of the device would take too long if it read all."""
     fits = not j._volatile and j._size >= 512 and j._n < 65536
     return fits and getattr(device, "checkpoints", j.size > _SHORT)

@@ -47,8 +47,8 @@ def recover(j):
     except BaseException:
         j.next_seq = given
         raise
-    if j._checkpoints:
-        j._checkpoints.ready = True
+    if j.checkpoints:
+        j.checkpoints.ready = True
     j._dirty = False
     # Whoever appended it was not told that it is there, and does so again.
     at = j.find(OUT, j._begun) if j._begun >= 0 else -1
@@ -92,8 +92,8 @@ def reset(j, reader):
     j.unread = 0
     for i in range(j._n):
         j._live[i] = 0
-    if j._checkpoints:
-        j._checkpoints.begin()
+    if j.checkpoints:
+        j.checkpoints.begin()
 
 
 def _restore_sectors(j, reader):
@@ -230,8 +230,10 @@ def _take(j, reader, at):
     reader.last = at
     if kind == NOTE or kind == OUT:
         seq = unpack_from("<I", buf, i + 5)[0]
-        if n >= OVERHEAD + CHECKPOINT and kind == NOTE and seq < j.next_seq:
-            return behind  # of others' numbers
+        if n >= OVERHEAD + CHECKPOINT and kind == NOTE:
+            reader.before = at, j.used, j.live
+            if seq < j.next_seq:
+                return behind  # other records tell the number
         if kind == OUT and seq < j.next_seq:
             reader.copied = at
         if seq + 1 >= j.next_seq:

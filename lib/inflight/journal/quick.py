@@ -7,61 +7,98 @@
 # The numbers of sectors are consecutive: the newest one is found by bisection. Going back from there, sectors whose
 # first bytes are blank are erased, and the first other one is the head. The last checkpoint there, or in a sector
 # before it, tells what was live when it was written. Since then records were only added to the sector that it stands in
-# and to those behind it; all others can only have become done. So three kinds of sectors are read, as the mount of the
-# whole ring reads them: those with live OUT records, from the first one on; those that the checkpoint names, which have
-# others; and those from the checkpoint's own on. In all the rest nothing is alive. They are read before they are
-# erased, or when there is time: see Checkpoints.check().
+# and to those behind it; all others can only have become done. So these sectors are read, as the mount of the whole
+# ring reads them: those that the checkpoint names, which have live records other than OUT; from the first one with live
+# OUT records on, those up to the first message that still is; and those from the checkpoint's own on. Between them only
+# messages that wait can be live. These sectors are counted when somebody gets there: see Checkpoints.read(). If
+# messages are not in their order, or few sectors would be left out, none is. In all the rest nothing is alive. They are
+# read before they are erased, or when there is time.
 
 from struct import unpack_from
 
 from ..compat import const
+from .checkpoint import IN_ORDER
 from .mount import finish, read_sector, reset, settle
 from .records import CHECKPOINT, HEAD, HEADER, LOSSES, NEVER, NOTE, OVERHEAD
 from .sectors import SectorReader, decide, erase_again, identify, likeness, make_firm
 
 _MOST_BACK = const(8)  # sectors that are searched for a checkpoint
 _START = const(16)  # bytes behind a sector's header: some are not FF if it is in use
+_FEW = const(4)  # so many sectors are not worth leaving out
 
 
 def mount_quickly(j):
     """Mounts what is on the device at a start. Returns False if all of it is to be read."""
     reader = SectorReader(j)
-    reset(j, reader)
     try:
-        if not _read(j, reader):
+        found = None
+        for leaving_out in (True, True, False):
+            if found is None:
+                found = _mount(j, reader, leaving_out)
+        if not found:
             return False
         finish(j, reader)
     except OSError:
         return False  # the mount of the whole ring meets it again, and knows what to do
-    j._checkpoints.ready = True
+    j.checkpoints.ready = True
     return True
 
 
-def _read(j, reader):
+def _mount(j, reader, leaving_out):
+    # leaving_out: sectors in which messages wait are not counted. Returns None if they have to be.
+    reset(j, reader)
     if not _find_newest(j, reader):
         return False
     at = _find_checkpoint(j, reader)
     if at == -2:
         return False
-    n = j._n
-    oldest = j.erases - n
-    head = j.erases - 1 - j._erased
-    sectors, first, told = _sectors_to_read(j, reader, at)
-    for number in sectors:
-        read_sector(j, reader, number % n)
-    for number in range(first, head + 1):
-        read_sector(j, reader, number % n)
+    named, first, told = _what_it_tells(j, at)
+    leaving_out = leaving_out and at >= 0 and told[4] & IN_ORDER and _number_of(j, at // j._size) - first > _FEW
+    if not _read_sectors(j, reader, named, first, _number_of(j, at // j._size) if leaving_out else 0):
+        return False
     if j.damaged or reader.unknown or reader.renumbered or reader.spoilt or reader.telling or reader.told[2]:
         return False
     if at >= 0 and not _take_numbers(j, reader, told):
         return False
-    j.unread = first - oldest
-    j._checkpoints.has_read(first)
+    j.unread = first - j.erases + j._n
+    j.checkpoints.has_read(first)
+    if j.checkpoints.uncounted:
+        checkpoint, used, live = reader.before
+        if checkpoint != at or not j._ordered:
+            return None  # the last one may have been cut short, and read differently before
+        if told[5] < used or told[6] < live:
+            return False
+        j.unread = _number_of(j, at // j._size) - j.erases + j._n
+        j.checkpoints.may_have(j, told[5] - used, told[6] - live)
     if reader.last >= 0 and not j._write:
         reader.aim(reader.last // j._size)
         if not make_firm(reader, reader.last):
             return False
     return settle(j, reader)
+
+
+def _read_sectors(j, reader, named, first, end):
+    # Those that are named, and from `first` on all others; but of those before `end`, from the first one on in which a
+    # message is live, none that is not named. Returns False if one of them was lost.
+    for number in named:
+        if number < first and not _read_whole(j, reader, number):
+            return False
+    for number in range(first, j.erases - j._erased):
+        if j.live and number < end and number not in named:
+            j.checkpoints.leave_out(j, number % j._n)
+        elif not _read_whole(j, reader, number):
+            return False
+    return True
+
+
+def _read_whole(j, reader, number):
+    sector = number % j._n
+    h = bytearray(HEADER)
+    j._read(sector * j._size, h)
+    if not _is_header(j, h, number):
+        return False
+    read_sector(j, reader, sector)
+    return True
 
 
 # --- the head ---
@@ -116,22 +153,27 @@ def _number_in(j, h, i):
 
 def _find_head(j, reader, newest):
     n = j._n
-    start = bytearray(_START)
+    start = bytearray(HEADER + _START)
     j.erases = newest + 1
     j._erased = 0
-    j._head = newest % n
-    while j._erased < n - 1:
-        j._read(j._head * j._size + HEADER, start)
-        if start.count(b"\xff") < _START:
+    while True:
+        j._head = (newest - j._erased) % n
+        j._read(j._head * j._size, start)
+        if not _is_header(j, start, newest - j._erased):
+            return False  # a sector that was lost reads as an erased one
+        if j._erased == n - 1 or start[HEADER:].count(b"\xff") < _START:
             break
         j._erased += 1
-        j._head = (newest - j._erased) % n
-    # In the sector behind the head a record may have been cut short.
+    # In the sector behind the head a record may have been cut short. A header that is damaged takes no more records.
     if not j._erased or reader.is_used((j._head + 1) % n):
         return False
-    h = bytearray(HEADER)
-    j._read(j._head * j._size, h)
-    return _number_in(j, h, j._head) == newest - j._erased
+    return likeness(j, j._head, newest - j._erased) == HEADER
+
+
+def _is_header(j, h, number):
+    # True if h begins with the header of that number, but for its CRC.
+    right = h[:LOSSES] == j._identity[:LOSSES] and h[LOSSES + 1 : 8] == j._identity[LOSSES + 1 : 8]
+    return right and unpack_from("<I", h, 8)[0] == number and h[12:20] == j._identity[8:]
 
 
 def _finish_erase(j, reader, sector):
@@ -180,25 +222,26 @@ def _checkpoint_in(j, reader, sector):
     return found
 
 
-def _sectors_to_read(j, reader, at):
-    # The numbers of those that the checkpoint at address `at` names, that of the first one from which on all are to be
-    # read, and (lost to damage, passed over, sector of the newest number, of the last NOTE that tells of losses).
+def _what_it_tells(j, at):
+    # The numbers of the sectors that the checkpoint at address `at` names, that of the first one with live OUT records,
+    # and (lost to damage, passed over, sector of the newest number, of the last NOTE that tells of losses, flags, bytes
+    # in use, live messages).
     n = j._n
     oldest = j.erases - n
     if at < 0:
-        return (), oldest, None
+        return (), oldest, ()
     j._load(at)
     body = bytearray(j.found_len)
     j._read(at + HEAD, body)
     damaged, skipped, _, newest, noted, first = unpack_from("<IIBHHH", body)
+    told = (damaged, skipped, newest, noted) + unpack_from("<BIH", body, 15)
     here = _number_of(j, at // j._size)
-    first = max(oldest, here - (here - first) % n)
-    sectors = []
+    named = []
     for i in range(CHECKPOINT, len(body) - 1, 2):
         number = here - (here - unpack_from("<H", body, i)[0]) % n
-        if oldest <= number < first:
-            sectors.append(number)
-    return sectors, first, (damaged, skipped, newest, noted)
+        if number >= oldest:  # else it was erased since
+            named.append(number)
+    return named, max(oldest, here - (here - first) % n), told
 
 
 def _number_of(j, sector):
@@ -207,7 +250,7 @@ def _number_of(j, sector):
 
 def _take_numbers(j, reader, told):
     # What the records tell that were not read: the checkpoint knew.
-    damaged, skipped, newest, noted = told
+    damaged, skipped, newest, noted = told[:4]
     if j._newest >= 0:
         j._load(j._newest)
         if j._kind == NOTE and j.found_len >= CHECKPOINT:

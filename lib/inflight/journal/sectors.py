@@ -54,6 +54,7 @@ class SectorReader:
         self.notes = 0  # NOTE records with the highest number
         self.told = (0, 0, 0)  # what the last NOTE tells: lost ever, and regions that it counts and are not retired
         self.telling = ()  # addresses of the last NOTEs, if they tell of what is in front of them
+        self.before = (-1, 0, 0)  # address of the last checkpoint; bytes in use, and live messages, in front of it
         self.headers = 0  # damaged headers of sectors whose records count
         self.regions = 0  # damaged ones that were found
         self.messages = []  # (Message ID, sequence number) of messages in them, None of what nobody knows
