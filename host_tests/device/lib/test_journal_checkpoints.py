@@ -379,6 +379,7 @@ def test_what_a_checkpoint_says_is_used_no_longer_than_it_is_true():
         live.append(put(journal, len(live)))
         if len(live) > 60:
             journal.mark(live.pop(0), DONE)
+
     def reads():
         copy = copy_of(flash)
         Journal(copy)
@@ -499,4 +500,3 @@ def _other(flash):
     other.data[:] = flash.data
     other.checkpoints = True
     return other
-
