@@ -4,6 +4,7 @@
 from functools import lru_cache
 
 import pytest
+
 from inflight.counters import ACCEPTED
 from inflight.errors import OutboxFull
 from inflight.journal.journal import DONE, OUT, SESSION, Journal

@@ -35,9 +35,6 @@ class RecordOwner(dict):
     def can_spare(self, at, anew=False):
         return False
 
-    def overcounted(self, n):
-        pass
-
 
 def put(journal, k, n=40, kind=OUT):
     return journal.append(kind, k, body(k, n), n)

@@ -76,6 +76,17 @@ class Checkpoints:
             self.read(j, (j.erases - j._n + j.unread - 1) % j._n)
             j.unread -= 1
 
+    def moved(self, j, at, new, size):
+        """A live record that is no OUT was copied."""
+        self.others[at // j._size] -= size
+        self.others[new // j._size] += size
+
+    def collected(self, j):
+        """The oldest sector was erased, which the mount had not read."""
+        j.unread -= 1
+        if j._live[j._tail()] == UNCOUNTED:
+            self.read(j, j._tail())
+
     def _first_out(self, j):
         # The number of the first sector with live OUT records, that of the head if there is none before it.
         n = j._n
@@ -202,9 +213,15 @@ class Checkpoints:
             j.failed = failed
         return not done
 
-    def first_mid(self, j):
-        """Returns the Message ID of the oldest live message if all ids in use are known to be those from this one to
-        that of the newest one; else 0."""
+    def next_used(self, j, mid):
+        """Returns the first Message ID from `mid` on that a live message has, without a look at each of them; 0: only
+        that would tell."""
+        first = self._first_mid(j) if self.uncounted else 0
+        return first if first and (mid - j.last_mid - 1) % 65535 < (first - j.last_mid - 1) % 65535 else 0
+
+    def _first_mid(self, j):
+        # The Message ID of the oldest live message if all ids in use are known to be those from this one to that of the
+        # newest one; else 0.
         at = j.find(OUT, 0)
         if at < 0:
             return 0
@@ -240,6 +257,6 @@ class Checkpoints:
         if not self.uncounted:
             j.used -= self._used
             j.live -= self._live
-            if j.owner and self._live:
-                j.owner.overcounted(self._live)
+            if hasattr(j.owner, "queued"):
+                j.owner.queued -= self._live
             self._used = self._live = 0

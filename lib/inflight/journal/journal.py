@@ -83,27 +83,19 @@ class Journal(Records):
 
     def __init__(self, device):
         self._prepare(device)
-        self._mount(True)
+        if self.failed:
+            self.recover()
 
     def _prepare(self, device):
         prepare(self, device)
 
     def recover(self):
-        """Mounts what is on the device after a failure. The addresses of records are other ones afterwards; an OUT
-        record that had not been committed is gone. Raises OSError, ValueError."""
-        self._mount(False)
-
-    def _mount(self, start):
+        """Mounts what is on the device, at the start and after a failure. The addresses of records are other
+        ones afterwards; an OUT record that had not been committed is gone. Raises OSError, ValueError."""
         self.failed = True
-        if not (start and self.checkpoints and self._mount_quickly()):
-            from .mount import recover
+        from .mount import recover
 
-            recover(self)
-
-    def _mount_quickly(self):
-        from .quick import mount_quickly
-
-        return mount_quickly(self)
+        recover(self)
 
     def _begin(self):
         # An operation that programs; `failed` is cleared again at its end. An interrupt may come between any two steps.
@@ -377,9 +369,7 @@ class Journal(Records):
         self._sync()
         self._reclaim(sector)
         if self.unread:
-            self.unread -= 1
-            if self._live[self._tail()] == UNCOUNTED:
-                self.checkpoints.read(self, self._tail())
+            self.checkpoints.collected(self)
         if not noted:  # damage has left no space at all before the erase
             self._note()
 
@@ -458,9 +448,7 @@ class Journal(Records):
         if self._kind == OUT:
             self._ordered = False
         elif self.checkpoints:
-            others = self.checkpoints.others
-            others[at // self._size] -= size
-            others[new // self._size] += size
+            self.checkpoints.moved(self, at, new, size)
         if self.owner:
             self.owner.moved(at, new)
 
@@ -513,7 +501,8 @@ def erase(device):
 
 
 def prepare(j, device):
-    """The fields of Pages, Records and Journal. Raises ValueError."""
+    """The fields of Pages, Records and Journal. Mounts a long ring, if it need not be read as a whole. Raises
+    ValueError."""
     if not (hasattr(device, "readblocks") and hasattr(device, "ioctl")):
         from ..arguments import refuse
 
@@ -538,11 +527,17 @@ def prepare(j, device):
         from .checkpoint import Checkpoints
 
         j.checkpoints = Checkpoints(n)
-    j.owner = None  # its moved(old, new) hears of a record that has another address
+    # Its moved(old, new) hears of a record that has another address. If it has `queued`, how many messages wait, that
+    # is corrected when a long ring has counted less than it told.
+    j.owner = None
     j._live = array("H", bytes(2 * n))  # bytes of live records in each sector
     j._dirty = False  # something is not durable yet
     j._others = 0  # bytes of live records that are no OUT
     j._begun = -1  # number of the last OUT record until it is durable
+    if j.checkpoints:
+        from .quick import mount_quickly
+
+        mount_quickly(j)
 
 
 def hascheckpoints(j, device):

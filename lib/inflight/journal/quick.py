@@ -28,20 +28,22 @@ _FEW = const(4)  # so many sectors are not worth leaving out
 
 
 def mount_quickly(j):
-    """Mounts what is on the device at a start. Returns False if all of it is to be read."""
+    """Mounts what is on the device at a start. If all of it is to be read, `failed` stands."""
     reader = SectorReader(j)
+    found = None
     try:
-        found = None
         for leaving_out in (True, True, False):
             if found is None:
                 found = _mount(j, reader, leaving_out)
-        if not found:
-            return False
-        finish(j, reader)
+        if found:
+            finish(j, reader)
     except OSError:
-        return False  # the mount of the whole ring meets it again, and knows what to do
-    j.checkpoints.ready = True
-    return True
+        found = False  # the mount of the whole ring meets it again, and knows what to do
+    if found:
+        j.checkpoints.ready = True
+    else:
+        j.failed = True
+        j.next_seq = 0  # nobody has used a number yet
 
 
 def _mount(j, reader, leaving_out):

@@ -262,9 +262,6 @@ class _Place:
     def can_spare(self, at):
         return False
 
-    def overcounted(self, n):
-        pass  # whoever owns the journal again asks it
-
 
 def _drop_lost(journal, at):
     # The live record at address `at` is whole, and no use: it counts as damaged, durably before it is gone, so that it

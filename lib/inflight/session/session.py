@@ -184,10 +184,6 @@ class Session(Window):
         if self.record_copy == old:
             self.record_copy = new
 
-    def overcounted(self, n):
-        """The journal has n messages less than it told: it has counted them now."""
-        self.queued -= n
-
     def can_spare(self, at, anew=False):
         """The journal finds no space for a copy of the record at address `at`. True: it may go, since it is one of two
         copies of the SESSION record. One will do until there is space. anew: may it go, since another one is about to

@@ -61,13 +61,13 @@ class Window(PacketBuffer):
     rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
     reach = ANY  # so many rows, from the oldest on, may be sent
     aside = None  # SetAside, once something was
-    queued = 0  # messages in the journal behind the window; a few too many while the journal has not counted all
     # Of what record sets.
     limit: int
     mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
     addresses: "Any"  # type: ignore[name-defined] # noqa: F821
     states: bytearray
     waiting: bool
+    queued: int
     seq: int
     sent_below: int
     last_mid: int
@@ -172,10 +172,10 @@ class Window(PacketBuffer):
         journal = self.journal
         used = 0
         distance = 65535
-        if journal and journal.checkpoints and journal.checkpoints.uncounted:
-            first = journal.checkpoints.first_mid(journal)
-            if first and (mid - journal.last_mid - 1) % 65535 < (first - journal.last_mid - 1) % 65535:
-                return first  # without a look at each of them
+        if journal and journal.checkpoints:
+            used = journal.checkpoints.next_used(journal, mid)
+            if used:
+                return used
         at = journal.scan(OUT, -1) if journal else -1
         while at >= 0:
             if (journal.found_mid - mid) % 65535 < distance:
