@@ -8,8 +8,8 @@ INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash worlds fuzz \
-	test-home-assistant test-object-storage test-brokers soak bench demo sensor flash deploy library monitor test-pico-w \
-	test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
+	test-home-assistant test-object-storage test-brokers soak bench bench-heap demo sensor flash deploy library monitor \
+	test-pico-w test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ soak: setup  ## bad networks and a day of virtual time (DEVICES=1000 MINUTES=5 S
 bench: setup  ## what the client costs, on 32-bit MicroPython (PEERS=folder of others' checkouts)
 	@$(VENV)/python -m tools.bench.benchmark $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
 
+bench-heap: setup  ## what the application and each of its options cost a board's heap (ARGS=--modules)
+	@$(VENV)/python -m tools.bench.heap_of_application $(ARGS)
+
 demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30 QOS=1,2)
 	@$(VENV)/python -m tools.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
 		$(if $(QOS),--qos "$(QOS)") $(SEEDED) $(ARGS)
@@ -97,7 +100,7 @@ test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xte
 		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
-figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap|mount|wake)
+figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap|mount|wake|energy)
 	$(SETUP) firmware
 	@$(OWN) $(VENV)/python -m tools.emulators.pico_w.figures $(ARGS)
 

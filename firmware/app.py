@@ -105,16 +105,8 @@ class App(Node):
         if client.connected or not (self.config.joins or self.config.trial):
             self._rescue.put_off(now)
             self._rescues = 0
-        elif self._rescue.due(now):  # the network may look well and be dead
-            self._rescues += 1
-            if self._rescues == _REBOOT:
-                import crash
-
-                crash.restart(self, "no connection for 15 minutes")
-            elif self._rescues == 1:
-                self.network.off()
-                self.wifi.put_off(now)
-                self._join(0)
+        elif self._rescue.due(now):
+            self._rescue_network(now)
         # Without a network the client does not try to connect, so that no pause grows.
         if online and not self._may_connect:
             self._may_connect = True
@@ -122,6 +114,18 @@ class App(Node):
         elif not online and self._may_connect and not client.connected:
             self._may_connect = False
             client.disconnect()
+
+    def _rescue_network(self, now):
+        # It may look well and be dead.
+        self._rescues += 1
+        if self._rescues == _REBOOT:
+            import crash
+
+            crash.restart(self, "no connection for 15 minutes")
+        elif self._rescues == 1:
+            self.network.off()
+            self.wifi.put_off(now)
+            self._join(0)
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.

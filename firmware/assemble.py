@@ -1,4 +1,4 @@
-# Builds the application of a board from its configuration. Runs once, and is unloaded.
+# Builds the application of a board from its configuration. Runs once.
 
 import os
 import sys
@@ -123,9 +123,6 @@ def build(board, began, crash=None, limit=None, path=None):
     file of a configuration that is tried, see settings. Raises ValueError with the necessary change, OSError if the
     flash fails."""
     from config import load
-    from inflight import Client, Journal
-    from log import report
-    from node import will
 
     config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
     config.trial = path is not None
@@ -141,6 +138,11 @@ def build(board, began, crash=None, limit=None, path=None):
         from sleeping_app import SleepingApp as Application
     else:
         from app import App as Application
+    # Behind the application: with that of a sensor that sleeps a Pico W collects no garbage any more.
+    from inflight import Client, Journal
+    from log import report
+    from node import will
+
     for name in ("settings", "config", "network_fields"):
         sys.modules.pop(name, None)
     if limit:

@@ -42,7 +42,7 @@ def _log(app, payload):
     if level and level not in LEVELS:
         raise ValueError("use one of %s; nothing: the last lines" % ", ".join(LEVELS))
     if level:
-        log.level = LEVELS.index(level)
+        log.set_level(level)
     return {"level": LEVELS[log.level], "lines": _lines()}
 
 

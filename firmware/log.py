@@ -15,6 +15,12 @@ level = 2  # lines of this level or a higher one are published
 waiting = False  # such a line has not been published yet
 
 
+def set_level(name):
+    """Lines of the level of this name, or of a higher one, are published from now on."""
+    global level
+    level = LEVELS.index(name)
+
+
 def say(words, at=ERROR):
     """Adds a line: seconds since the board started, level, words. Errors are printed as well."""
     global text, waiting

@@ -4,7 +4,6 @@
 import json
 import sys
 
-import health
 import log
 import telemetry
 from inflight import __version__ as VERSION
@@ -78,7 +77,7 @@ class Node:
         self._up_ms = self._up_s = 0
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
-        log.level = log.LEVELS.index(config.log)
+        log.set_level(config.log)
 
     def subscribe(self):
         """Subscribes to the device's commands: before the client connects, so that none comes before its handler."""
@@ -162,7 +161,9 @@ class Node:
         return self.report("status", more, True)
 
     def _publish_health(self, **more):
-        more.update(health.report(self))
+        from health import report
+
+        more.update(report(self))
         self.report("health", more)
 
     def _read(self):

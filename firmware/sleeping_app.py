@@ -18,6 +18,7 @@ import time
 import log
 import telemetry
 from codes import DEEP_SLEEP, ONLINE
+from files import beside, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from inflight.counters import DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
@@ -30,6 +31,8 @@ _STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SU
 _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
 _NEVER = const(255)
 _MAX = const(65535)
+_MOST_WAKES = const(0x7FFF)  # since a health message; the bit above is `known`
+_KNOWN = const(0x8000)
 _SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
 _PHASES = ("read", "journal", "wifi", "connect", "deliver")
 
@@ -37,7 +40,8 @@ _PHASES = ("read", "journal", "wifi", "connect", "deliver")
 class Memory:
     """The data that a device remembers while it sleeps; `data` are the argument of the last remember(), or None.
     since: wakes since the last report; sync: reports since the clock was set, 255: never; full: messages refused by a
-    full journal, missed: reports that did not reach the broker, both since the last power cut."""
+    full journal, missed: reports that did not reach the broker, both since the last power cut; known: the session is
+    subscribed to what a file says (see _stored), and each CONNECT since then was answered."""
 
     FORM = "<BBBBH5H"
 
@@ -46,18 +50,21 @@ class Memory:
         if self.fresh:
             self.since = self.sync = _NEVER
             self.full = self.missed = 0
-            self.health = _MAX
+            self.health = _MOST_WAKES
+            self.known = False
             self.phases = [0] * len(_PHASES)
         else:
             numbers = struct.unpack(self.FORM, data)
-            self.since, self.sync, self.full, self.missed, self.health = numbers[:5]
+            self.since, self.sync, self.full, self.missed, health = numbers[:5]
+            self.health = health & _MOST_WAKES
+            self.known = health >= _KNOWN
             self.phases = list(numbers[5:])
 
     def pack(self):
         """What remember() is to be given."""
         few = [min(n, 255) for n in (self.since, self.sync, self.full, self.missed)]
-        many = [min(n, _MAX) for n in [self.health] + self.phases]
-        return struct.pack(self.FORM, *(few + many))
+        health = min(self.health, _MOST_WAKES) | (_KNOWN if self.known else 0)
+        return struct.pack(self.FORM, *(few + [health] + [min(n, _MAX) for n in self.phases]))
 
 
 def _left(period, awake_ms):
@@ -171,12 +178,50 @@ class SleepingApp(Node):
 
     def _connect(self):
         self.subscribe()  # not earlier: it loads modules, and readings do not wait for these
-        self._keep_time()  # first: TLS needs it
+        if self.config.tls_ca:
+            self._keep_time()  # TLS needs it
+        client = self.client
+        memory = self._memory
+        stored = self._stored()
+        if memory.known:
+            client.known = stored
+            memory.known = False  # unless CONNECT is answered
+            self.board.remember(memory.pack())
         try:
-            self.client.connect()
+            client.connect()
         except (OSError, ProtocolError) as e:
-            self.client.on_error(e)
-        return self.client.connected
+            client.on_error(e)
+        if client.connected:
+            try:
+                client.run_for(1)  # the readings leave before what is published next
+            except (OSError, ProtocolError):
+                pass  # on_disconnect() was called
+        memory.known = self._store(stored)
+        if not self.config.tls_ca:
+            self._keep_time()  # while the broker answers
+        return client.connected
+
+    # --- what the session is subscribed to: a file, which is written when that changes ---
+
+    def _stored(self):
+        try:
+            with open(beside(self.board, "subscribed")) as f:
+                return int(f.read())
+        except (OSError, ValueError):
+            return 0
+
+    def _store(self, stored):
+        # Returns True if the next wake need not subscribe. It has to for updates: announcements of releases are
+        # retained, they come with each SUBSCRIBE. What the start before the first wake subscribes to may be more.
+        if self.config.update_keys or self.board.reset_cause() != DEEP_SLEEP:
+            return False
+        number = self.client.known
+        try:
+            if number and number != stored:
+                write(beside(self.board, "subscribed"), str(number))
+        except OSError:
+            return False  # the flash is full
+        return number > 0
 
     def _deliver(self):
         # Returns True if the broker has completed all messages.
@@ -193,7 +238,7 @@ class SleepingApp(Node):
         # Sends status and health with the backlog while max_inflight allows it; not to a broker that acknowledges
         # nothing.
         if (self.client.pending <= config.max_inflight and not self._half_full()) or self._exchange(False):
-            if memory.health >= min(config.health_ms // config.sleep_ms, _MAX):
+            if memory.health >= min(config.health_ms // config.sleep_ms, _MOST_WAKES):
                 memory.health = 0
                 self._publish_health(wake=self._wake())
             self._publish_asleep(ticks_diff(ticks_ms(), self._began))

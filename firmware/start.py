@@ -1,6 +1,5 @@
 # Creates and starts the application. Booting and imports take most of a short wake: time is measured from before them.
 
-import gc
 import sys
 
 from inflight.compat import const, passed, ticks_ms
@@ -50,13 +49,9 @@ def _leave_to_the_prompt(board):
 
 
 def _assemble(board, began):
-    try:
-        from assemble import assemble
+    from assemble import assemble
 
-        return assemble(board, began)
-    finally:
-        sys.modules.pop("assemble", None)
-        gc.collect()
+    return assemble(board, began)
 
 
 def _ended(app):

@@ -10,12 +10,23 @@ _STALE_MS = const(5_000)  # for so long a port may report the result of the prev
 _LEAVE_MS = const(500)
 _PAUSE_MS = const(1_000)  # a port that connects right after it disconnected may fail, for ever
 _POLL_MS = const(20)
+_DIRECTED_MS = const(4_000)  # time-out for the access point of the last wake, before others are tried
+_CHANNEL = const(6)  # of what is kept of that: its address, its channel, 2 bytes that identify its network
+_NETWORK = const(7)
+_KEPT = const(9)
+
+
+def _digest(ssid):
+    from binascii import crc32
+
+    return (crc32(ssid.encode()) & 0xFFFF).to_bytes(2, "little")
 
 
 class Wifi:
     """The Wi-Fi of a board whose identity is `name`. A port adds word(code): the code of codes.py for a status code of
-    the port, connect(): starts to connect to `ssid` with `key`, joined(): True if an access point has accepted the
-    station, with an address or not."""
+    the port, connect(bssid, channel): starts to connect to `ssid` with `key`, to that access point unless it is None,
+    joined(): True if an access point has accepted the station, with an address or not, kept(): 9 bytes, what keep(9
+    bytes) kept last, over a sleep at least."""
 
     ssid = key = security = None
     # What wifi_settings changes.
@@ -25,6 +36,7 @@ class Wifi:
     _rest = ()  # networks that are still to be tried
     _verdict = None  # why the last attempt failed
     _waiting = False  # for the result of an attempt
+    _directed = False  # which looks for the access point of the last wake
     _before = None  # status code when the attempt began
     _began = _dialled = 0
 
@@ -73,7 +85,10 @@ class Wifi:
                 nic.config(txpower=self.txpower)
             if self.address:
                 nic.ifconfig(self.address)
-            self.connect()
+            kept = self.kept()
+            channel = kept[_CHANNEL]
+            self._directed = channel > 0 and not self.networks and kept[_NETWORK:] == _digest(self.ssid)
+            self.connect(kept[:_CHANNEL] if self._directed else None, channel)
         except (OSError, RuntimeError, ValueError) as e:
             self._give_up(WRONG_KEY if "Password" in str(e) else FAILED)
 
@@ -92,6 +107,17 @@ class Wifi:
 
     def status(self):
         """Returns a code of codes.py. A failure stays until the next join(), unless the port connects after all."""
+        word = self._look()
+        if self._directed and word != ONLINE:
+            waited = ticks_diff(ticks_ms(), self._dialled)
+            if word != CONNECTING or (waited >= _DIRECTED_MS and not self.joined()):
+                # That access point is gone, or has changed: use any other.
+                self.keep(bytes(_KEPT))
+                self._dial()
+                word = CONNECTING
+        return word
+
+    def _look(self):
         code = self.nic.status()
         word = self.word(code)
         if word == ONLINE:
@@ -128,9 +154,25 @@ class Wifi:
 
     def off(self, ms=0):
         """Disconnects and stops the radio; the board sleeps for `ms` then."""
+        if ms:
+            self._note()
         self._rest = ()
         for stop in (self.nic.disconnect, lambda: self.nic.active(False)):
             try:
                 stop()
             except OSError:
                 pass  # it was off, or hangs
+
+    def _note(self):
+        # Keeps the access point, so that the next start connects faster: it need not look on all channels. Its address
+        # is only known from a scan, so this is done once, and only when it is useful. Of a hidden network no scan tells
+        # it: then the channel that is kept is 0.
+        if self.networks or self.status() != ONLINE or self.kept()[_NETWORK:] == _digest(self.ssid):
+            return
+        try:
+            channel = self.nic.config("channel")
+            found = [ap for ap in self.nic.scan() if ap[0] == self.ssid.encode() and ap[2] == channel]
+        except OSError:
+            return
+        best = max(found, key=lambda ap: ap[3])[1] + bytes([channel]) if found else bytes(_NETWORK)
+        self.keep(best + _digest(self.ssid))

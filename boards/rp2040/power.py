@@ -100,7 +100,7 @@ def sleep(ms, deep=False):
     data = _kept()[0]
     _keep(data, _ASLEEP if ms else _ASKED)
     if network:
-        network.off()
+        network.off(ms)
     elif radio:
         radio.deinit()
     machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # the watchdog would end the sleep

@@ -14,24 +14,25 @@ from telemetry import describe
 _OWN = "device"
 _GONE = ""
 _TOPIC = "%s/%s/%s/%s/config"  # prefix, component, device, object
-# SenML's unit: Home Assistant's, and its device class.
-_UNITS = {
-    "Cel": ("°C", "temperature"),
-    "%RH": ("%", "humidity"),
-    "Pa": ("Pa", "pressure"),
-    "V": ("V", "voltage"),
-    "A": ("A", "current"),
-    "W": ("W", "power"),
-    "lx": ("lx", "illuminance"),
-    "Hz": ("Hz", "frequency"),
-    "B": ("B", "data_size"),
-    "s": ("s", "duration"),
-    "m": ("m", "distance"),
-    "kg": ("kg", "weight"),
-    "dBm": ("dBm", "signal_strength"),
-    "/": (None, None),
-    "count": (None, None),
-}
+# SenML's unit, Home Assistant's, and its device class: as one text, since each short text of its own would stay in the
+# interpreter's table of names.
+_UNITS = """
+Cel    °C   temperature
+%RH    %    humidity
+Pa     Pa   pressure
+V      V    voltage
+A      A    current
+W      W    power
+lx     lx   illuminance
+Hz     Hz   frequency
+B      B    data_size
+s      s    duration
+m      m    distance
+kg     kg   weight
+dBm    dBm  signal_strength
+/
+count
+"""
 # Field of the health message: name, SenML unit.
 _DIAGNOSTICS = {
     "rssi": ("Signal", "dBm"),
@@ -55,7 +56,12 @@ def _load(path):
 
 
 def _with_unit(fields, unit):
-    unit, kind = _UNITS.get(unit, (unit, None))
+    kind = None
+    for line in _UNITS.split("\n"):
+        row = line.split()
+        if row and row[0] == unit:
+            unit, kind = row[1:] or (None, None)
+            break
     if fields["name"].endswith("-co2"):  # parts per million can be of anything
         kind = "carbon_dioxide"
     if unit:

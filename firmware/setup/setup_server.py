@@ -168,6 +168,7 @@ class Pages:
         self._began = ticks_ms()
         self._request = Request()
         self._left = -1  # bytes of the body; -1: the head is not complete
+        self._refused = 0  # status of HTTP, if it is refused whatever its body is
         self._form = self._response = self._error = None
         self._piece = b""
         return True
@@ -216,7 +217,12 @@ class Pages:
 
     def _begin_body(self):
         self._left = self._request.length
-        place = self._site.check(self._request)
+        try:
+            place = self._site.check(self._request)
+        except BadRequest as e:
+            # Told when the body has come: closing before resets the connection, and the browser may see that alone.
+            self._refused = e.status
+            return
         if place:
             self._left = 0
             self._respond(302, place, ())
@@ -229,7 +235,10 @@ class Pages:
         self._left -= len(data)
         if self._form and data:
             self._try(lambda: self._form.receive(data) or self._form)
-        if not self._left:
+        if self._refused:
+            if not self._left:
+                self._respond(self._refused, None, ())
+        elif not self._left:
             fields = None
             if self._form:
                 self._try(lambda: self._form.finish())

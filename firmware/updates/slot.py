@@ -220,8 +220,8 @@ class Slot:
 
 
 def reclaim(unit, blocks, record_path="/lib/inflight.json"):
-    """Removes the application in /lib, whose files `inflight board` recorded there, if that gives `blocks` of `unit`
-    bytes. The good one is in a slot. Returns True if it did."""
+    """Removes the application that a cable brought, whose files `inflight board` recorded there, and its image, if that
+    gives `blocks` of `unit` bytes. The good one is in a slot. Returns True if it did."""
     import json
 
     try:
@@ -230,8 +230,8 @@ def reclaim(unit, blocks, record_path="/lib/inflight.json"):
     except (OSError, ValueError):
         return False  # it is frozen, or was installed in another way
     folder = record_path.rpartition("/")[0] + "/"
-    paths = [path for path in recorded if path.startswith(folder) and _size(path) >= 0]
-    paths = [path for path in paths if path[len(folder) :].split(".")[0] not in _KEPT]
+    paths = [path for path in recorded if path.startswith(folder) and path[len(folder) :].split(".")[0] not in _KEPT]
+    paths = [path for path in paths + [folder.rpartition("lib/")[0] + "app.image"] if _size(path) >= 0]
     if _blocks(paths, unit) < blocks:
         return False
     for path in paths:

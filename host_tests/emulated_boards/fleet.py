@@ -62,7 +62,7 @@ class Outcomes:
         """The outcome of a release, None before it."""
         while True:
             try:
-                _, kind, fields = self._server.events.get_nowait()
+                _, kind, fields = self._server.events.get(0)
             except queue.Empty:
                 return self.told.get(number)
             if kind == "release" and fields["state"] in (GOOD, BROKEN, REFUSED):

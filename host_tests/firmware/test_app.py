@@ -276,8 +276,16 @@ def test_fields_of_health(make, broker, until, published):
     health = published("health")[0]
     assert (health["rssi"], health["reset"], health["wifi"]) == (-67, "power-on", ONLINE)
     assert set(health["counters"]) == set(app.client.counters())
-    assert set(health["journal"]) == {"live", "used", "limit", "erases", "damaged", "skipped"}
+    assert set(health["journal"]) == {"live", "used", "limit", "erases", "damaged", "skipped", "worn"}
     assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
+
+
+def test_health_has_the_life_of_the_flash_that_is_used(make, broker, until, published):
+    """Percent of 100,000 erases of each sector."""
+    app = make(broker.port, RamFlash(8, 4096))
+    app.journal.erases = 7 * 8 * 1000 + 999
+    until(app, lambda: published("health"))
+    assert published("health")[0]["journal"]["worn"] == 7
 
 
 def test_health_has_the_place_of_the_journal(make, broker, until, published):

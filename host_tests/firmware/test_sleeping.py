@@ -8,11 +8,13 @@ import pytest
 
 from host_tests.broker import PATIENCE_S
 from host_tests.waiting import wait_for
+from tools.reference.kinds import SUBSCRIBE
 
 RUNTIMES = "micropython-x86"
 MORE_RUNTIMES = "cpython"
 AGAIN = 75  # exit status of a deep sleep, which asks for a restart
 SLEEP_MS = 500
+KEY = 128 * "kkkl"  # no public key of anybody
 
 
 def configure(machine, port, **fields):
@@ -77,6 +79,44 @@ def test_memory_survives_deep_sleep(machine, broker, published):
     assert all(body["wake"]["deliver"] >= 250 and body["wake"]["total"] < 60_000 for body in later)
     assert [body["state"] for body in published("status")] == ["online"] + ["asleep"] * 6
     assert [body["bt"] > 1_700_000_000 for body in published("telemetry")] == [False] + [True] * 5
+
+
+def subscribed(broker):
+    """How many SUBSCRIBEs came on each connection."""
+    return [sum(p.kind == SUBSCRIBE for p in connection.packets) for connection in broker.connections]
+
+
+def test_a_wake_subscribes_if_the_session_is_lost(machine, broker, published):
+    """[MQTT-3.1.2-4] [MQTT-3.2.2-3] A session has its subscriptions: of two wakes that find it, the second one does not
+    subscribe. Commands come all the same."""
+    configure(machine, broker.port)
+    wake(machine, 3)  # a start that is no wake, the first wake, which notes what it has subscribed to
+    broker.give("inflight/box/command/ping", b"x", 2)
+    wake(machine)
+    broker.forget()
+    wake(machine, 2)
+    broker.give("inflight/box/command/ping", b"y", 2)
+    wake(machine)
+    assert subscribed(broker) == [1, 1, 0, 0, 1, 0, 0]
+    assert [body["echo"] for body in published("reply/ping")] == ["x", "y"]
+
+
+def test_after_a_connect_without_an_answer_a_wake_subscribes(machine, broker, nobody):
+    """The answer may have been that the session is lost: then the broker has a new one without subscriptions."""
+    configure(machine, broker.port)
+    wake(machine, 3)
+    configure(machine, nobody)
+    wake(machine)
+    configure(machine, broker.port)
+    wake(machine, 2)
+    assert subscribed(broker) == [1, 1, 0, 1, 0]
+
+
+def test_with_updates_each_wake_subscribes(machine, broker):
+    """Announcements of releases are retained: they come with each SUBSCRIBE."""
+    configure(machine, broker.port, update_keys=[KEY])
+    wake(machine, 3)
+    assert subscribed(broker) == [2, 2, 2]
 
 
 def test_the_radio_is_off_between_reports(machine, broker, published):

@@ -367,14 +367,36 @@ def test_clock_with_short_and_long_sleep(wake, broker, sleep_ms, reports):
     assert len(wake.board.asked) == 2
 
 
-def test_clock_is_set_before_the_device_connects(wake, broker):
-    """TLS refuses certificates that are not valid yet."""
-    wake(broker.port)
+@pytest.mark.parametrize("tls", [True, False])
+def test_clock_is_set_before_the_device_connects_with_tls(wake, broker, tls):
+    """TLS refuses certificates that are not valid yet. Without it the readings come first."""
+    fields = {"tls_ca": "ca.pem"} if tls else {}
+    wake(broker.port, **fields)
     wake.board.memory = None
     wake.board.sync_time = lambda host: connections.append(len(broker.connections))
     connections = []
+    wake(broker.port, **fields)
+    assert connections == [1 if tls else 2] and len(broker.connections) == 2
+
+
+def test_clock_is_set_without_a_broker(wake, nobody):
+    wake(nobody)
+    assert len(wake.board.asked) == 1
+
+
+def test_the_readings_leave_before_the_clock_is_set(wake, broker, published):
+    """Nor do they wait for a status message: the broker has them while the device does something else."""
     wake(broker.port)
-    assert connections == [1] and len(broker.connections) == 2
+    wake.board.memory = None
+
+    def sync_time(host):
+        wait_for(lambda: len(published("telemetry")) == 2, PATIENCE_S)
+        found.append(len(published("status")))
+
+    found = []
+    wake.board.sync_time = sync_time
+    wake(broker.port)
+    assert found == [2]
 
 
 def test_without_a_time_server_no_one_is_asked(wake, broker, published):

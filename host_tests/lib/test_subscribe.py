@@ -388,6 +388,105 @@ def test_lost_session_and_lost_connection(told, broker, make, pump):
         client.ping()
 
 
+def test_what_the_session_has_is_not_asked_for_after_a_restart(broker, make, pump):
+    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] Subscriptions are part of the session: a program that kept `known` does
+    not subscribe once more, as long as the broker has the session and the filters are the same."""
+    got = []
+
+    def script(b):
+        b.welcome(0)
+        b.grant(2, filters=[("a", 2)])
+        b.grant(1, filters=[("b/#", 1)])
+        b.goodbye()
+        b.welcome(1)
+        b.deliver("b/c", b"1", 1, 1)
+
+    with broker.play(script):
+        client = make(broker.port)
+        client.subscribe("a", 2)
+        client.subscribe("b/#", 1)
+        assert client.known == 0
+        client.connect()
+        known = client.known
+        client.disconnect()
+        client = make(broker.port)
+        client.known = known
+        client.subscribe("a", 2)
+        client.subscribe("b/#", 1, lambda m: got.append(m.payload))
+        client.connect()
+        assert client.known == known > 0
+        pump(client, lambda: got)
+
+
+@pytest.mark.parametrize("why", ["no session", "filter", "qos", "one more", "level", "not known"])
+def test_otherwise_it_is(broker, make, why):
+    """[MQTT-3.2.2-3]"""
+    filters = [("b" if why == "filter" else "a", 1 if why == "qos" else 2)] + [("c", 0)] * (why == "one more")
+
+    def script(b):
+        b.welcome(0)
+        b.grant(2, filters=[("a", 2)])
+        b.goodbye()
+        b.welcome(0 if why == "no session" else 1)
+        for wanted in filters:
+            b.grant(filters=[wanted])
+        b.answer_ping()
+
+    with broker.play(script):
+        client = make(broker.port)
+        client.subscribe("a", 2)
+        client.connect()
+        known = client.known
+        client.disconnect()
+        client = make(broker.port, protocol_level=3 if why == "level" else 4)
+        client.known = 0 if why == "not known" else known
+        for topic, qos in filters:
+            client.subscribe(topic, qos)
+        client.connect()
+        assert (client.known == known) == (why in ("no session", "not known"))
+        client.ping()
+
+
+def test_what_changes_behind_connect_is_not_known(broker, make):
+    """A later life of the program subscribes in front of connect(), perhaps to what this one gave up."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome(0)
+        b.grant(2)
+        b.grant(0)
+        b.goodbye()
+        b.welcome(1)
+        b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
+
+    with broker.play(script):
+        client.subscribe("a", 2)
+        client.connect()
+        assert client.known
+        client.subscribe("a", 0)
+        assert client.known == 0
+        client.disconnect()
+        client.connect()
+        assert client.known
+        client.unsubscribe("a")
+        assert client.known == 0
+
+
+def test_a_refused_filter_is_not_subscribed(broker, make):
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome(0)
+        b.grant(0x80)
+        b.grant(0)
+
+    with broker.play(script):
+        client.subscribe("a", 2)
+        client.subscribe("b")
+        client.connect()
+        assert client.known == 0
+
+
 def test_subscription_cut_short(broker, make, pump):
     """The connection breaks before SUBACK: the caller gets an error, and connect() subscribes again."""
     client = make(broker.port)

@@ -2,6 +2,7 @@
 
 EXPORTS = {
     "erase": "journal.journal",
+    "JoinedFlash": "flash.joined",
     "ConnectRefused": "session.refused",
     "Disconnected": "session.refused",
     "PublishRefused": "session.refused",

@@ -93,6 +93,7 @@ class Outgoing:
         self.received = set()  # the server has them
         self.open = {}  # number: Exchange, until it is completed
         self.may_be_dropped = set()  # a full journal may have dropped these
+        self.lapsed = set()  # sent in sessions that the server has lost, and not since
         self.dropped = 0  # how many it dropped, by the client's count
         self.maybe_damaged = set()  # messages whose journal records may be damaged
         self.damaged = 0  # damaged records, by the client's count
@@ -118,6 +119,7 @@ class Outgoing:
             "received",
             "open",
             "may_be_dropped",
+            "lapsed",
             "maybe_damaged",
             "given_up",
             "discarded",
@@ -158,9 +160,9 @@ class Outgoing:
         self.open.pop(number, None)
 
     def may_drop(self):
-        """The full journal may drop messages that were never sent."""
+        """The full journal may drop messages that were never sent in the session that the server has."""
         for e in self.open.values():
-            if e.tried == NEVER and e.phase == ACCEPTED:
+            if (e.tried == NEVER or e.number in self.lapsed) and e.phase == ACCEPTED:
                 self.may_be_dropped.add(e.number)
 
     def discarding(self, e):
@@ -226,6 +228,7 @@ class Outgoing:
             self._check_publish(number, p)
             self._set(self.open[number], mid=p.mid, unsure=False, tried=SENT)
             self.given_up.discard(number)
+            self.lapsed.discard(number)
             self.sent += (number,)
 
     def _check_publish(self, number, p):
@@ -335,8 +338,13 @@ class Outgoing:
                 self.not_durable += (e,)
                 del self.open[e.number]
             elif anew and e.tried == SENT:
-                self._set(e, tried=PERHAPS)  # without DUP, or with it after a power cut
+                self._lapse(e)
         self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
+
+    def _lapse(self, e):
+        # The session that it was sent in is gone: it is sent without DUP, or with it after a power cut.
+        self._set(e, tried=PERHAPS)
+        self.lapsed.add(e.number)
 
     def session_begun(self):
         """The client wrote a packet after CONNECT: the effect of CONNACK is durable."""
@@ -380,7 +388,7 @@ class Outgoing:
                 if e.number in self.given_up or (anew and e.phase == RELEASED):
                     self._set(e, unsure=True)
                 elif anew and e.tried == SENT:
-                    self._set(e, tried=PERHAPS)
+                    self._lapse(e)
             elif kind and e.mid == mid:
                 self._set(e, unsure=True)
         if kind == CONNACK:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from inflight_tools.boards.bundle import FIRMWARE, compile_all, compile_mpy, compile_texts, library, shrunk, sources
+from inflight_tools.boards.bundle import FIRMWARE, compile_mpy, compile_texts, library, modules, shrunk, sources
 from inflight_tools.boards.loading import PACKAGE
 from inflight_tools.cache import write_below
 from inflight_tools.sources import search_path
@@ -110,7 +110,7 @@ def application():
     found = sources("unix")
 
     def compile_each():
-        return {f"{place}.mpy": code for place, code in compile_all(found).items()}
+        return {f"{place}.mpy": code for place, code in compile_texts(modules("unix")).items()}
 
     return _built("application", found.values(), compile_each)
 

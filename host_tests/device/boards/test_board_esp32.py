@@ -110,6 +110,15 @@ def test_another_network_ignores_the_remembered_access_point():
     eq(dials(chip), [("connect", "cellar", {})])
 
 
+def test_a_hidden_network_is_looked_for_once():
+    chip = online()
+    chip.wlan.scan = lambda: chip.did.append("scan") or []
+    assert "scan" in stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(DEEPSLEEP_RESET)
+    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
+    assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)
+
+
 def test_wrong_key_at_the_remembered_access_point_is_reported():
     chip = online()
     sleeps(chip)

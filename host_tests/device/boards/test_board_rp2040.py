@@ -209,6 +209,44 @@ def test_a_power_cut_is_no_failure_of_a_release():
         eq(load_trial(chip).was_cut(""), cause == PWRON_RESET)
 
 
+def dials(chip):
+    return [what for what in chip.did if what[0] == "connect"]
+
+
+def test_a_wake_joins_the_access_point_of_the_last_one():
+    near, far = AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02", channel=11, rssi=-80)
+    chip = online(near, far)
+    eq(dials(chip), [("connect", "attic", {})])
+    stops(chip, chip.board.sleep, 60_000, True)
+    for _ in range(2):
+        chip.start(WDT_RESET)
+        eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
+        eq(dials(chip), [("connect", "attic", {"bssid": near.bssid, "channel": 6})])
+        assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(WDT_RESET)
+    chip.air.remove(near)
+    eq(chip.board.network().join(20_000, "attic", KEY), ONLINE)
+    eq(dials(chip), [("connect", "attic", {"bssid": near.bssid, "channel": 6}), ("connect", "attic", {})])
+    assert "scan" in stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(WDT_RESET)
+    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
+    eq(dials(chip), [("connect", "attic", {"bssid": far.bssid, "channel": 11})])
+
+
+def test_what_is_no_access_point_is_not_used():
+    for kept in (b"", b"12345", bytes(9), b"x" * 9, b"x" * 20):
+        chip = Rp2040(AccessPoint())
+        chip.kept = kept
+        eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
+        eq(dials(chip), [("connect", "attic", {})])
+
+
+def test_a_reboot_looks_for_no_access_point():
+    chip = online()
+    assert "scan" not in stops(chip, chip.board.sleep, 0, True)
+    eq(chip.kept, None)
+
+
 def test_wifi_and_watchdog_are_off_before_the_board_sleeps():
     for rp2350 in CHIPS:
         chip = online(rp2350=rp2350)
@@ -216,7 +254,7 @@ def test_wifi_and_watchdog_are_off_before_the_board_sleeps():
         before = chip.clock.now
         eq(
             stops(chip, chip.board.sleep, 60_000, True),
-            ["disconnect", "inactive", "deinit", ("lightsleep", 60_000), "reset"],
+            ["scan", "disconnect", "inactive", "deinit", ("lightsleep", 60_000), "reset"],
         )
         eq(chip.clock.now - before, 60_000)
     chip = online()

@@ -27,12 +27,12 @@ class Station(WLAN):
 
     security = None
 
-    def connect(self, ssid, key, *, security=None):
+    def connect(self, ssid, key, *, security=None, bssid=None, channel=0):
         if not self.up:
             raise OSError(1)
         self.security = security
         self.state = 1
-        self.begin(ssid, key)
+        self.begin(ssid, key, **({"bssid": bssid, "channel": channel} if bssid else {}))
 
     def lost(self, code):
         self.leave()
@@ -46,6 +46,7 @@ class Station(WLAN):
         self.did.append("deinit")
 
     def scan(self):
+        self.did.append("scan")
         return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 5 if ap.key else 0, 1) for ap in self.chip.air]
 
     def status(self, what=None):
@@ -56,7 +57,8 @@ class Station(WLAN):
         return 3 if self.address else 2 if self.access_point else self.state
 
     def tell(self, what):
-        return {"mac": self.chip.mac if self.up else bytes(6)}[what]
+        here = self.access_point
+        return {"mac": self.chip.mac if self.up else bytes(6), "channel": here and here.channel}[what]
 
 
 class Registers:
@@ -117,6 +119,7 @@ class Rp2040:
         self.nap = 3_600_000
         self.irq = True
         self.flash = None
+        self.kept = None  # what is in the one file that the board has
         self.did = []
         self.start()
 
@@ -155,7 +158,13 @@ class Rp2040:
         rp2 = Module(Flash=lambda: self.flash)
         install(machine=machine, network=self.network, rp2=rp2, ntptime=self.ntp)
         self.board = load("rp2040", self.clock)
+        import radio
+
+        radio.open = self.open
         return self.board
+
+    def open(self, path, mode):
+        return _File(self, mode)
 
     def reset(self):
         self.did.append("reset")
@@ -178,6 +187,25 @@ class Rp2040:
 
     def enable_irq(self, was):
         self.irq = was
+
+
+class _File:
+    def __init__(self, chip, mode):
+        self.chip = chip
+        if mode == "rb" and chip.kept is None:
+            raise OSError(2)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        pass
+
+    def read(self):
+        return self.chip.kept
+
+    def write(self, data):
+        self.chip.kept = bytes(data)
 
 
 class _ADC:

@@ -64,9 +64,11 @@ def test_remembered_data_is_restored():
     memory.sync = 0
     memory.full = memory.missed = 7
     memory.health = 500
+    memory.known = True
     memory.phases = [1200, 5, 2500, 300, 65535]
     again = Memory(memory.pack())
     eq((again.fresh, again.since, again.sync, again.full, again.missed, again.health), (False, 3, 0, 7, 7, 500))
+    eq((again.known, Memory(None).known), (True, False))
     eq(again.phases, [1200, 5, 2500, 300, 65535])
 
 
@@ -76,7 +78,8 @@ def test_counters_saturate():
     memory.health = 70_000
     memory.phases = [70_000] * 5
     again = Memory(memory.pack())
-    eq((again.since, again.sync, again.full, again.missed, again.health), (255, 255, 255, 255, 65535))
+    eq((again.since, again.sync, again.full, again.missed, again.health), (255, 255, 255, 255, 32767))
+    eq(again.known, False)
     eq(again.phases, [65535] * 5)
 
 

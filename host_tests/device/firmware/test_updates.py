@@ -290,13 +290,14 @@ def starts(folder):
 
 
 class Mounts:
-    """Stands in for the module image: notes what is mounted, and mounts nothing. fails: with OSError."""
+    """Stands in for the module image: notes what is mounted, and mounts nothing. fails: with OSError; but: not this
+    image."""
 
-    def __init__(self, fails=False):
+    def __init__(self, fails=False, but=None):
         self.done = []
 
         def mount(path, place):
-            if fails:
+            if fails and path.split("/")[-1] != but:
                 raise OSError(5)
             self.done.append((path, place))
 
@@ -317,7 +318,7 @@ class Platform:
 
 
 def launched(folder, platform=None, mounts=None):
-    """The slot that launch mounts and puts on the search path, or None."""
+    """The image that launch mounts and puts on the search path, or None."""
     kept = list(sys.path)
     mounts = mounts or Mounts()
     sys.modules["trial"], sys.modules["image"] = platform or Platform(), mounts
@@ -375,6 +376,28 @@ def test_a_start_that_cannot_be_counted_is_the_old_ones():
         eq(launched(folder.path), "a")
 
 
+def test_what_a_cable_brought_as_an_image_starts_unless_a_release_runs():
+    with Folder() as folder:
+        folder.write("app.image", b"")
+        eq(launched(folder.path), "app")
+        store(folder.path, trial())
+        eq([launched(folder.path) for _ in range(4)], ["a", "a", "a", "app"])
+
+
+def test_where_a_slot_cannot_be_read_the_image_of_the_cable_starts():
+    told = []
+    launch.print = lambda *words: told.append(" ".join(map(str, words)))
+    try:
+        with Folder() as folder:
+            folder.write("app.image", b"")
+            store(folder.path, trial())
+            eq(launched(folder.path, mounts=Mounts(True, "app.image")), "app")
+            eq(launched(folder.path, mounts=Mounts(True)), None)
+            eq([text.split("/")[-1].split(":")[0] for text in told], ["a.image", "a.image", "app.image"])
+    finally:
+        del launch.print
+
+
 def test_a_slot_that_cannot_be_read_does_not_start():
     """What is in /lib starts, and the console says so; a trial fails when its starts are used up."""
     told = []
@@ -386,7 +409,7 @@ def test_a_slot_that_cannot_be_read_does_not_start():
             eq([launched(folder.path, mounts=Mounts(fails=True)) for _ in range(4)], [None] * 4)
             eq(load(folder.path).outcome, BAD)
             eq(len(told), 3)
-            eq(told[0].split(": ")[:2], ["inflight", "starting from /lib, not from %s/a.image" % folder.path])
+            eq(told[0].split(": ")[:2], ["inflight", "not starting from %s/a.image" % folder.path])
     finally:
         del launch.print
 
@@ -579,6 +602,19 @@ def test_the_first_application_makes_room_if_that_is_enough():
         eq(sorted(os.listdir(folder.path)), sorted(kept))
 
 
+def test_the_image_that_a_cable_brought_makes_room():
+    with Folder() as folder:
+        os.mkdir(folder.path + "/lib")
+        brought = ["app.image", "main.py", "lib/launch.mpy"]
+        for name in brought:
+            folder.write(name, bytes(1000))
+        recorded = {"%s/%s" % (folder.path, name): "" for name in brought}
+        folder.write("lib/inflight.json", json.dumps(recorded).encode())
+        eq(slot.reclaim(500, 2, folder.path + "/lib/inflight.json"), True)
+        eq(sorted(os.listdir(folder.path)), ["lib", "main.py"])
+        eq(sorted(os.listdir(folder.path + "/lib")), ["inflight.json", "launch.mpy"])
+
+
 # --- what MicroPython imports from ---
 
 
@@ -640,6 +676,7 @@ def test_modules_are_imported_from_an_image():
             with open(place + "/alone.mpy", "rb") as f:
                 eq(f.read(len(COMPILED[0][1])), COMPILED[0][1])
             raises(OSError, open, place + "/alone.py")
+            eq(os.listdir(place), [])
             eq([os.stat(place + name)[0] for name in ("/pkg", "/alone.mpy")], [0x4000, 0x8000])
         finally:
             sys.path.pop(0)

@@ -62,7 +62,7 @@ def main(path, page, partition=None):
     vfs.mount(vfs.VfsLfs2(flash, progsize=int(page)), "/")
     os.chdir("/")
     sys.path[:] = ["", ".frozen", "/lib"]
-    sys.modules["machine"] = Machine
+    sys.modules["machine"] = sys.modules["umachine"] = Machine
     del sys.modules["nor"]
     __import__("launch").main("")
     found = {"place": sys.path[0]}

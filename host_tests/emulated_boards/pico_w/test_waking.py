@@ -2,15 +2,14 @@
 
 import pytest
 
-from inflight_tools.boards.bundle import files
-from tools.emulators.pico_w import sensor, waking
+from tools.emulators.pico_w import waking
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
 
 
 def test_readings_are_in_flash_and_acknowledged_soon(record_property):
-    ms = waking.wake(waking.stock(files(sensor.BOARD)))
+    ms = waking.deployed()
     record_property("ms of a wake", {event: round(ms[event]) for event in waking.EVENTS})
-    assert ms[waking.READINGS] <= 1700
-    assert ms[waking.ACKNOWLEDGED] <= 3500
-    assert ms[waking.ASLEEP] <= 4200
+    assert ms[waking.READINGS] <= 1100
+    assert ms[waking.ACKNOWLEDGED] <= 2200
+    assert ms[waking.ASLEEP] <= 2900

@@ -9,7 +9,8 @@ from littlefs import LittleFS, UserContextFile
 
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards import deploy as tool
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards import slots
+from inflight_tools.boards.bundle import compile_mpy, files
 from inflight_tools.boards.device import link as cable
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
@@ -79,6 +80,27 @@ def test_an_empty_board_gets_everything_and_then_nothing(tmp_path):
         again = put(there.port)
         assert (again.write, again.stale, again.same) == ({}, [], len(APPLICATION))
     assert (tmp_path / "flash.img").read_bytes() == before
+
+
+def test_a_pico_gets_its_application_as_one_file(tmp_path):
+    found = files("unix")
+    starts = {f"/lib/{name}.mpy": found[f"/lib/{name}.mpy"] for name in ("image", "launch")}
+    application = APPLICATION | starts | {"/lib/word.mpy": compile_mpy("WORD = 'new'", "word")}
+    older = {"/word.mpy": compile_mpy("WORD = 'old'", "word")}  # the image comes first
+    image = slots.packed(application, "rp2040")["/app.image"]
+    with board(tmp_path, platform="rp2") as there:
+        add_files(there.port, application)
+        add_files(there.port, {RECORD: json.dumps({path: sha(data) for path, data in application.items()}).encode()})
+        with Link(there.port) as link:
+            plan = install(link, "rp2040", application, SETTINGS)
+            assert (list(plan.write), plan.same) == ([RECORD, "/app.image", "/config.json"], len(starts) + 2)
+            assert plan.stale == ["/lib/inflight/core.mpy", "/lib/inflight/pages.mpy", "/lib/app.mpy", "/lib/word.mpy"]
+            link.put(older)
+            assert link.run("import launch\nlaunch.main('')\nfrom word import WORD\nprint(WORD)") == "new\n"
+            assert not install(link, "rp2040", application, SETTINGS).write
+            assert link.run("import sys\nprint('/app' in sys.path)") == "False\n"
+    left = {path: data for path, data in application.items() if path in starts or path.count("/") == 1}
+    assert without_record(flash(tmp_path)) == left | SETTINGS | older | {"/app.image": image}
 
 
 def test_a_file_that_is_damaged_on_the_way_is_reported_and_sent_again(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware, stock_layout
 from host_tests.tools.boards.mounted import mounted
 from host_tests.tools.boards.standin import StandIn
-from inflight_tools.boards import bundle
+from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
@@ -18,6 +18,7 @@ from inflight_tools.boards.images.board_image import make
 from tools.demo.sensors import best_runtime
 
 FOLDERS = {"esp32": "esp32", "pico_w": "rp2040"}
+DEPLOYED = {"esp32": "/lib/app.mpy", "pico_w": "/app.image"}
 LIBRARY = re.compile("/lib/inflight/")
 
 
@@ -63,10 +64,11 @@ def flash_of(made, start, size):
 def test_an_image_leaves_out_the_library_that_is_frozen(tmp_path, board):
     made = image(tmp_path, board, firmware(board, stamp(FOLDERS[board], False).encode()))
     wanted = {path: data for path, data in bundle.files(FOLDERS[board]).items() if not LIBRARY.match(path)}
+    wanted = slots.packed(wanted, FOLDERS[board])
     found = files_of(made)
     assert json.loads(found.pop(RECORD)) == {path: sha(content) for path, content in wanted.items()}
     assert found == wanted | {"/config.json": (tmp_path / "config.json").read_bytes()}
-    assert {"/boot.py", "/main.py", "/lib/app.mpy"} <= set(found)
+    assert {"/boot.py", "/main.py", "/lib/launch.mpy", DEPLOYED[board]} <= set(found)
 
 
 @pytest.mark.parametrize("board", FOLDERS)
@@ -139,14 +141,14 @@ def test_the_library_alone_where_not_all_fits(tmp_path, board):
         path: data for path, data in application.items() if LIBRARY.match(path)
     }
     found = files_of(made)
-    assert "/lib/app.mpy" in found and not any(map(LIBRARY.match, found))
+    assert DEPLOYED[board] in found and not any(map(LIBRARY.match, found))
 
 
 @pytest.mark.parametrize("board", FOLDERS)
 def test_without_romfs_an_older_image_is_made_invalid(tmp_path, board):
     made = image(tmp_path, board, rom_firmware(board, 256 * 1024))
     assert set(rom_of(made)[:4096]) == {0xFF}
-    assert set(bundle.files(FOLDERS[board])) <= set(files_of(made))
+    assert set(slots.packed(bundle.files(FOLDERS[board]), FOLDERS[board])) <= set(files_of(made))
 
 
 @pytest.mark.parametrize("board", FOLDERS)

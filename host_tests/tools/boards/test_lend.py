@@ -98,10 +98,10 @@ def _shrunk(text):
 _NODE = """
 import sys
 import inflight
-import node
+from node_more import will
 class Config:
     root, device, protocol_level, sleep_ms, will_delay_s, report_every = "root", "box", 5, 4000, 0, 1
-assert len(node.will(Config)) == 5
+assert len(will(Config)) == 5
 print([name for name in sys.modules if "properties5" in name], "properties5" in inflight.__dict__)
 from inflight import Disconnected, properties
 """

@@ -8,9 +8,15 @@ import pytest
 from inflight_tools.boards import loading
 from inflight_tools.boards.names import defined
 
-LIBRARY = Path(__file__).parents[3] / "lib/inflight"
+CHECKOUT = Path(__file__).parents[3]
+LIBRARY = CHECKOUT / "lib/inflight"
 MODULES = {path.stem for path in LIBRARY.rglob("*.py")} - {"cpython"}
-MADE = {"texts", *loading.APART, *loading.GROUPS, *loading.SELDOM}  # by the build
+MADE = {
+    "texts",
+    *loading.APART,
+    *loading.GROUPS,
+    *(place.rpartition("/")[2] for place in loading.SELDOM),
+}  # by the build
 
 
 def test_the_tables_name_modules():
@@ -18,6 +24,20 @@ def test_the_tables_name_modules():
     assert {*loading.MERGED}.union(*loading.FAMILIES) <= MODULES | {*loading.APART}
     for names in (loading.PUBLIC, loading.KNOWN, loading.LENT, loading.COLLECTED, loading.RESIDENT, loading.FIRST):
         assert len(set(names)) == len(names) and set(names) <= MODULES | MADE
+
+
+def test_those_of_the_application_name_modules_and_methods():
+    """On some board each: boards differ."""
+    texts = [file.read_text() for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")]
+    names = {path.stem for folder in ("boards", "firmware") for path in (CHECKOUT / folder).rglob("*.py")}
+    assert {*loading.BORROWED, *loading.TEXTS}.union(*loading.TOGETHER.values()) | {
+        home for home, _ in loading.OCCASIONAL.values()
+    } <= names
+    assert not {*loading.OCCASIONAL} & names
+    for cls, methods in [row for _, classes in loading.OCCASIONAL.values() for row in classes.items()]:
+        found = [ast.parse(text) for text in texts if f"class {cls}" in text]
+        there = {node.name for tree in found for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert {*methods} <= there
 
 
 @pytest.mark.parametrize("home", sorted({home for home, _ in loading.APART.values()}))

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from inflight_tools.boards.bundle import compile_all, library, shrunk, sources, translate
-from inflight_tools.boards.rename import _ROM, mentioned
+from inflight_tools.boards.rename import _ROM, mentioned, names_in
 from tools.runtimes import runtime
 
 WORKER = "shrunk"
@@ -18,7 +18,7 @@ WORKER = "shrunk"
 @functools.cache
 def deployed(board=None):
     """The modules of a board, or of the library alone, as they are deployed: {path: text}."""
-    return shrunk(sources(board) if board else library())
+    return shrunk(sources(board), application=True) if board else shrunk(library())
 
 
 def attributes(text):
@@ -108,8 +108,34 @@ def test_a_traceback_is_translated_back():
     assert translate("no frame in " + line) == "no frame in " + line
 
 
-def _frame(line):
-    return '  File "inflight.core", line 1, in ' + line.split("def ")[1].split("(")[0]
+def _frame(line, module="inflight.core"):
+    return f'  File "{module}", line 1, in ' + line.split("def ")[1].split("(")[0]
+
+
+def defined_in(file):
+    """The private functions and methods of a module."""
+    return re.findall(r"^ *def (_[a-z]\w+)\(", file.read_text(), re.M)
+
+
+@pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
+def test_private_names_of_the_application_are_words_on_each_board(board):
+    """The same ones, so that a traceback is translated without knowing of which board it is."""
+    texts = {place: text for place, text in deployed(board).items() if "/" not in place}
+    source = sources(board)
+    private = {
+        name for place in ("node", "app", "board", "power") if place in source for name in defined_in(source[place])
+    }
+    assert "_publish_telemetry" in private
+    assert not private & set().union(*map(names_in, texts.values()))
+    functions = re.findall(r"^    def \w+\(", texts["node"], re.M)
+    translated = [translate(_frame(function, "node")) for function in functions]
+    assert _frame("def _publish_telemetry(", "node") in translated
+    assert _frame("def uptime(", "node") in translated
+
+
+def test_no_module_loads_the_one_with_the_codes():
+    assert not [place for place, text in deployed("rp2040").items() if re.search(r"(from|import) codes", text)]
+    assert "== 'online'" in deployed("rp2040")["app"]
 
 
 def test_tracebacks_name_the_module():

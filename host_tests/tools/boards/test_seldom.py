@@ -2,13 +2,15 @@
 
 import ast
 import subprocess
+from itertools import chain
 
 import pytest
 
-from inflight_tools.boards.bundle import library, shrunk
-from inflight_tools.boards.loading import SELDOM
+from inflight_tools.boards.bundle import library, shrunk, sources
+from inflight_tools.boards.loading import OCCASIONAL, SELDOM
 from tools.runtimes import device_run, runtime
 
+BOARDS = ("esp32", "rp2040", "unix")
 _SCRIPT = """
 import sys
 from inflight import Client, Journal, RamFlash
@@ -46,15 +48,34 @@ def test_they_are_there_when_they_are_called():
     assert done.stdout.strip() == "nonsense"
 
 
-@pytest.mark.parametrize("module", SELDOM)
+@pytest.mark.parametrize("module", [*SELDOM, *OCCASIONAL])
 def test_no_subclass_asks_for_them_by_super(module):
-    """A method found by __getattr__ is none of the base class."""
-    _, cls, methods = SELDOM[module]
-    for file in library().values():
+    """A method found by __getattr__ is none of the base class, but for the constructor."""
+    _, classes = (SELDOM | OCCASIONAL)[module]
+    for file in [*library().values(), *chain(*(sources(board).values() for board in BOARDS))]:
         for heir in ast.walk(ast.parse(file.read_text())):
-            if isinstance(heir, ast.ClassDef) and cls in map(ast.unparse, heir.bases):
+            for cls in classes.keys() & map(ast.unparse, getattr(heir, "bases", ())):
                 calls = [node for node in ast.walk(heir) if isinstance(node, ast.Attribute)]
-                assert not [node for node in calls if ast.unparse(node.value) == "super()" and node.attr in methods]
+                asked = {node.attr for node in calls if ast.unparse(node.value) in ("super()", cls)}
+                assert not asked & {*classes[cls]} - {"__init__"}
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_the_application_has_them_in_modules_of_their_own(board):
+    texts = shrunk(sources(board), application=True)
+    found = {place: row for place, row in OCCASIONAL.items() if row[0] in texts}
+    assert {"node_more", "app_more"} <= {*found}
+    source = [node for file in sources(board).values() for node in ast.walk(ast.parse(file.read_text()))]
+    for place, (_, classes) in found.items():
+        there = [
+            method.name
+            for of in source
+            if isinstance(of, ast.ClassDef) and of.name in classes
+            for method in of.body
+            if isinstance(method, ast.FunctionDef) and method.name in classes[of.name]
+        ]
+        moved = [node for node in ast.parse(texts[place]).body if isinstance(node, ast.FunctionDef)]
+        assert len(moved) == len(there) + len(classes.get("", ())) and "super" not in texts[place]
 
 
 def test_their_classes_do_not_have_them():

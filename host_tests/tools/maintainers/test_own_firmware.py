@@ -29,7 +29,7 @@ def test_each_that_is_named_tells_what_it_is(tmp_path, monkeypatch):
     for (name, content), one in zip(contents.items(), found, strict=True):
         frozen = name.removesuffix(".uf2")
         assert str(one) == f"{name}, {frozen} frozen, SHA-256 {hashlib.sha256(content).hexdigest()}"
-    assert "/lib/app.mpy" in found[0].files() and "/lib/inflight/core.mpy" not in found[0].files()
+    assert "/app.image" in found[0].files() and "/lib/inflight/core.mpy" not in found[0].files()
     assert found[1].files() == {}
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_mpy, numbered, shrunk, sources
+from inflight_tools.boards.bundle import compile_mpy, modules, numbered
 from inflight_tools.broker import Broker
 from inflight_tools.update import keys
 from inflight_tools.update.release import make
@@ -29,7 +29,7 @@ FAULTS = {
 @pytest.fixture(scope="session")
 def texts():
     """{module: text} of the application for the unix board."""
-    return shrunk(sources("unix"))
+    return modules("unix")
 
 
 @pytest.fixture(scope="session")

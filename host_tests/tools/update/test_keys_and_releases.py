@@ -20,7 +20,7 @@ from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware
 from inflight import __version__
 from inflight.journal import sectors
 from inflight_tools import cli
-from inflight_tools.boards import bundle
+from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.images.filesystem import BLOCK, build
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.sources import search_path
@@ -210,7 +210,7 @@ def test_a_pico_has_space_for_updates(tmp_path):
         pytest.skip(reason)
     key = rsa.generate_private_key(65537, keys.BITS)
     blocks = release.make(release.application("rp2040", 1), key, 1, "rp2040").fields["blocks"]
-    brought = bundle.files("rp2040") | {"/config.json": bytes(3000), "/ca.der": bytes(1500)}
+    brought = slots.packed(bundle.files("rp2040"), "rp2040") | {"/config.json": bytes(3000), "/ca.der": bytes(1500)}
     brought["/lib/inflight.json"] = json.dumps(dict.fromkeys(brought, "0" * 64)).encode()
     volume = bytearray(b"\xff") * (212 * BLOCK)
     for at, content in build(brought, len(volume), 256):
@@ -227,7 +227,8 @@ def test_a_pico_has_space_for_updates(tmp_path):
 
 def kept_out():
     """Blocks of the files of a cable that slot.reclaim() removes, about: those of more than 512 bytes."""
-    sizes = [len(content) for path, content in bundle.files("rp2040").items() if path.startswith("/lib")]
+    brought = slots.packed(bundle.files("rp2040"), "rp2040")
+    sizes = [len(content) for path, content in brought.items() if path.startswith(("/lib", "/app"))]
     return sum(math.ceil(size / 4096) for size in sizes if size > 512)
 
 

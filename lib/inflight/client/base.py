@@ -97,6 +97,11 @@ class Base:
 
     Raises ValueError."""
 
+    # A number of the broker, the client id and the filters with their QoS that connect() has found in the session, or
+    # made there; 0: the broker may not have all of them. A program that kept it over a restart sets it before
+    # connect(): a broker that has the session still is not asked for the same filters once more. A session has its
+    # subscriptions [MQTT-3.1.2-4] [MQTT5-3.1.2-5], and session present is 1 [MQTT-3.2.2-2].
+    known = 0
     _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
 
     # Of what options and start() set, that which others use.

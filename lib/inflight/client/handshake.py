@@ -10,9 +10,14 @@ def steps(client):
     session = client.session
     yield from _open(client)
     session.resume()
-    for h in client._handlers[:]:
+    handlers = client._handlers[:]
+    for h in handlers:
         if not h[4]:
             yield from _subscribe(client, h)
+    if handlers and handlers == client._handlers and all([h[4] for h in handlers]):
+        from ..session.subscribe import number
+
+        client.known = number(client)
 
 
 def _subscribe(client, handler):
@@ -40,6 +45,8 @@ def _open(client):
 
         check_tls(client._tls)
     silent = client._no_connack
+    known = client.known
+    client.known = 0  # a CONNECT without an answer may begin a session without subscriptions
     yield from _call(client)
     while session.code == OTHER_SESSION:
         from ..level5.connection5 import leave_other_session
@@ -62,6 +69,13 @@ def _open(client):
         # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
         for h in client._handlers:
             h[4] = False
+    elif known:
+        # Subscriptions are part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
+        from ..session.subscribe import number
+
+        if number(client) == known:
+            for h in client._handlers:
+                h[4] = True
 
 
 def _call(client):

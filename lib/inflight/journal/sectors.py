@@ -402,19 +402,18 @@ def _make_header_firm(j, reader, i, headers):
 
 def _includes_damaged(j, reader, seq, headers):
     # True if the next sector of the ring has the number `seq`, and a damaged header: the ring ends with it then. Its
-    # header tells, or else its records do: where zeros are left of a header, they may be alike the number before.
+    # records tell: zeros that are left of a header may be alike the number before. Without records the header does.
     i = seq % j._n
     if headers.numbers[i] != NEVER:
         return False
     likely = likeness(j, i, seq)
     before = likeness(j, i, seq - j._n)
-    told = likely > before
-    if max(likely, before) < _ALIKE or not told and reader.count_records(i)[0]:
+    if max(likely, before) < _ALIKE or reader.count_records(i)[0]:
         return False
     _begin_at(j, seq)
     if reader.count_records(i)[0]:
         return True
-    if not told:
+    if likely <= before:
         _begin_at(j, seq - 1)
         return False
     _erase(j, reader, i, seq)  # blank, or its erase or its header was cut short

@@ -125,6 +125,8 @@ def encode_filters(client, filters):
 
 def remove_handler(client, pattern):
     """Messages of this filter have no handler any more."""
+    if client.connected:
+        client.known = 0  # what the session has is about to change
     client._handlers = [h for h in client._handlers if h[0] != pattern]
 
 
@@ -150,6 +152,15 @@ def granted(client, patterns, handlers):
             error = OSError(EACCES, "subscription refused: %s, code %d" % (str(pattern, "utf-8"), code))
             client._report(client.on_error, error)
     return codes
+
+
+def number(client):
+    """What `known` of the client is when the broker has granted all filters; it is not 0."""
+    session = client.session
+    found = crc32(("%s %d %d" % (client._host, client._port, session.protocol_level)).encode() + session.client_id)
+    for h in client._handlers:
+        found = crc32(h[0] + bytes((h[1], h[7] & 0xFF, h[7] >> 8 & 0xFF, h[7] >> 16)), found)
+    return found or 1
 
 
 def _properties(session, identifier):

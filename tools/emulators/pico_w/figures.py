@@ -10,6 +10,7 @@ import trustme
 from rich.console import Console
 from rich.table import Table
 
+from inflight_tools.boards import slots
 from inflight_tools.boards.bundle import LIB, files
 from inflight_tools.sources import modules_in
 from tools.emulators.pico_w import copies, filesystem, image, mounting, own, sensor, waking
@@ -61,7 +62,8 @@ def of_a_sensor(broker, fields, more=(), firmware=None):
     if firmware:
         board = firmware.board(config)
     else:
-        board = Board(filesystem.pack(files(sensor.BOARD) | {"/config.json": config} | dict(more)))
+        deployed = slots.packed(files(sensor.BOARD), sensor.BOARD)
+        board = Board(filesystem.pack(deployed | {"/config.json": config} | dict(more)))
     return copies.staged(live, board, board.switch_on)
 
 
@@ -95,7 +97,7 @@ def _table(title, unit, figures):
     return table
 
 
-PARTS = ("heap", "mount", "wake")
+PARTS = ("heap", "mount", "wake", "energy")
 
 
 def main():
@@ -118,6 +120,7 @@ def main():
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
             "mount": ("To mount its journal, beside the time of the flash itself", "ms", mounting.times()),
             "wake": ("A wake of a sensor, beside the time of flash and radio", "ms", waking.times(firmware)),
+            "energy": ("A sensor's battery, with currents that are assumed", "", waking.energy()),
         }
         found = [_table(*tables[part]) for part in PARTS if part in parts]
     Console().print(*found)

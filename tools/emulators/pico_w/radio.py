@@ -9,6 +9,8 @@ from tools.emulators.pico_w.gateway import Gateway
 SSID = "RP2040PY-GUEST"
 KEY = "any-key-of-8"  # the access point takes each that is long enough
 _NO_NETWORK = 3  # what the chip says of a join that finds no such access point
+_JOIN = b"join\0"
+_BSSID = 4 + 32 + 20  # where it is behind that
 _AHEAD = 17  # frames that the board may send before the chip must speak again
 
 
@@ -33,12 +35,19 @@ class _Bus(GSPIBus):
         self._sent = 0xFF
 
     def _write_wlan(self, data):
-        if len(data) >= cyw43.SDPCM_HEADER_LEN:
-            self._sent = data[4]
+        if len(data) < cyw43.SDPCM_HEADER_LEN:
+            return
+        self._sent = data[4]
         super()._write_wlan(data)
+        # The emulator does not know a join of one access point.
+        request = data[cyw43.SDPCM_HEADER_LEN :]
+        name, asked = request[cyw43.IOCTL_HEADER_LEN :][: len(_JOIN)], int.from_bytes(request[:4], "little")
+        if data[5] & 15 == cyw43.CONTROL_HEADER and (asked, name) == (cyw43.WLC_SET_VAR, _JOIN):
+            at = cyw43.IOCTL_HEADER_LEN + len(_JOIN) + _BSSID
+            self._queue_join_events(request[at : at + 6] == cyw43._FAKE_AP_BSSID)
 
-    def _queue_join_events(self):
-        if self.there:
+    def _queue_join_events(self, there=True):
+        if self.there and there:
             super()._queue_join_events()
         else:
             self.queue_rx_packet(self._build_async_event(cyw43.CYW43_EV_SET_SSID, _NO_NETWORK))

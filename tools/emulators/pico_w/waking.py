@@ -5,20 +5,27 @@ Flash takes no emulated time, and the emulated access point and the broker answe
 share, and the waiting that firmware and protocols prescribe. The emulator does not wake a chip that sleeps: the reset
 that ends a sleep is given from here."""
 
+import functools
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rp2040py.external.cyw43 import net
 from rp2040py.external.cyw43.nat import GATEWAY_MAC
+from rp2040py.gpio_pin import GPIOPinState
 from rp2040py.peripherals import watchdog
 
+from inflight_tools.boards import slots
 from inflight_tools.boards.bundle import STARTERS, built, files, modules
 from tools.emulators.pico_w import copies, filesystem, sensor
 from tools.emulators.pico_w.board import Board
+from tools.emulators.pico_w.energy import Cost
 from tools.peers import mosquitto
 
 READINGS, ACKNOWLEDGED, ASLEEP = "readings in flash", "acknowledged by the broker", "asleep again"
+RADIO = "radio on"
 EVENTS = (READINGS, ACKNOWLEDGED, ASLEEP)
+_POWER_PIN = 23  # of the Wi-Fi chip
 _S = 1800
 _PUBACK = 0x40
 _KEPT_ASLEEP = 2  # in bits 5 and 6 of a scratch register, see boards/rp2040/board.py
@@ -41,6 +48,10 @@ class Wake:
 
     def _now(self):
         return (self._clock.nanos - self._start) / 1e6
+
+    def radio_on(self):
+        """The Wi-Fi chip gets power."""
+        self.ms.setdefault(RADIO, self._now())
 
     def programmed(self):
         """The flash was programmed. The last time before the radio is used, the readings were complete."""
@@ -82,6 +93,7 @@ class _Watch:
         self._write = board.mcu.watchdog.write_uint32
         board.mcu.watchdog.write_uint32 = self._on_write
         board.power.on_operation = self._on_operation
+        board.mcu.gpio[_POWER_PIN].add_listener(self._on_power)
         board.radio.gateway.on_frame = lambda frame: self.wakes[-1].frame(frame)
 
     def _on_write(self, offset, value):
@@ -89,6 +101,10 @@ class _Watch:
         if offset == watchdog.SCRATCH5 and value >> 5 & 3 == _KEPT_ASLEEP:
             self.wakes[-1].slept()
             self._end_of_sleep.schedule(_SLEEP_NS)
+
+    def _on_power(self, state, before):
+        if state == GPIOPinState.HIGH:
+            self.wakes[-1].radio_on()
 
     def _on_operation(self, kind, *_):
         if kind == "program":
@@ -108,28 +124,41 @@ def _of_source():
 
 
 def wake(make_board):
-    """{event: ms} of the first wake of the sensor on the Board that make_board(configuration) returns."""
+    """{event: ms} of the second wake of the sensor on the Board that make_board(configuration) returns: the first one
+    notes what later ones need not ask for."""
     with tempfile.TemporaryDirectory() as folder, mosquitto.Mosquitto(Path(folder)) as broker:
         board = make_board(sensor.config(broker.port, "wakes", **_FIELDS))
         watch = _Watch(board)
 
         async def live(board):
-            await board.until(lambda: len(watch.wakes) > 2, _S, "the end of the first wake")
+            await board.until(lambda: len(watch.wakes) > 3, _S, "the end of the second wake")
 
         copies.staged(live, board, board.switch_on)
-    return watch.wakes[1].ms
+    return watch.wakes[2].ms
 
 
 def stock(application):
     return lambda config: Board(filesystem.pack(application | {"/config.json": config}))
 
 
+@functools.cache
+def deployed():
+    """{event: ms} of the application as a cable brings it."""
+    return wake(stock(slots.packed(files(sensor.BOARD), sensor.BOARD)))
+
+
 def times(firmware):
     """Yields (what, ms) of a wake with the application as source files, as .mpy, and in each of `firmware`, a list of
     Own."""
-    ways = [(".py", stock(_of_source())), (".mpy", stock(files(sensor.BOARD)))]
-    ways += [(one.what, one.board) for one in firmware]
-    for name, make_board in ways:
-        ms = wake(make_board)
+    ways: dict[str, Callable[[], dict]] = {".py": lambda: wake(stock(_of_source())), ".mpy": deployed}
+    ways |= {one.what: functools.partial(wake, one.board) for one in firmware}
+    for name, measure in ways.items():
+        ms = measure()
         for event in EVENTS:
             yield f"{name}: {event}", round(ms[event])
+
+
+def energy():
+    """Yields (what, number) of the same wake as .mpy: what it takes out of a battery."""
+    ms = deployed()
+    return Cost(ms[ASLEEP], ms[ASLEEP] - ms[RADIO]).figures()

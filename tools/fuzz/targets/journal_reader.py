@@ -144,8 +144,13 @@ class Image:
 
     def _is_damaged_newest(self, seq):
         i = seq % self.shape.n
-        known = max(ALIKE, self._agreeing(i, seq - self.shape.n) + 1)
-        return not self.headers[i] and self._agreeing(i, seq) >= known
+        agreeing, before = self._agreeing(i, seq), self._agreeing(i, seq - self.shape.n)
+        if self.headers[i] or max(agreeing, before) < ALIKE or self._has_record(i):
+            return False
+        self.newest += 1
+        found = self._has_record(i)
+        self.newest -= 1
+        return found or agreeing > before
 
     def _is_erase_unfinished(self, oldest, blank):
         if self.headers[oldest]:

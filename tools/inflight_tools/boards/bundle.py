@@ -9,8 +9,8 @@ import time
 import inflight
 from inflight_tools.boards import native
 from inflight_tools.boards.kept import kept
-from inflight_tools.boards.loading import APART, KEEPING, PACKAGE
-from inflight_tools.boards.rename import mentioned, names_in
+from inflight_tools.boards.loading import APART, KEEPING, PACKAGE, TEXTS
+from inflight_tools.boards.rename import mentioned, names_in, private_words
 from inflight_tools.boards.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
 
@@ -22,7 +22,7 @@ _NOW = int(time.time())
 _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = (
-    *("aio", "consumers", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket"),
+    *("aio", "consumers", "io_waiter", "joined", "posix", "received5", "subscription", "upgrade", "websocket"),
     "errors",  # another name of what is in core
 )
 
@@ -74,17 +74,19 @@ def _texts(found):
     return {place: file.read_text("utf-8") for place, file in found.items()}
 
 
-def shrunk(found, public=(), keeping=None):
+def shrunk(found, public=(), keeping=None, application=False):
     """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, shrunk for deployment
     together. Modules outside the library may use its internal names, except those in `public`, which mean something
-    else there. keeping: the module with which the library gives no more of its own back."""
+    else there. keeping: the module with which the library gives no more of its own back. application: the others are
+    those of a board."""
     lib = found[f"{PACKAGE}/__init__"].parents[1]
-    return kept(_shrunk, _texts(found), _around(lib), sorted(public), keeping)
+    return kept(_shrunk, _texts(found), _around(lib), sorted(public), keeping, application)
 
 
-def _shrunk(texts, around, public, keeping):
+def _shrunk(texts, around, public, keeping, application):
     ours, used = kept(_names_around, around)
-    return shrink(texts, {*ours, *public}, used, keeping)
+    words = kept(private_words, around) if application else None
+    return shrink(texts, {*ours, *public}, used, keeping, words)
 
 
 def translate(text):
@@ -94,7 +96,7 @@ def translate(text):
 
 def _translated(frame):
     begin, module, between, function = frame.groups()
-    _, name, functions = _originals().get(module, ("", module, {}))
+    _, name, functions = _originals().get(module, ("", module, _of_words()))
     return begin + name + between + functions.get(function, function)
 
 
@@ -114,6 +116,11 @@ def deployed_name(name):
 @functools.cache
 def _originals():
     return kept(_names_before, _texts(library()), _around(LIB))
+
+
+@functools.cache
+def _of_words():
+    return {word: name for name, word in kept(private_words, _around(LIB)).items()}
 
 
 def _names_before(texts, around):
@@ -163,7 +170,7 @@ def modules(board):
     The library among them is the same for each board."""
     found = sources(board)
     starters = {place: found.pop(place).read_text("utf-8") for place in STARTERS}
-    return shrunk(found, keeping=KEEPING.get(board)) | starters
+    return shrunk(found, keeping=KEEPING.get(board), application=True) | starters
 
 
 def built():
@@ -183,6 +190,8 @@ def files(board, release=None, processor=""):
         raise ValueError(f"no board {board}: use {known}")
     texts = modules(board)
     starters = {f"/{place}.py": texts.pop(place).encode() for place in STARTERS}
+    for name in TEXTS:
+        del texts[name]
     more = {"built": built()}
     if release is not None:
         more["node"] = numbered(texts["node"], release)

@@ -26,6 +26,7 @@ from inflight_tools.visible import visible
 
 _BROKER_S = 15  # time-out for connecting to the broker
 _MPY = "import sys\nprint(getattr(sys.implementation, '_mpy', 0))"
+_DEVICE = "import launch\nlaunch.main()\nimport board\nprint(board.device_id())"
 _TAIL = 8  # lines of the board's console to show if no birth message arrives
 
 
@@ -71,7 +72,7 @@ class Birth:
 
     def expect(self, link):
         """Messages that the broker has retained until now belong to an earlier start."""
-        self._device = self._device or link.run("import board\nprint(board.device_id())").strip()
+        self._device = self._device or link.run(_DEVICE).split()[-1]
         self._watch.follow(self._device, ["status"])
         self._watch.catch_up(_BROKER_S)
         self._births.arm()

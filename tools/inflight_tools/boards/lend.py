@@ -8,16 +8,18 @@ imports it first."""
 
 import ast
 
-from inflight_tools.boards.loading import COLLECTED, LENT, PACKAGE
+from inflight_tools.boards.loading import BORROWED, COLLECTED, LENT, PACKAGE
 from inflight_tools.boards.names import children, variables_of, walk
 from inflight_tools.boards.rename import names_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PLACES = {f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED)}
-# Before them all: nothing is given back any more.
+_PLACES = {*BORROWED, *(f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED))}
+# Before them all: nothing is given back any more, and the heap is collected when it is full, which takes 10 to 45 ms.
 _KEEP = f"""
+import gc
 from {PACKAGE}.core import lent
 lent.insert(0, None)
+gc.threshold(-1)
 """
 # It is collected at once: what is allocated next would lie between what is free, and leave fragments of it.
 _GIVE_BACK = f"""
@@ -28,6 +30,7 @@ def give_back(n):
             module = lent.pop()
             if sys.modules.pop("{PACKAGE}." + module, None):
                 delattr(sys.modules["{PACKAGE}"], module)
+            sys.modules.pop(module, None)
         gc.collect()
 """
 
@@ -48,7 +51,7 @@ def lend(trees, keeping=None):
             for node in nodes:
                 if isinstance(node, _FUNCTIONS):
                     borrows += _lend_in(node, place)
-        noted = name if name in LENT else "" if name in COLLECTED else None
+        noted = name if name in (*LENT, *BORROWED) else "" if name in COLLECTED else None
         words = [word for word, used in (("lent", borrows or noted is not None), ("give_back", borrows)) if used]
         if words and tree is not core:
             tree.body[:0] = ast.parse(f"from {PACKAGE}.core import {', '.join(words)}").body

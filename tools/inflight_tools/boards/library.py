@@ -94,7 +94,7 @@ def _of_board(folder):
     application is of the application."""
     files = {path.stem: path for where in ("common", folder) for path in modules_in(bundle.BOARDS / where)}
     application = {path.stem for path in modules_in(bundle.FIRMWARE)}
-    texts = bundle.modules(folder)
+    texts = bundle.shrunk(bundle.sources(folder))
     found = {}
     wanted = ["board"]
     while wanted:

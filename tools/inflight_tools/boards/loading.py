@@ -51,14 +51,19 @@ GROUPS = {
     "journal_core": ("pages", "records", "journal"),
     "mqtt5_core": ("lengths5", "mqtt5"),
 }
+# The same of the application.
+TOGETHER = {"node": ("files", "telemetry", "log", "node"), "radio": ("wifi", "radio")}
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
 # Those that inflight itself names: what programs import from it.
 KNOWN = (
-    *("__init__", "exports", "client", "aio", "flash", "refused"),
+    *("__init__", "exports", "client", "aio", "flash", "joined", "refused"),
     *("properties5", "connect_properties", "authentication", "subscription"),
 )
+
+# Modules of texts that stand wherever they are used, as numbers do: nobody loads them.
+TEXTS = ("codes",)
 
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
@@ -78,21 +83,43 @@ LENT = (
     *("other_session5", "pinning", "posix", "mount", "quick", "refusing5", "sectors", "sector_order", "record"),
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
+# Likewise, of boards and firmware.
+BORROWED = ("assemble", "health", "storage")
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}
+# These boards get the application as one file, since to look for a module in a folder takes them 20 ms.
+PACKED = ("rp2040",)
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receive", "handlers")
-# {module: (module that it comes from, class, methods)}: those of one module are needed together, and lent.
+# {module: (module that it comes from, {class: methods})}: those of one module are needed together, and lent. Without a
+# class: functions of the module.
 SELDOM = {
-    "connecting": (
-        "client",
-        "Client",
-        (
-            *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
-            *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
-            *("discard", "_publish_when_free"),
-        ),
+    f"{PACKAGE}/connecting": (
+        f"{PACKAGE}/client",
+        {
+            "Client": (
+                *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
+                *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
+                *("discard", "_publish_when_free"),
+            )
+        },
+    ),
+}
+# Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
+# handler of the client needs, where stack is short.
+OCCASIONAL = {
+    "node_more": (
+        "node",
+        {
+            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+            "": ("will", "_properties"),
+        },
+    ),
+    "app_more": ("app", {"App": ("__init__", "_rescue_network", "close")}),
+    "radio_more": (
+        "radio",
+        {"Wifi": ("__init__", "setup", "join", "_try_next", "_dial", "_leave"), "Radio": ("connect",)},
     ),
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
@@ -112,16 +139,9 @@ FIRST = (
 # Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
 # line, so they have the same words.
 FAMILIES = (
-    (
-        "mount",
-        "sectors",
-        "sector_order",
-        "contents",
-        "finishing",
-        "quick",
-        "checkpoint",
-    ),  # journals, and what reads them
-    ("flash", "posix", "synced_file", "pinned", "pinning", "slots"),
+    # journals, and what reads them
+    ("mount", "sectors", "sector_order", "contents", "finishing", "quick", "checkpoint"),
+    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "joined"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
 )

@@ -26,6 +26,16 @@ def walk(node):
     return found
 
 
+def calls(node, name):
+    """True if `node` is a call of the function of that name."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def is_constant(node):
+    """True if the statement defines a number by const()."""
+    return isinstance(node, ast.Assign) and calls(node.value, "const")
+
+
 def defined(statement):
     """The globals that a statement of a module defines, those of an import among them."""
     if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):

@@ -6,18 +6,22 @@ to: it is not public, is in no string, and is not imported from elsewhere. It be
 tracebacks can be translated back. A global may become the same word as an attribute does: neither is taken for the
 other; a private global of one module is that word in this module only, where another module can have the same word for
 another one. An argument that is not public and never passed by keyword becomes any word that is unused in its function.
-Variables have no names in bytecode, and stay."""
+Variables have no names in bytecode, and stay.
+
+A private name of the application becomes one word in all of its modules."""
 
 import ast
 import builtins
 from pathlib import Path
 
 from inflight_tools.boards.loading import FAMILIES, FIRST, PACKAGE
-from inflight_tools.boards.names import uses, walk
+from inflight_tools.boards.names import is_constant, uses, walk
 
-_ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
+# The shortest first: a module has the text of each in its file.
+_ROM = sorted((Path(__file__).parent / "rom_names.txt").read_text().split(), key=len)
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MARK = "__of_the_application"
 _BUILTIN = set(dir(builtins))
 
 
@@ -70,6 +74,35 @@ def rename(trees, public, used=()):
         _rename_arguments(module.tree, public, keywords)
         tables[place] = table | own
     return tables
+
+
+def private_words(texts):
+    """{private name: word} for the modules `texts`, of the firmware and of all boards: a device has the same words
+    whatever its board is, so a traceback can be translated back. The words are no names there."""
+    modules = [_Module(ast.parse(text)) for text in texts]
+    strings = {string for module in modules for string in module.strings()}
+    given = {name for module in modules for name in {*module.given()}.difference(module.constants())}
+    private = {name for name in given - strings if name[0] == "_" and name[:2] != "__"}
+    words = _unused(strings.union(*(module.names() for module in modules)))
+    return dict(zip(sorted(private), words, strict=False))
+
+
+def set_apart(trees, words):
+    """Before rename(): a private name of the application that the library has too means something else there."""
+    marked = {name: word + _MARK for name, word in words.items()}
+    for place, tree in trees.items():
+        if not place.startswith(f"{PACKAGE}/"):
+            _Module(tree).rename(marked)
+
+
+def rename_private(trees, words):
+    """Behind set_apart() and rename(): gives these names their words, and arguments that no call names any words."""
+    marked = {word + _MARK: word for word in words.values()}
+    keywords = _BUILTIN.union(*(_keywords(walk(tree)) for tree in trees.values()))
+    for place, tree in trees.items():
+        if not place.startswith(f"{PACKAGE}/"):
+            _Module(tree).rename(marked)
+            _rename_arguments(tree, set(), keywords)
 
 
 def _only_in(family, attributes, library):
@@ -152,6 +185,12 @@ class _Module:
                 yield from node.names
         for node in self.tree.body:
             yield from (n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+    def constants(self):
+        """Names that are numbers wherever they are used."""
+        for node in self.tree.body:
+            if is_constant(node):
+                yield ast.unparse(node.targets[0])
 
     def rename(self, table):
         if self.only_hands_on:

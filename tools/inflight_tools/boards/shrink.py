@@ -4,18 +4,19 @@ modules are compiled, all together,
 
 - the folders of the library are for readers: a board has its modules in one,
 - what stands in one file and is not loaded together becomes modules of its own (apart),
-- constants become numbers wherever they are used, and tables of them become bytes,
+- constants become numbers wherever they are used, and tables of them become bytes; the texts of codes likewise,
 - what is there for CPython goes,
 - classes do not keep the names of their module and of themselves, which nothing there reads,
 - the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
   where there is a journal; those that programs import are still there for an import by their own names,
+- so do modules of the application, under the name of one of them,
 - a class of these that is nothing but the base of another one becomes a part of that,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
 - modules that are needed seldom are given back by the functions that import them (lend),
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
   its own, it looks for a file, at each import, which takes 8 to 20 ms on a Pico W with all files of the application,
 - names that nobody outside the library knows become words that the firmware has in ROM (rename), those of modules that
-  are given back, too,
+  are given back, too; so do the private names of the application,
 - the names that a large module uses most come first in its table (order).
 
 bundle compiles what this makes, and freeze writes it down.
@@ -27,25 +28,47 @@ from collections import Counter
 from inflight_tools.boards import seldom
 from inflight_tools.boards.apart import take_apart
 from inflight_tools.boards.lend import lend
-from inflight_tools.boards.loading import APART, GROUPS, KNOWN, LENT, MERGED, PACKAGE, PUBLIC, RESIDENT, SELDOM
-from inflight_tools.boards.names import defined, variables_of, walk
+from inflight_tools.boards.loading import (
+    APART,
+    GROUPS,
+    KNOWN,
+    LENT,
+    MERGED,
+    OCCASIONAL,
+    PACKAGE,
+    PUBLIC,
+    RESIDENT,
+    SELDOM,
+    TEXTS,
+    TOGETHER,
+)
+from inflight_tools.boards.names import calls, defined, is_constant, variables_of, walk
 from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import names_of, rename, short_words
+from inflight_tools.boards.rename import names_of, rename, rename_private, set_apart, short_words
 
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
-_BUILT_IN = ("array", "binascii", "errno", "hashlib", "json", "os", "random", "select", "socket", "struct", "time")
+_BUILT_IN = (
+    *("array", "binascii", "errno", "hashlib", "json", "machine", "os", "random", "select", "socket", "struct", "time"),
+)
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 _ON_CPYTHON = "sys.implementation.name != 'micropython'"
 
 
-def shrink(sources, public=None, used=(), keeping=None):
+def shrink(sources, public=None, used=(), keeping=None, words=None):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. public: names
-    that keep their meaning (None: all do); used: see rename(); keeping: see lend(). Returns the same with other texts,
-    inflight/core, inflight/journal_core and inflight/texts. ValueError if two modules use a name for different
-    things."""
-    trees = _shrink(sources, keeping)
+    that keep their meaning (None: all do); used: see rename(); keeping: see lend(); words: of private_words(), for the
+    application. Returns the same with other texts, inflight/core, inflight/journal_core and inflight/texts. ValueError
+    if two modules use a name for different things."""
+    trees = _shrink(sources, keeping, TOGETHER if words else {})
+    if words:
+        set_apart(trees, words)
     if public is not None:
-        trees, _, _ = _named(trees, public, used)
+        trees, tables, _ = _named(trees, public, used)
+    if words:
+        rename_private(trees, words)
+        tables |= dict.fromkeys((place for place, _ in OCCASIONAL.values()), words)
+        found = seldom.take_out(trees, tables, OCCASIONAL)
+        seldom.ask(trees, tables, found, OCCASIONAL)
     for tree in trees.values():
         _forget_names(tree)
         order(tree)
@@ -63,7 +86,7 @@ def originals(sources, public, used):
     found = {}
     for place in dict.fromkeys((*tables, *short)):
         name = place.removeprefix(f"{PACKAGE}/")
-        source = f"{PACKAGE}/{SELDOM[name][0]}" if name in SELDOM else place
+        source = SELDOM[place][0] if place in SELDOM else place
         names = {new: name for name, new in tables[source].items() if name in functions[source]}
         origin = f"{PACKAGE}/{APART[name][0]}" if name in APART else source
         found[module_name(short.get(place, place))] = module_name(place), module_name(origin), names
@@ -84,17 +107,21 @@ def _named(trees, public, used):
     return _with_short_names(trees, short), tables, short
 
 
-def _shrink(sources, keeping=None):
+def _shrink(sources, keeping=None, together=None):
     trees = {place: _Flat(place).visit(_Trim().visit(ast.parse(text))) for place, text in sources.items()}
     take_apart(trees)
     trees = {place: _BuiltIn().visit(tree) for place, tree in trees.items()}
     constants = {_dotted(place): _constants(place, trees) for place in trees}
-    merged = {f"{PACKAGE}/{name}" for name in MERGED}
+    together = together or {}
+    merged = {f"{PACKAGE}/{name}" for name in MERGED}.union(*together.values())
     trees = {place: _Fold(place, constants, place in merged).visit(tree) for place, tree in trees.items()}
     for group, names in GROUPS.items():
         modules = [f"{PACKAGE}/{name}" for name in names if f"{PACKAGE}/{name}" in trees]
         if modules:
             trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
+    for group, names in together.items():
+        if group in trees:
+            trees = _merge(trees, group, [name for name in names if name in trees], constants)
     for place, tree in trees.items():
         if place.startswith(f"{PACKAGE}/"):
             _drop_unused_imports(tree)
@@ -112,7 +139,7 @@ def _short_names(trees):
     loaded stays, with two paths that have it: there are fewer bytes of a short one, and none for the word itself."""
     inside = [place.rpartition("/")[2] for place in trees if place.startswith(f"{PACKAGE}/")]
     words = short_words({*inside, *names_of(trees[f"{PACKAGE}/__init__"])})
-    ours = sorted({*inside, *LENT, *SELDOM} - {*KNOWN, *GROUPS, *PUBLIC})
+    ours = sorted({*inside, *LENT, *(place.rpartition("/")[2] for place in SELDOM)} - {*KNOWN, *GROUPS, *PUBLIC})
     short = {name: f"{PACKAGE}/{word}" for name, word in zip(ours, words, strict=False)}
     return {f"{PACKAGE}/{name}": place for name, place in short.items() if name in inside}
 
@@ -215,25 +242,19 @@ class _BuiltIn(ast.NodeTransformer):
         return node
 
 
-def _calls(node, name):
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-
-
-def _is_constant(node):
-    return isinstance(node, ast.Assign) and _calls(node.value, "const")
-
-
 def _constants(place, trees):
-    """{name: number} of the names that a module defines by const(number), or re-exports."""
+    """{name: number} of the names that a module defines by const(number), or re-exports; of codes its texts."""
     found = {}
     for node in trees[place].body:
         if isinstance(node, ast.ImportFrom):
             source = (_imported(node, place) or "").replace(".", "/")
             known = _constants(source, trees) if source in trees else {}
             found |= {alias.asname or alias.name: known[alias.name] for alias in node.names if alias.name in known}
-        if _is_constant(node):
+        if is_constant(node):
             words = compile(ast.Expression(node.value.args[0]), "const", "eval")
             found[node.targets[0].id] = eval(words, {"__builtins__": {}}, dict(found))
+        elif place in TEXTS and isinstance(node, ast.Assign):
+            found[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
     return found
 
 
@@ -262,7 +283,7 @@ class _Fold(ast.NodeTransformer):
         return node if node.names else None
 
     def visit_Assign(self, node):
-        if not _is_constant(node):
+        if not is_constant(node):
             return self.generic_visit(node)
         if self._merged or node.targets[0].id.startswith("_"):
             return None
@@ -271,7 +292,7 @@ class _Fold(ast.NodeTransformer):
     def visit_Call(self, node):
         # A literal table is a constant, too.
         self.generic_visit(node)
-        if _calls(node, "bytes") and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
+        if calls(node, "bytes") and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
             items = node.args[0].elts
             if all(isinstance(item, ast.Constant) for item in items):
                 return ast.Constant(bytes(ast.literal_eval(node.args[0])))
@@ -429,11 +450,11 @@ class _Redirect(ast.NodeTransformer):
         self._locals = set()
 
     def visit_Import(self, node):
-        self._aliases |= {alias.asname for alias in node.names if alias.name in self._modules}
+        self._aliases |= {alias.asname or alias.name for alias in node.names if alias.name in self._modules}
         node.names = [alias for alias in node.names if not (self._inside and alias.name in self._modules)]
         for alias in node.names:
-            if alias.name in self._modules and alias.asname:
-                alias.name = self._core
+            if alias.name in self._modules and (alias.asname or "." not in alias.name):
+                alias.name, alias.asname = self._core, alias.asname or alias.name
         return node if node.names else None
 
     def visit_ImportFrom(self, node):

@@ -1,13 +1,15 @@
-"""The application as one file, the image of a slot, from which firmware/updates/launch.py starts it. It takes a quarter
-of the flash that its files take: most of these are far smaller than a block."""
+"""The application as one file, an image, from which firmware/updates/launch.py starts it: in a slot, or as a cable
+brings it. An image takes a quarter of the flash that its files take, since most of these are far smaller than a block,
+and a module is imported in less time: for each module littlefs would read the entries of its folders four times."""
 
 import hashlib
 import runpy
 import struct
 
 from inflight_tools.boards.bundle import FIRMWARE
-from inflight_tools.boards.loading import PACKAGE
+from inflight_tools.boards.loading import PACKAGE, PACKED
 
+APPLICATION = "/app.image"
 LAUNCHER = ("image", "launch", "starting", "trial", "update_record")  # modules that start an application in a slot
 _LIB = "/lib/"
 _SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
@@ -47,6 +49,23 @@ def is_right(index, content):
 def divided(files):
     """(those of the application's `files` that stay files: what starts a slot, and the set-up; those that put the
     others into slot a, {path on the device: content})."""
+    stay, image = _apart(files)
+    record = runpy.run_path(str(FIRMWARE / "updates/update_record.py"))["Record"]()
+    record.n = record.slot = 1
+    return stay, {"/a.image": image, "/update.0": record.pack()}
+
+
+def packed(files, board):
+    """`files`, {path on the device: content}, as a cable brings them to a board of that folder: an application, or what
+    of it is not elsewhere, as an image to some, from which launch starts it."""
+    if board not in PACKED or "/main.py" not in files or not needed(files):
+        return files
+    stay, image = _apart(files)
+    return stay | {APPLICATION: image}
+
+
+def _apart(files):
+    # What stays files, and the image of the others. What starts an image is in both.
     inside = needed(files)
     moved = {_LIB + path for path in inside} - {f"{_LIB}{name}.mpy" for name in LAUNCHER}
     stay = {
@@ -54,6 +73,4 @@ def divided(files):
         for path, content in files.items()
         if path not in moved and not path.startswith(f"{_LIB}{PACKAGE}/")  # a package is imported from one folder
     }
-    record = runpy.run_path(str(FIRMWARE / "updates/update_record.py"))["Record"]()
-    record.n = record.slot = 1
-    return stay, {"/a.image": index_of(inside) + b"".join(inside.values()), "/update.0": record.pack()}
+    return stay, index_of(inside) + b"".join(inside.values())

@@ -14,20 +14,10 @@ import sys
 import time  # noqa: F401
 from binascii import crc32  # noqa: F401
 
+from held import held
 from raw import Raw, number
 
 _WARM = 20  # messages before the measurement: one-time allocations
-
-
-def heap():
-    overwrite_stack(30)
-    gc.collect()
-    return gc.mem_alloc()
-
-
-def overwrite_stack(depth):
-    """What calls left there looks like references, and the collector keeps what they refer to."""
-    return depth and overwrite_stack(depth - 1)
 
 
 def allocated(work):
@@ -47,17 +37,17 @@ def main():
     n = number(3)
     found = {}
     asyncio.sleep_ms  # asyncio loads this part at its first use
-    before = heap()
+    before = held()
     contender.load()
-    found["import"] = heap() - before
+    found["import"] = held() - before
     buffer = bytearray(1024)
-    before = heap()
+    before = held()
     journal = contender.journal(sys.argv[4])
-    found["journal"] = heap() - before
-    before = heap()
+    found["journal"] = held() - before
+    before = held()
     name = sys.argv[4].split("/")[-1]  # a session of its own for each journal
     client = contender.Contender(port, name, 8, True, buffer, journal)
-    found["client"] = heap() - before
+    found["client"] = held() - before
     for qos in contender.QOS:
         client.round(qos, _WARM, 8)
         found["publish_%d" % qos] = allocated(lambda: client.round(qos, n, 8)) / n

@@ -149,6 +149,15 @@ if _updated:
    except OSError: pass
  for n in ('/a', '/b'): _erase(n)
 """
+# What was mounted may have been replaced.
+_UNMOUNT = """
+import sys
+if '/app' in sys.path:
+ try: from vfs import umount
+ except ImportError: from os import umount
+ sys.path.remove('/app')
+ umount('/app')
+"""
 
 
 @dataclass(frozen=True)
@@ -197,7 +206,7 @@ def prepare(link):
 
 def forget_updates(link):
     """What is in /lib starts from now on, and no release that is older than one before."""
-    link.run(_SLOTS + _FORGET)
+    link.run(_UNMOUNT + _SLOTS + _FORGET)
 
 
 def blocks(contents, block):

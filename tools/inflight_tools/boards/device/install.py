@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
+from inflight_tools.boards import slots
 from inflight_tools.boards.device import files, rom
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.frozen import said
@@ -11,7 +12,7 @@ from inflight_tools.boards.images.variants import boards
 OLDEST = (1, 22)  # MicroPython
 _LIB = "/lib"
 _FROZEN = ".frozen"  # stands on the search path for modules in the firmware
-_SLOTS = ("/a", "/b")  # of updates over MQTT, which end with this
+_IMAGES = ("/a", "/b", "/app")  # the slots of updates over MQTT, which end with this, and what an earlier one brought
 
 
 @dataclass
@@ -34,8 +35,8 @@ def install(link, board, application, settings, in_rom=False, say=lambda text: N
     recorded = files.read_record(link)
     left = application if identity.frozen is None else _not_frozen(application, identity.frozen, board, say)
     in_place = _rom_paths(link, left) if in_rom else {}
-    wanted = {in_place.get(path, path): content for path, content in left.items()}
-    search = [folder for folder in identity.path if folder not in _SLOTS]
+    wanted = slots.packed({in_place.get(path, path): content for path, content in left.items()}, board)
+    search = [folder for folder in identity.path if folder not in _IMAGES]
     frozen = [path for path in application if path not in left]
     shadows = _shadows(search, _modules(wanted), frozen)
     asides = [f"{path}.old" for path in wanted if _at_root(path)]

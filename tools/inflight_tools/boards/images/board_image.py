@@ -69,6 +69,7 @@ def placed(files, frozen, folder, rom_size):
         modules = romfs.fitting(modules, rom_size)
         rom = romfs.image(modules)
         files = {path: content for path, content in files.items() if path not in modules}
+    files = slots.packed(files, folder)
     if files:
         files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
     return files, rom
