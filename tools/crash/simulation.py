@@ -79,7 +79,7 @@ class State:
 
 def _read_all(journal):
     # What rots in a sector that a mount has not read is found when the device has time.
-    while journal.unread:
+    while getattr(journal, "unread", 0):
         try:
             journal.collect()
         except OSError:
@@ -138,8 +138,9 @@ class Simulation:
             raise Finding(OTHER, f"{told}, after mere power cuts")
         if state.bit_flipped:  # damage to the newest record counts as `skipped`, like a record cut short
             state.peer.records_damaged(journal.found_damaged + (journal.found_skipped > 0))
-        counted = not (journal.checkpoints and journal.checkpoints.uncounted)  # to search them all would count them
-        if counted and len(set(numbers(journal))) != journal.live:
+        # To search them all would count them.
+        all_counted = not hasattr(journal, "checkpoints") or not journal.checkpoints.uncounted
+        if all_counted and len(set(numbers(journal))) != journal.live:
             raise Finding(OTHER, f"a message is in the journal twice: {numbers(journal)}")
         state.phase = "work"
         journal.recover = self._recovering(journal.recover)

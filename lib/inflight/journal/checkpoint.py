@@ -6,7 +6,7 @@ from struct import pack_into
 
 from ..compat import const
 from .pages import CHUNK
-from .records import CHECKPOINT, CLEARED, HEADER, IN, LOSSES, NOTE, OUT, OVERHEAD, SESSION, UNCOUNTED
+from .records import CHECKPOINT, CLEARED, DONE, HEADER, IN, LOSSES, NOTE, OUT, OVERHEAD, SESSION
 
 IN_ORDER = const(1)  # a flag of a checkpoint: the messages stand in their order, and all others are named
 _MOST = const(24)  # sectors that a checkpoint names
@@ -14,21 +14,39 @@ _BEHIND = const(2)  # a mount reads so many sectors more, at most, than it would
 _READS = const(6)  # of a state that may read differently each time,
 _MORE_READS = const(16)  # and if it did
 _ALL_IDS = const(5534)  # messages that cannot have passed 65,535 ids in use, since 60,000 messages wait at most
+_UNCOUNTED = const(0xFFFF)  # in place of the live bytes of a sector: nobody knows them yet
 _KINDS = (OUT, IN, SESSION, NOTE)
 
 
 class Checkpoints:
-    """Those of a journal of n sectors. Sectors are told by their sequence numbers: that of the tail is j.erases - n."""
+    """Those of the journal `j`, which calls what stands here in place of some of its own methods from now on. Sectors
+    are told by their sequence numbers: that of the tail is j.erases - n."""
 
-    def __init__(self, n):
-        self.others = array("H", bytes(2 * n))  # bytes of live records in each sector that are no OUT
+    def __init__(self, j):
+        self.others = array("H", bytes(2 * j._n))  # bytes of live records in each sector that are no OUT
         self._body = bytearray(CHECKPOINT + 2 * _MOST)
         self._one = bytearray(1)
+        self._journal = j
+        self._count = j._count
+        self._next = j._next
+        self._scan = j.scan
+        self._next_used = j.next_used
+        self._open = j._open_next
+        self._collect = j._collect
+        self._collect_idly = j.collect
+        j._count = self._count_record
+        j._next = self._next_record
+        j.scan = self._scan_kind
+        j.next_used = self._next_used_mid
+        j._open_next = self._open_next
+        j._collect = self._collect_oldest
+        j.collect = self._work
         self.begin()
 
     def begin(self):
         """A mount begins. Until it ends none is written: what the journal knows is not all of it."""
         self.ready = False
+        self._journal.unread = 0
         self.uncounted = 0  # sectors
         self._used = self._live = 0  # of what the journal takes for live, bytes and messages at most in these
         self._first = self._first_other = 0  # no sector before these has a live OUT, or another live record
@@ -40,55 +58,104 @@ class Checkpoints:
         """Nothing is alive before the sector with the number `first`, but what was read."""
         self._first = self._written = first
 
-    def leave_out(self, j, sector):
+    def leave_out(self, sector):
         """The mount does not count what is live in this sector: it is counted when it is read."""
-        j._live[sector] = UNCOUNTED
+        self._journal._live[sector] = _UNCOUNTED
         self.uncounted += 1
 
-    def may_have(self, j, used, live):
+    def may_have(self, used, live):
         """The mount is through: those that it left out have `used` bytes in use and `live` messages, at most. Until all
-        are counted, the figures of `j` may be too high."""
+        are counted, the figures of the journal may be too high."""
         self._used = used
         self._live = live
-        j.used += used
-        j.live += live
+        self._journal.used += used
+        self._journal.live += live
 
-    def write_in_new_head(self, j, size):
-        """The head of `j` was just opened for a record of `size` bytes: it begins with a checkpoint, if both fit, and
-        if this is not the last erased sector, which may have to take all copies of another one."""
+    # --- in place of the journal's own methods ---
+
+    def _count_record(self, at, kind, size):
+        self._count(at, kind, size)
+        if kind != OUT:
+            self.others[at // self._journal._size] += size
+
+    def _next_record(self, at):
+        # Counts what is live in each sector that it reaches.
+        j = self._journal
+        at = self._next(at)
+        while at >= 0 and j._live[at // j._size] == _UNCOUNTED:
+            self._read(at // j._size)
+            at = self._next(at)
+        return at
+
+    def _scan_kind(self, kind, at):
+        # Of other kinds than OUT there are few, and many sectors without.
+        if kind == OUT:
+            return self._scan(kind, at)
+        j = self._journal
+        if at < 0:
+            at = j._oldest()
+        else:
+            j._load(at)
+            at = j._behind(at)
+        while True:
+            sector = at // j._size
+            at = self._next(at) if self.others[sector] else -1
+            if at // j._size != sector:
+                if sector == j._head:
+                    return -1
+                at = (sector + 1) % j._n * j._size + HEADER
+                continue
+            if j._kind == kind:
+                j.found_state = j._state(at)
+                if j.found_state != DONE:
+                    return at
+            at = j._behind(at)
+
+    def _open_next(self, size):
+        # The head begins with a checkpoint, if that and the record of `size` bytes fit, and if this is not the last
+        # erased sector, which may have to take all copies of another one.
+        self._open(size)
+        j = self._journal
         if self.ready and j._erased and j.next_seq:
-            n = self._describe(j)
+            n = self._describe()
             if j._off + OVERHEAD + n + size <= j._size:
-                self._write(j, n)
+                self._write(n)
 
-    def work(self, j, idle):
-        """The journal has time: notes that the first sectors need not be read any more; `idle`, reads one that the
-        mount has not read. Raises OSError."""
-        if self._first_out(j) - self._written >= _BEHIND and j._erased and j.next_seq:
-            n = self._describe(j)
+    def _collect_oldest(self):
+        j = self._journal
+        if not j.unread:
+            self._collect()
+            return
+        self._read(j._tail())
+        self._collect()
+        j.unread -= 1
+        if j._live[j._tail()] == _UNCOUNTED:
+            self._read(j._tail())
+
+    def _work(self, idle=True):
+        # Beside what a short ring does: notes that the first sectors need not be read any more; `idle`, reads one that
+        # the mount has not read.
+        j = self._journal
+        if self._collect_idly(idle):
+            return True
+        if self._first_out() - self._written >= _BEHIND and j._erased and j.next_seq:
+            n = self._describe()
             if j._off + OVERHEAD + n <= j._size:
                 j._begin()
                 j._sync()
-                self._write(j, n)
+                self._write(n)
                 j.failed = False
-                return
+                return False
         if idle and j.unread:
-            self.read(j, (j.erases - j._n + j.unread - 1) % j._n)
+            self._read((j.erases - j._n + j.unread - 1) % j._n)
             j.unread -= 1
+        return False
 
-    def moved(self, j, at, new, size):
-        """A live record that is no OUT was copied."""
-        self.others[at // j._size] -= size
-        self.others[new // j._size] += size
+    # --- what a checkpoint tells ---
 
-    def collected(self, j):
-        """The oldest sector was erased, which the mount had not read."""
-        j.unread -= 1
-        if j._live[j._tail()] == UNCOUNTED:
-            self.read(j, j._tail())
-
-    def _first_out(self, j):
+    def _first_out(self):
         # The number of the first sector with live OUT records, that of the head if there is none before it.
+        j = self._journal
         n = j._n
         head = j.erases - 1 - j._erased
         i = max(self._first, j.erases - n)
@@ -97,13 +164,14 @@ class Checkpoints:
         self._first = i
         return i
 
-    def _describe(self, j):
+    def _describe(self):
         # Fills the body. Returns its size.
+        j = self._journal
         n = j._n
         size = j._size
         body = self._body
         head = j.erases - 1 - j._erased
-        first = self._first_out(j)
+        first = self._first_out()
         i = max(self._first_other, j.erases - n)
         while i < first and not self.others[i % n]:
             i += 1
@@ -127,20 +195,24 @@ class Checkpoints:
         pack_into("<BIH", body, 15, flags, j.used, j.live)
         return end
 
-    def _write(self, j, n):
+    def _write(self, n):
+        j = self._journal
         newest = j._newest  # two NOTEs, or an OUT, tell the number; if this one is lost, they are still there
         j._append(NOTE, j.last_mid, self._body, n, b"", b"", 0)
         j._sync()  # without it the record that follows would stand behind damage
         j._newest = newest
         self._written = self._first
 
-    def read(self, j, sector):
-        """Reads all records of a sector that the mount has not read, and counts those that are live if nobody has.
-        Fails if one is damaged, or live and not known: the mount that follows reads the whole ring."""
+    # --- what the mount has not read ---
+
+    def _read(self, sector):
+        # Reads all records of a sector that the mount has not read, and counts those that are live if nobody has. Fails
+        # if one is damaged, or live and not known: the mount that follows reads the whole ring.
+        j = self._journal
         size = j._size
         at = sector * size
         end = at + size
-        right = self._has_header(j, sector)
+        right = self._has_header(sector)
         at += HEADER
         live = others = used = messages = 0
         while right and at + OVERHEAD <= end:
@@ -153,7 +225,7 @@ class Checkpoints:
             right = kind in _KINDS
             j._sum_record(at, False)
             n = j.found_len + OVERHEAD
-            if kind != NOTE and self._is_live(j, at + n - 1, j._live[sector] == UNCOUNTED):
+            if kind != NOTE and self._is_live(at + n - 1, j._live[sector] == _UNCOUNTED):
                 live += n
                 used += j.cost(j.found_len)
                 if kind == OUT:
@@ -171,13 +243,14 @@ class Checkpoints:
         if right and others == self.others[sector]:
             if live == j._live[sector]:
                 return
-            if j._live[sector] == UNCOUNTED and used <= self._used and messages <= self._live:
+            if j._live[sector] == _UNCOUNTED and used <= self._used and messages <= self._live:
                 j._live[sector] = live
-                self._count(j, used, messages)
+                self._correct(used, messages)
                 return
         j._fail("a sector of the journal is not what was noted of it")
 
-    def _has_header(self, j, sector):
+    def _has_header(self, sector):
+        j = self._journal
         h = self._body
         j._read(sector * j._size, h)
         number = h[8] | h[9] << 8 | h[10] << 16 | h[11] << 24
@@ -186,9 +259,10 @@ class Checkpoints:
             right = right and (i == LOSSES or h[i] == j._identity[i]) and h[12 + i] == j._identity[8 + i]
         return right
 
-    def _is_live(self, j, at, anew):
+    def _is_live(self, at, anew):
         # The state at address `at`. anew: it may have been about to change when the power was cut, and read differently
         # each time. It is finished here then, as the mount of the whole ring does.
+        j = self._journal
         one = self._one
         j._read(at, one)
         b = first = one[0]
@@ -213,15 +287,20 @@ class Checkpoints:
             j.failed = failed
         return not done
 
-    def next_used(self, j, mid):
-        """Returns the first Message ID from `mid` on that a live message has, without a look at each of them; 0: only
-        that would tell."""
-        first = self._first_mid(j) if self.uncounted else 0
-        return first if first and (mid - j.last_mid - 1) % 65535 < (first - j.last_mid - 1) % 65535 else 0
+    # --- Message IDs ---
 
-    def _first_mid(self, j):
+    def _next_used_mid(self, mid):
+        # Without a look at each message, if that will do.
+        j = self._journal
+        first = self._first_mid() if self.uncounted else 0
+        if first and (mid - j.last_mid - 1) % 65535 < (first - j.last_mid - 1) % 65535:
+            return first
+        return self._next_used(mid)
+
+    def _first_mid(self):
         # The Message ID of the oldest live message if all ids in use are known to be those from this one to that of the
         # newest one; else 0.
+        j = self._journal
         at = j.find(OUT, 0)
         if at < 0:
             return 0
@@ -249,14 +328,18 @@ class Checkpoints:
             seq = last
             mid = last_mid
 
-    def _count(self, j, used, messages):
+    def _correct(self, used, messages):
         # One sector more is counted.
+        j = self._journal
         self._used -= used
         self._live -= messages
         self.uncounted -= 1
         if not self.uncounted:
             j.used -= self._used
             j.live -= self._live
-            if hasattr(j.owner, "queued"):
-                j.owner.queued -= self._live
+            if j.owner:
+                try:
+                    j.owner.queued -= self._live
+                except AttributeError:
+                    pass  # it does not count those that wait
             self._used = self._live = 0

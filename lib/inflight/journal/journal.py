@@ -51,7 +51,6 @@ from .records import (  # noqa: F401
     OVERHEAD,
     RELEASED,
     SESSION,
-    UNCOUNTED,
     Records,
 )
 
@@ -76,8 +75,8 @@ class Journal(Records):
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
     found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
     was damaged; lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
-    unread: so many sectors, of a ring of more than 64 KiB, have not been read since the mount; what is damaged there is
-    not counted yet.
+    Of a ring of more than 64 KiB alone: checkpoints, whose methods replace some of these; unread, so many sectors have
+    not been read since the mount, and what is damaged there is not counted yet.
 
     Raises ValueError if the device holds a journal of another geometry or version."""
 
@@ -173,8 +172,6 @@ class Journal(Records):
             self.live += 1 if size > 0 else -1
         else:
             self._others += size
-            if self.checkpoints:
-                self.checkpoints.others[at // self._size] += size
 
     def mark(self, at, state):
         """Notes RELEASED or DONE on the live record at address `at`, durable after commit(); a DONE one is
@@ -224,19 +221,16 @@ class Journal(Records):
 
     # --- walking ---
 
-    def _next(self, at, live):
+    def _next(self, at):
         # Returns the first record at `at` or behind it, in ring order up to the head's end; -1. Passes by sectors
-        # without live records, of which `live` tells: a start would take seconds to read those.
+        # without live records: a start would take seconds to read those.
         size = self._size
         while True:
             sector = at // size
             off = at - sector * size
             if sector == self._head and off >= self._off:
                 return -1
-            if off + OVERHEAD <= size and live[sector]:
-                if live[sector] == UNCOUNTED:
-                    self.checkpoints.read(self, sector)
-                    continue
+            if off + OVERHEAD <= size and self._live[sector]:
                 kind = self._parse(at)
                 if not kind:
                     at += 1
@@ -261,18 +255,17 @@ class Journal(Records):
     def scan(self, kind, at):
         """Returns the address of the next live record of `kind` behind address `at` (-1: of all), -1
         if there is none. Sets found_seq, found_mid, found_len, found_state. Raises OSError."""
-        live = self._live if kind == OUT or not self.checkpoints else self.checkpoints.others
         if at < 0:
-            at = self._next(self._oldest(), live)
+            at = self._next(self._oldest())
         else:
             self._load(at)
-            at = self._next(self._behind(at), live)
+            at = self._next(self._behind(at))
         while at >= 0:
             if self._kind == kind:
                 self.found_state = self._state(at)
                 if self.found_state != DONE:
                     return at
-            at = self._next(self._behind(at), live)
+            at = self._next(self._behind(at))
         return -1
 
     def find(self, kind, seq):
@@ -295,7 +288,7 @@ class Journal(Records):
         best = -1
         lowest = last = 0
         rising = True
-        at = self._next(start, self._live)
+        at = self._next(start)
         while at >= 0:
             here = self.found_seq
             if self._kind == kind and (here >= seq or not ordered) and self._state(at) != DONE:
@@ -306,12 +299,24 @@ class Journal(Records):
                     lowest = here
                 rising = rising and here >= last
                 last = here
-            at = self._next(self._behind(at), self._live)
+            at = self._next(self._behind(at))
         if start == self._oldest():
             self._ordered = rising
         if best >= 0:
             self._load(best)
         return best
+
+    def next_used(self, mid):
+        """Returns the first Message ID from `mid` on that a live OUT record has, 0 if there is none. Raises OSError."""
+        used = 0
+        distance = 65535
+        at = self.scan(OUT, -1)
+        while at >= 0:
+            if (self.found_mid - mid) % 65535 < distance:
+                used = self.found_mid
+                distance = (used - mid) % 65535
+            at = self.scan(OUT, at)
+        return used
 
     # --- the ring ---
 
@@ -352,14 +357,10 @@ class Journal(Records):
         self._head = (self._head + 1) % self._n
         self._erased -= 1
         self._off = HEADER
-        if self.checkpoints:
-            self.checkpoints.write_in_new_head(self, size)
 
     def _collect(self):
         # Empties the oldest sector and erases it.
         sector = self._tail()
-        if self.unread:
-            self.checkpoints.read(self, sector)
         live = self._empty(sector, self._erased or self._off + self._live[sector] <= self._size)
         noted = self._newest // self._size != sector and self._noted // self._size != sector
         if not noted and (self._erased or self._off + NOTES <= self._size):
@@ -368,8 +369,6 @@ class Journal(Records):
             self._drop(live)
         self._sync()
         self._reclaim(sector)
-        if self.unread:
-            self.checkpoints.collected(self)
         if not noted:  # damage has left no space at all before the erase
             self._note()
 
@@ -393,7 +392,7 @@ class Journal(Records):
         first = -1
         at = sector * self._size + HEADER
         while self._live[sector]:
-            at = self._next(at, self._live)
+            at = self._next(at)
             if at // self._size != sector:
                 self._fail("records of the journal are missing")
             if self._state(at) != DONE:
@@ -439,16 +438,14 @@ class Journal(Records):
         self._program()
         self._sync()
         self._off += size
-        self._live[at // self._size] -= size
-        self._live[new // self._size] += size
+        self._count(at, self._kind, -size)
+        self._count(new, self._kind, size)
         if at == self._newest:
             self._newest = new
         if at == self.watched:
             self.watched = new
         if self._kind == OUT:
             self._ordered = False
-        elif self.checkpoints:
-            self.checkpoints.moved(self, at, new, size)
         if self.owner:
             self.owner.moved(at, new)
 
@@ -482,8 +479,6 @@ class Journal(Records):
         is `idle`, one sector is read that the mount did not read. Raises OSError, also if that one was damaged:
         recover() counts it."""
         if self._erased > 1 or self._live[self._tail()]:
-            if self.checkpoints:
-                self.checkpoints.work(self, idle)
             return False
         self._begin()
         self._collect()
@@ -521,12 +516,6 @@ def prepare(j, device):
     j.size = n * size
     if n < 3 or size % j._unit or size > 65536 or size < 2 * j._unit or j.largest < 64:
         raise ValueError("journal: at least 3 sectors of several pages")
-    j.unread = 0
-    j.checkpoints = None  # of a ring of more than 64 KiB
-    if hascheckpoints(j, device):
-        from .checkpoint import Checkpoints
-
-        j.checkpoints = Checkpoints(n)
     # Its moved(old, new) hears of a record that has another address. If it has `queued`, how many messages wait, that
     # is corrected when a long ring has counted less than it told.
     j.owner = None
@@ -534,16 +523,10 @@ def prepare(j, device):
     j._dirty = False  # something is not durable yet
     j._others = 0  # bytes of live records that are no OUT
     j._begun = -1  # number of the last OUT record until it is durable
-    if j.checkpoints:
+    if not j._volatile and size >= 512 and n < 65536 and getattr(device, "checkpoints", j.size > _SHORT):
         from .quick import mount_quickly
 
         mount_quickly(j)
-
-
-def hascheckpoints(j, device):
-    """True if a mount of the device would take too long if it read all."""
-    fits = not j._volatile and j._size >= 512 and j._n < 65536
-    return fits and getattr(device, "checkpoints", j.size > _SHORT)
 
 
 def _prepare_pages(j, device):

@@ -47,7 +47,7 @@ def recover(j):
     except BaseException:
         j.next_seq = given
         raise
-    if j.checkpoints:
+    if hasattr(j, "checkpoints"):
         j.checkpoints.ready = True
     j._dirty = False
     # Whoever appended it was not told that it is there, and does so again.
@@ -73,13 +73,13 @@ def _mount(j, given):
     reader.given = given
     whole = False
     while not whole:
-        reset(j, reader)
+        clear(j, reader)
         _restore_sectors(j, reader)
         whole = _read_contents(j, reader)
     _finish(j, reader)
 
 
-def reset(j, reader):
+def clear(j, reader):
     """Nothing is known of what is on the device."""
     reader.begin()
     clear_page(j)
@@ -89,10 +89,9 @@ def reset(j, reader):
     j._cursor = j._cursor_seq = 0
     j._newest = j._noted = j.watched = -1
     j._ordered = True
-    j.unread = 0
     for i in range(j._n):
         j._live[i] = 0
-    if j.checkpoints:
+    if hasattr(j, "checkpoints"):
         j.checkpoints.begin()
 
 

@@ -17,10 +17,10 @@
 from struct import unpack_from
 
 from ..compat import const
-from .checkpoint import IN_ORDER
-from .mount import finish, read_sector, reset, settle
+from .checkpoint import IN_ORDER, Checkpoints
+from .mount import clear, finish, read_sector, settle
 from .records import CHECKPOINT, HEAD, HEADER, LOSSES, NEVER, NOTE, OVERHEAD
-from .sectors import SectorReader, decide, erase_again, identify, likeness, make_firm
+from .sectors import ALIKE, SectorReader, decide, erase, identify, likeness, make_firm
 
 _MOST_BACK = const(8)  # sectors that are searched for a checkpoint
 _START = const(16)  # bytes behind a sector's header: some are not FF if it is in use
@@ -28,7 +28,9 @@ _FEW = const(4)  # so many sectors are not worth leaving out
 
 
 def mount_quickly(j):
-    """Mounts what is on the device at a start. If all of it is to be read, `failed` stands."""
+    """The journal has checkpoints from now on. Mounts what is on the device at a start. If all of it is to be read,
+    `failed` stands."""
+    j.checkpoints = Checkpoints(j)
     reader = SectorReader(j)
     found = None
     try:
@@ -48,7 +50,7 @@ def mount_quickly(j):
 
 def _mount(j, reader, leaving_out):
     # leaving_out: sectors in which messages wait are not counted. Returns None if they have to be.
-    reset(j, reader)
+    clear(j, reader)
     if not _find_newest(j, reader):
         return False
     at = _find_checkpoint(j, reader)
@@ -71,7 +73,7 @@ def _mount(j, reader, leaving_out):
         if told[5] < used or told[6] < live:
             return False
         j.unread = _number_of(j, at // j._size) - j.erases + j._n
-        j.checkpoints.may_have(j, told[5] - used, told[6] - live)
+        j.checkpoints.may_have(told[5] - used, told[6] - live)
     if reader.last >= 0 and not j._write:
         reader.aim(reader.last // j._size)
         if not make_firm(reader, reader.last):
@@ -87,7 +89,7 @@ def _read_sectors(j, reader, named, first, end):
             return False
     for number in range(first, j.erases - j._erased):
         if j.live and number < end and number not in named:
-            j.checkpoints.leave_out(j, number % j._n)
+            j.checkpoints.leave_out(number % j._n)
         elif not _read_whole(j, reader, number):
             return False
     return True
@@ -179,15 +181,17 @@ def _is_header(j, h, number):
 
 
 def _finish_erase(j, reader, sector):
-    # The header of the oldest sector is not right: if that of the next one is, and the head is in use, it was erased.
+    # The header of the oldest sector is not right: if that of the next one is, and the head is in use, it was erased. A
+    # header that is alike the one that it had, or was to get, is not what an erase leaves.
     n = j._n
     seq = j.erases
     h = bytearray(HEADER)
     j._read((sector + 1) % n * j._size, h)
     if _number_in(j, h, (sector + 1) % n) != seq + 1 - n or j._erased > n - 3:
         return False
-    if not erase_again(j, reader, sector, seq):
+    if max(likeness(j, sector, seq), likeness(j, sector, seq - n)) >= ALIKE:
         return False
+    erase(j, reader, sector, seq)
     j.erases += 1
     j._erased += 1
     return True

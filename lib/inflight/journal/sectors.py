@@ -336,7 +336,7 @@ def _numbers_of_loss(j):
 # FORMAT.md, "Which sectors count", tells the rules.
 
 _VERSION = 2
-_ALIKE = 12  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
+ALIKE = const(12)  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
 
 
 def restore(j, reader):
@@ -360,9 +360,9 @@ def restore(j, reader):
             continue
         # A right header with another number is that of another time: the sector was lost, never half erased.
         wrong = headers.numbers[i] == NEVER
-        alike = wrong and likeness(j, i, seq) >= _ALIKE
+        alike = wrong and likeness(j, i, seq) >= ALIKE
         if seq < 0 or (k == 1 and wrong and _is_erase_unfinished(j, reader, i, alike)):
-            _erase(j, reader, i, j.erases)
+            erase(j, reader, i, j.erases)
             _begin_at(j, j.erases)
         elif reader.is_used(i) or not alike:
             _read_headless(j, reader, seq, k, alike)
@@ -408,7 +408,7 @@ def _includes_damaged(j, reader, seq, headers):
         return False
     likely = likeness(j, i, seq)
     before = likeness(j, i, seq - j._n)
-    if max(likely, before) < _ALIKE or reader.count_records(i)[0]:
+    if max(likely, before) < ALIKE or reader.count_records(i)[0]:
         return False
     _begin_at(j, seq)
     if reader.count_records(i)[0]:
@@ -416,7 +416,7 @@ def _includes_damaged(j, reader, seq, headers):
     if likely <= before:
         _begin_at(j, seq - 1)
         return False
-    _erase(j, reader, i, seq)  # blank, or its erase or its header was cut short
+    erase(j, reader, i, seq)  # blank, or its erase or its header was cut short
     headers.correct(i, seq)
     return True
 
@@ -548,7 +548,7 @@ def _read_headless(j, reader, seq, k, alike):
     if not found and not alike:
         reader.erased += 1
         j.damaged += 2  # more than one record may have been in it
-        _erase(j, reader, seq % j._n, seq)
+        erase(j, reader, seq % j._n, seq)
         return
     if live or k > 1:  # else it may have been retired in part
         j.damaged += 1
@@ -557,19 +557,10 @@ def _read_headless(j, reader, seq, k, alike):
         reader.spoilt.append(seq % j._n)
 
 
-def _erase(j, reader, i, seq):
+def erase(j, reader, i, seq):
     # A header with bits that cannot be cleared is as good as one with bits that flipped.
-    if not reader.has_programmed(j._erase, i, seq) and likeness(j, i, seq) < _ALIKE:
+    if not reader.has_programmed(j._erase, i, seq) and likeness(j, i, seq) < ALIKE:
         j._fail("a sector of the journal does not take its header")
-
-
-def erase_again(j, reader, i, seq):
-    """Sector i, the oldest one, has a damaged header: its erase is finished, with the number `seq`. Returns False if
-    the header is alike one that it had or was to get: no erase leaves that."""
-    if max(likeness(j, i, seq), likeness(j, i, seq - j._n)) >= _ALIKE:
-        return False
-    _erase(j, reader, i, seq)
-    return True
 
 
 def likeness(j, i, seq, h=None):

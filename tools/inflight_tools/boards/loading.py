@@ -140,7 +140,8 @@ FIRST = (
 # line, so they have the same words.
 FAMILIES = (
     # journals, and what reads them
-    ("mount", "sectors", "sector_order", "contents", "finishing", "quick", "checkpoint"),
+    ("mount", "sectors", "sector_order", "contents", "finishing", "quick"),
+    ("checkpoint",),
     ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "joined"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
