@@ -5,10 +5,11 @@ from functools import lru_cache
 
 import pytest
 
-from inflight.counters import ACCEPTED
+from inflight.counters import ACCEPTED, DROPPED
 from inflight.errors import OutboxFull
 from inflight.journal.journal import DONE, OUT, SESSION, Journal
 from inflight.journal.sectors import SectorReader
+from inflight.session.drop import discard_message
 from inflight.session.session import Session
 from nor import NorFlash
 from tools.crash.cutting import quick_crc
@@ -168,3 +169,45 @@ def test_a_session_does_not_read_the_messages_that_wait(sectors):
         session.finish(0)
     assert mids == [(first - 1 + k) % 65535 + 1 for k in range(accepted - 39)]
     assert (session.pending, session.queued, journal.checkpoints.uncounted) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("sectors", [256, 2048])
+def test_one_message_costs_as_much_as_in_a_short_ring(sectors):
+    """Reads of the flash when it is looked for by its number or its id, given up, or dropped since the journal is full:
+    fewer than all the 560 of a ring of 64 KiB."""
+
+    def reads(work):
+        before = flash.reads
+        found = work()
+        return flash.reads - before, found
+
+    flash = blank(sectors)
+    journal = Journal(flash)
+    session = Session(journal, bytearray(512), b"dev", when_full="oldest")
+    session.write_record(8)
+    while not session.count[DROPPED]:
+        session.publish(b"sensors/attic/temperature", bytes(60), 1, False)
+    live = journal.live
+    start = Journal(flash)
+    assert reads(lambda: start.find(OUT, start.next_seq - live // 2))[0] < 520  # two sectors are counted there
+    session = Session(start, bytearray(512), b"dev", when_full="oldest")
+    at = start.scan(OUT, -1)
+    while at >= 0:
+        at = start.scan(OUT, at)
+    assert reads(lambda: session.publish(b"t", b"", 1, False))[0] < 150
+    for part in (2, 3, 5, 50, live):
+        seq, mid = start.next_seq - live // part, start.last_mid - live // part + 1
+        n, at = reads(lambda: start.find(OUT, seq))  # noqa: B023
+        assert n < 150 and at >= 0 and start.found_seq == seq
+        n, found = reads(lambda: session.is_pending(mid))  # noqa: B023
+        assert n < 250 and found
+        assert reads(lambda: session.is_pending(mid)) == (0, True)  # noqa: B023
+    n, found = reads(lambda: session.is_pending(start.last_mid % 65535 + 1))
+    assert n < 100 and not found
+    n, found = reads(lambda: discard_message(session, mid))
+    assert n < 250 and found
+    for _ in range(100):
+        dropped = session.count[DROPPED]
+        n, _ = reads(lambda: session.publish(b"sensors/attic/temperature", bytes(60), 1, False))
+        assert n < 100
+    assert session.count[DROPPED] > dropped

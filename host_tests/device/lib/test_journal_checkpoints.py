@@ -3,6 +3,7 @@ the same, whatever a power cut has left; what is damaged where the first one did
 
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
+from inflight.session.pending import find_mid
 from nor import NorFlash, PowerCut, after, before, mixed, noise, scattered, suffix, torn, undecided, zeros
 from test_journal import RecordOwner, put
 
@@ -500,3 +501,45 @@ def _other(flash):
     other.data[:] = flash.data
     other.checkpoints = True
     return other
+
+
+def test_a_message_is_found_by_its_number_and_by_its_id():
+    """Wherever it stands, with ids that wrap, and messages that were given up from the middle; also while an old one
+    keeps an id from the others, and once more after a start."""
+
+    def compare(journal):
+        seqs = sorted(live)
+        for _ in range(12):
+            seq = max(0, journal.next_seq - next(toss) % 120)
+            behind = [s for s in seqs if s >= seq]
+            at = journal.find(OUT, seq)
+            eq((at >= 0, journal.found_seq if at >= 0 else -1), (bool(behind), behind[0] if behind else -1))
+            mid = (journal.last_mid - next(toss) % 120) % 65535 + 1
+            at = find_mid(journal, mid)
+            eq(journal.found_seq if at >= 0 else -1, max([s for s in seqs if live[s][0] == mid] or [-1]))
+            used = min([((live[s][0] - mid) % 65535, live[s][0]) for s in seqs] or [(0, 0)])[1]
+            eq(journal.next_used(mid), used)
+
+    for seed in range(0, 12, CUT_STEP):
+        toss = noise(seed)
+        flash = ring(40, 512, 64)
+        journal = Journal(flash)
+        live = {}
+        mid = 65300
+        for step in range(600):
+            if step == 300 and seed % 4 == 3:
+                mid = 65290  # once around
+            mid = mid % 65535 + 1
+            while mid in [found[0] for found in live.values()]:
+                mid = mid % 65535 + 1
+            seq = journal.next_seq
+            live[seq] = mid, put(journal, mid, (20, 40, 9)[next(toss) % 3])
+            seqs = sorted(live)[seed % 4 == 3 :]
+            if len(seqs) > 80:
+                journal.mark(live.pop(seqs[0 if seed % 3 else min(next(toss) % 3, 1)])[1], DONE)
+            elif seed % 2 and next(toss) % 16 == 0:
+                journal.mark(live.pop(seqs[next(toss) % len(seqs)])[1], DONE)
+            if step % 50 == 49:
+                journal.commit()
+                compare(journal)
+                compare(Journal(copy_of(flash)))

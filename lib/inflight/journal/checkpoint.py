@@ -15,6 +15,7 @@ _READS = const(6)  # of a state that may read differently each time,
 _MORE_READS = const(16)  # and if it did
 _ALL_IDS = const(5534)  # messages that cannot have passed 65,535 ids in use, since 60,000 messages wait at most
 _UNCOUNTED = const(0xFFFF)  # in place of the live bytes of a sector: nobody knows them yet
+_NEAR = const(16)  # a message that is so many behind the one that was found before is not far
 _KINDS = (OUT, IN, SESSION, NOTE)
 
 
@@ -30,6 +31,7 @@ class Checkpoints:
         self._count = j._count
         self._next = j._next
         self._scan = j.scan
+        self._find = j.find
         self._next_used = j.next_used
         self._open = j._open_next
         self._collect = j._collect
@@ -37,6 +39,7 @@ class Checkpoints:
         j._count = self._count_record
         j._next = self._next_record
         j.scan = self._scan_kind
+        j.find = self._find_quickly
         j.next_used = self._next_used_mid
         j._open_next = self._open_next
         j._collect = self._collect_oldest
@@ -110,6 +113,28 @@ class Checkpoints:
                 if j.found_state != DONE:
                     return at
             at = j._behind(at)
+
+    def _find_quickly(self, kind, seq):
+        # Where messages stand in their order, begins in the last sector that can have the record, as far as checkpoints
+        # tell: that of a sector tells a lower number than any message behind it has.
+        j = self._journal
+        known = seq >= j._cursor_seq
+        if j._ordered and not (known and seq - j._cursor_seq < _NEAR):
+            n = j._n
+            tail = j._tail()
+            low = (j._cursor // j._size - tail) % n if known else 0
+            end = (j._head - tail) % n + 1
+            while end - low > 1:
+                i = (low + end) // 2
+                if self._has_checkpoint((tail + i) % n) and j.found_seq < seq:
+                    low = i
+                    known = False
+                else:
+                    end = i
+            if not known:
+                j._cursor = (tail + low) % n * j._size + HEADER
+                j._cursor_seq = seq
+        return self._find(kind, seq)
 
     def _open_next(self, size):
         # The head begins with a checkpoint, if that and the record of `size` bytes fit, and if this is not the last
@@ -289,44 +314,57 @@ class Checkpoints:
 
     # --- Message IDs ---
 
+    def find_mid(self, mid):
+        """Returns the address of the live OUT record with this Message ID, -1 if there is none; -2 if only a look at
+        each record would tell. Sets found_* like find(). Raises OSError."""
+        j = self._journal
+        if not self._has_ids_in_order():
+            return -2
+        seq = j.found_seq + (mid - j.found_mid) % 65535
+        at = j.find(OUT, seq) if seq < j.next_seq else -1
+        return at if at >= 0 and j.found_seq == seq else -1
+
     def _next_used_mid(self, mid):
         # Without a look at each message, if that will do.
         j = self._journal
-        first = self._first_mid() if self.uncounted else 0
-        if first and (mid - j.last_mid - 1) % 65535 < (first - j.last_mid - 1) % 65535:
-            return first
+        if self._has_ids_in_order():
+            first = j.found_mid
+            if (mid - j.last_mid - 1) % 65535 < (first - j.last_mid - 1) % 65535:
+                return first
         return self._next_used(mid)
 
-    def _first_mid(self):
-        # The Message ID of the oldest live message if all ids in use are known to be those from this one to that of the
-        # newest one; else 0.
+    def _has_ids_in_order(self):
+        # True if all ids in use are known to be those from the one of the oldest live message to that of the newest
+        # one, each of the message that is as many behind the oldest. found_* tell of the oldest one then.
         j = self._journal
         at = j.find(OUT, 0)
         if at < 0:
-            return 0
+            return False
         # Each message took the next id that was free. Where there are as many ids as messages none was in use, or all
         # were twice: with so few messages from one checkpoint to the next, more than there can be would have waited.
-        first = mid = j.found_mid
+        mid = j.found_mid
         seq = j.found_seq
         step = max(1, _ALL_IDS // (j._size // OVERHEAD))
         left = (j._head - at // j._size) % j._n
         while True:
+            end = left
             left -= step
+            while 0 <= left < end and not self._has_checkpoint((j._head - left) % j._n):
+                left += 1
+            last = j.found_seq if left >= 0 else j.next_seq - 1
+            last_mid = j.found_mid if left >= 0 else j.last_mid
+            if left == end or not 0 <= last - seq <= _ALL_IDS or (last_mid - mid) % 65535 != last - seq:
+                return False
             if left < 0:
-                last = j.next_seq - 1
-                last_mid = j.last_mid
-            else:
-                kind = j._parse((j._head - left) % j._n * j._size + HEADER)
-                if kind != NOTE or j.found_len < CHECKPOINT:
-                    return 0
-                last = j.found_seq
-                last_mid = j.found_mid
-            if not 0 <= last - seq <= _ALL_IDS or (last_mid - mid) % 65535 != last - seq:
-                return 0
-            if left < 0:
-                return first
+                j._load(at)
+                return True
             seq = last
             mid = last_mid
+
+    def _has_checkpoint(self, sector):
+        # True if the sector begins with one. found_seq and found_mid are the highest ones in front of it then.
+        j = self._journal
+        return j._parse(sector * j._size + HEADER) == NOTE and j.found_len >= CHECKPOINT
 
     def _correct(self, used, messages):
         # One sector more is counted.
