@@ -245,6 +245,85 @@ def test_a_mark_that_reads_differently_at_each_read():
         eq(states, states[:1] * 5)
 
 
+class Wavering(NorFlash):
+    """The bit `mask` of the byte at `at` was just cleared when power was cut. It reads 1 in those reads that `late`
+    tells, until it is programmed once more."""
+
+    mask = 0
+
+    def waver(self, at, late):
+        self.at, self.late, self.seen = at, late, 0
+        self.mask = ~self.data[at] & self.data[at] + 1  # the lowest one
+        assert self.mask < 256
+        self.data[at] |= self.mask
+
+    def readblocks(self, block, buf, offset=0):
+        super().readblocks(block, buf, offset)
+        i = self._place(block, offset, len(buf))
+        if i >= 0:
+            buf[i] &= 255 if self.late(self.seen) else ~self.mask
+            self.seen += 1
+
+    def writeblocks(self, block, buf, offset=0):
+        super().writeblocks(block, buf, offset)
+        i = self._place(block, offset, len(buf))
+        if i >= 0 and not buf[i] & self.mask:
+            self.mask = 0
+
+    def _place(self, block, offset, n):
+        i = self.at - block * self.block_size - offset if self.mask else -1
+        return i if i < n else -1
+
+
+def waiting(journal, flash, most):
+    """Messages go around, and so many wait. Returns their addresses."""
+    places = []
+    while min(flash.erases) < 2 or len(places) < most:
+        places.append(put(journal, journal.next_seq % 100))
+        if len(places) > most:
+            journal.mark(places.pop(0), DONE)
+    return places
+
+
+def test_the_last_record_reads_as_it_was_first():
+    """It counts or does not: another read does not find it gone."""
+    flash = Wavering(40, 512, 64)
+    flash.checkpoints = True
+    at = waiting(Journal(flash), flash, 80)[-1]
+    image = flash.snapshot()
+    whole = 0
+    for k in range(1, 40):
+        flash.restore(image)
+        flash.waver(at + 10 + k % 3, lambda n: n >= k)
+        journal = Journal(flash)
+        if journal.next_seq and journal.find(OUT, journal.next_seq - 1) == at:
+            whole += 1
+            for _ in range(5):
+                journal.check(at)
+    assert whole
+
+
+def test_the_last_checkpoint_is_none_at_first():
+    """What it tells counts then, or that of the one before, not a part of each."""
+    flash = Wavering(40, 512, 64)
+    flash.checkpoints = True
+    journal = Journal(flash)
+    waiting(journal, flash, 80)
+    head = journal.erases
+    while journal.erases == head:
+        put(journal, 1)
+    at = put(journal, 1) // 512 * 512 + 24
+    live, used = journal.live, journal.used
+    image = flash.snapshot()
+    for k in range(1, 40):
+        flash.restore(image)
+        flash.waver(at + 12 + k % 3, lambda n: n < k)
+        journal = Journal(flash)
+        assert journal.live >= live and journal.used >= used
+        eq(len(found_in(journal)[1]), live)
+        eq((journal.live, journal.used), (live, used + 15))  # and a received id, which that appends
+
+
 def test_a_checkpoint_is_durable_before_the_record_behind_it():
     """Else that one would stand behind damage, and numbers be passed over."""
     for k in range(0, 300, CUT_STEP):
