@@ -3,7 +3,7 @@ the same, whatever a power cut has left; what is damaged where the first one did
 
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
-from inflight.session.pending import find_mid
+from inflight.session.drop import find_mid
 from nor import NorFlash, PowerCut, after, before, mixed, noise, scattered, suffix, torn, undecided, zeros
 from test_journal import RecordOwner, put
 

@@ -59,21 +59,13 @@ def next_message(session, seq):
     return found + ("waiting" if found[1] >= session.seq else "set aside",)
 
 
-def find_mid(journal, mid):
-    """Returns the address of the pending message with this Message ID, -1 if there is none."""
-    at = journal.checkpoints.find_mid(mid) if hasattr(journal, "checkpoints") else -2
-    if at == -2:
-        at = journal.scan(OUT, -1)
-        while at >= 0 and journal.found_mid != mid:
-            at = journal.scan(OUT, at)
-    return at
-
-
 def find_behind(session, mid):
     """True if a message with this Message ID is behind the window. See Window.is_pending()."""
     journal = session.journal
     if mid < 1 or not journal or journal.live <= session.rows:
         return False
+    from .drop import find_mid
+
     at = find_mid(journal, mid)
     if at >= 0:
         session.asked = mid
