@@ -73,6 +73,7 @@ class Checkpoints:
         self._live = live
         self._journal.used += used
         self._journal.live += live
+        self._end_count()
 
     # --- in place of the journal's own methods ---
 
@@ -368,10 +369,19 @@ class Checkpoints:
 
     def _correct(self, used, messages):
         # One sector more is counted.
-        j = self._journal
         self._used -= used
         self._live -= messages
         self.uncounted -= 1
+        self._end_count()
+
+    def _end_count(self):
+        # If all sectors are counted, or nothing can live in the others, the figures of the journal are right.
+        j = self._journal
+        if not self._live:
+            for i in range(j._n):
+                if j._live[i] == _UNCOUNTED:
+                    j._live[i] = 0
+            self.uncounted = 0
         if not self.uncounted:
             j.used -= self._used
             j.live -= self._live
