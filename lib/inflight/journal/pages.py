@@ -32,8 +32,9 @@ del _fill_tables
 class Pages:
     """Fills the pages of `device`, which has readblocks, writeblocks and ioctl of MicroPython's
     extended block protocol, and may tell `page` (bytes of one program, a power of 2, default 256),
-    `volatile` (RAM, which needs no CRC; default False) and `program(at, buf, off, n)` (writes any bytes
-    anywhere; for file systems, which are trusted to write what they are given)."""
+    `volatile` (RAM, which needs no CRC; default False), `checkpoints` (a start need not read all of a journal; default:
+    where that is longer than 64 KiB) and `program(at, buf, off, n)` (writes any bytes anywhere; for file systems, which
+    are trusted to write what they are given)."""
 
     # Of what journal.prepare() sets.
     _n: int

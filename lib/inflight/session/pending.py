@@ -64,9 +64,9 @@ def find_behind(session, mid):
     journal = session.journal
     if mid < 1 or not journal or journal.live <= session.rows:
         return False
-    at = journal.scan(OUT, -1)
-    while at >= 0 and journal.found_mid != mid:
-        at = journal.scan(OUT, at)
+    from .drop import find_mid
+
+    at = find_mid(journal, mid)
     if at >= 0:
         session.asked = mid
         journal.watched = at

@@ -15,7 +15,7 @@ APART = {
     "card_region": ("card", ("check_region", "files_in")),
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
-    "contents": ("mount", ("read", "settle")),
+    "contents": ("mount", ("read", "read_sector", "settle")),
     "finishing": ("mount", ("_begin_head_again", "finish")),
     "head_for_session": ("mount", ("begin_head_for_session",)),
     "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
@@ -24,7 +24,7 @@ APART = {
     "in_flight": ("record", ("load_received", "load_window")),
     "foreign": ("record", ("ForeignIds", "after_damage", "oldest_mid", "suspect")),
     "suspects": ("connect", ("judge",)),
-    "given_up": ("drop", ("discard_message", "drop_copies", "give_up", "is_unsent", "may_be_received")),
+    "given_up": ("drop", ("discard_message", "drop_copies", "find_mid", "give_up", "is_unsent", "may_be_received")),
     "lost_messages": ("drop", ("find_lost", "is_publish", "tell_lost")),
     "set_aside": ("pending", ("SetAside", "is_too_long", "set_aside", "set_aside_of", "tell")),
     "long_message": ("receive", ("skip_topic", "start_long")),
@@ -92,7 +92,7 @@ LENT = (
         "opening",
         "options",
     ),
-    *("other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order", "record"),
+    *("other_session5", "pinning", "posix", "mount", "quick", "refusing5", "sectors", "sector_order", "record"),
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # Likewise, of boards and firmware.
@@ -150,7 +150,9 @@ FIRST = (
 # Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
 # line, so they have the same words.
 FAMILIES = (
-    ("mount", "sectors", "sector_order", "contents", "finishing"),  # journals, and what reads them
+    # journals, and what reads them
+    ("mount", "sectors", "sector_order", "contents", "finishing", "quick"),
+    ("checkpoint",),
     ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "card", "card_region", "joined"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
