@@ -198,7 +198,7 @@ def test_what_is_written_passes_the_check_of_the_file():
     with Site(ONLINE) as site:
         fields = {
             "other": " hidden ",
-            "key": 'a"\\\u00e9',
+            "key": 'a"\\\u00e9-secret',
             "host": " broker ",
             "port": "1884",
             "user": "",
@@ -210,7 +210,7 @@ def test_what_is_written_passes_the_check_of_the_file():
 
         with open(PATH + "config.json") as f:
             config = check(json.loads(f.read()), "id")
-        eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9'))
+        eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9-secret'))
         eq((config.host, config.port, config.user, config.device), ("broker", 1884, None, "x"))
 
 
@@ -252,10 +252,10 @@ def test_a_network_by_improv_does_not_get_the_password_of_another():
     with Site(*[ONLINE] * 3) as site:
         site.refuses = True
         site.send(dict(OWNERS, password="the-password"))
-        eq(site.setup.bring("other", "key", lambda error: None), True)
+        eq(site.setup.bring("other", "other-key", lambda error: None), True)
         site.finish()
         site.send(dict(OWNERS, ssid="other", key="", password=""))
-        eq((site.passwords, site.radio.joins[-1]), (["the-password", None], ("other", "key")))
+        eq((site.passwords, site.radio.joins[-1]), (["the-password", None], ("other", "other-key")))
 
 
 def test_a_form_that_is_damaged_or_not_complete_replaces_no_certificate():

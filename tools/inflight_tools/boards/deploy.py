@@ -97,7 +97,7 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
     def say(text):
         console.print(f"  {text}", highlight=False, markup=False)
 
-    chosen = settings_given(config, ca, cert, key)
+    chosen = settings_given(config, ca, cert, key, variants.pins_of(board))
     with ExitStack() as stack:
         birth = None
         if chosen and wait:

@@ -27,7 +27,7 @@ def main(
         target = out or Path("build") / f"inflight-{image.board}{made.suffix}"
         content = made.file()
         write_private(target, content)
-        outage_s = bridged_s(configured(Path(image.config).read_text("utf-8")))
+        outage_s = bridged_s(configured(Path(image.config).read_bytes()))
     if as_json:
         found = {
             "board": image.board,

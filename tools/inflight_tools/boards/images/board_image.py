@@ -13,7 +13,7 @@ from inflight_tools.settings import CONFIG, configured, settings
 def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):
     """The image for the board `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
-    own = settings(config, ca, cert, key)
+    own = settings(config, ca, cert, key, chosen.check_pin)
     return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota, romfs)
 
 
