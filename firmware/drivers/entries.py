@@ -1,6 +1,6 @@
-# The entries of `sensors` and `actuators`, checked before a configuration is taken: by the command `set`, the set-up and
-# the tools. At a start each driver checks its own entry, since an error concerns one sensor or actuator, not the device.
-# Loaded for that, and unloaded with all that it loads.
+# The entries of `sensors` and `actuators`, checked before a configuration is taken: by the command `set`, the set-up,
+# and the tools. At a start each driver checks its own entry, since an error concerns one sensor or actuator, not the
+# device. Loaded for that, and unloaded with all that it loads.
 
 import sys
 
