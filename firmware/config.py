@@ -81,8 +81,8 @@ def _check_name(field, text, more, most=64):
 
 def _check_host(field, text, port):
     # A name or an address, as it goes to the resolver. port: what to do with one.
-    for c in text:
-        if not "!" <= c <= "~" or c in "/@[]":  # of a URL; what is not ASCII has another form in DNS, xn--...
+    for c in text.encode():
+        if not 32 < c < 127 or c in b"/@[]":  # of a URL; what is not ASCII has another form in DNS, xn--...
             raise ConfigError('%s: write a name or an address alone, "%s": "broker.example"' % (field, field))
     if text.count(":") == 1:
         raise ConfigError("%s: %s" % (field, port))
@@ -139,7 +139,7 @@ def check(given, device):
         if name not in _FIELDS:
             from suggestion import unknown
 
-            raise ConfigError(unknown("field", name, _FIELDS))
+            raise ConfigError(unknown("unknown field", name, _FIELDS))
     config = Config()
     for name in _NUMBERS:
         setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
@@ -197,20 +197,20 @@ def _check_together(given, config):
         raise ConfigError("actuators: not with sleep_ms, which does not hold pins")
 
 
-def parse(text, loads=json.loads):
-    """What the JSON object `text` (bytes) says, by `loads`. Raises ConfigError where a board would read something else,
+def parse(data, loads=json.loads):
+    """What the JSON object `data` (bytes) says, by `loads`. Raises ConfigError where a board would read something else,
     or nothing."""
-    try:
-        text = str(text, "utf-8")
-    except UnicodeError:
-        raise ConfigError("not UTF-8: save it as UTF-8")
-    if text[:1] == "\ufeff":
+    if data[:3] == b"\xef\xbb\xbf":
         raise ConfigError("begins with a BOM: save it as UTF-8 without one")
     # MicroPython makes of each half of a pair a character of its own.
-    escapes = text.replace("\\\\", "").replace("\\uD", "\\ud").split("\\ud")
+    escapes = data.replace(b"\\\\", b"").replace(b"\\uD", b"\\ud").split(b"\\ud")
     for i in range(1, len(escapes)):
-        if escapes[i][:1] not in "01234567":
+        if not b"0" <= escapes[i][:1] < b"8":
             raise ConfigError("write characters as they are, not as \\ud83d\\ude00")
+    try:
+        text = str(data, "utf-8")
+    except UnicodeError:
+        raise ConfigError("not UTF-8: save it as UTF-8")
     text = text.strip(" \t\r\n")  # without an argument CPython takes more away
     # MicroPython accepts an object without its end: an incomplete file would lose fields silently.
     if text[-1:] == "}":

@@ -3,8 +3,9 @@
 import sys
 
 
-def unknown(kind, name, known):
-    """The text of an error: `name` is none of `known`, a sequence of texts. It names the one that is most like it."""
+def unknown(what, name, known):
+    """The text of an error: `what`, with that name, is none of `known`, a sequence of texts. The one that is most like it
+    is named."""
     sys.modules.pop("suggestion", None)
     word = str(name).lower()
     most = 0.49  # letters moved within a short word are half of it
@@ -15,7 +16,7 @@ def unknown(kind, name, known):
             most = score
             found = other
     advice = 'did you mean "%s"?' % found if found else "remove it, or use one of " + ", ".join(sorted(known))
-    return 'unknown %s "%s": %s' % (kind, name, advice)
+    return '%s "%s": %s' % (what, name, advice)
 
 
 def _pairs(word):

@@ -51,7 +51,7 @@ def _check_wifi(config, error):
     if dbm is not None and (isinstance(dbm, bool) or not isinstance(dbm, (int, float)) or not 2 <= dbm <= 21):
         raise error("wifi_txpower: write dBm, a number from 2 to 21")
     country = config.wifi_country
-    if country and (len(country) != 2 or not "A" <= min(country) <= max(country) <= "Z"):
+    if country and (len(country) != 2 or min(country.encode()) < 65 or max(country.encode()) > 90):
         raise error('wifi_country: write two capital letters, "wifi_country": "DE"')
     _check_hostname(config.hostname, error)
     if config.wifi_ip is not None:
@@ -65,7 +65,7 @@ def _check_wifi(config, error):
             if name not in ("ssid", "key", "security"):
                 from suggestion import unknown
 
-                raise error("wifi_networks: " + unknown("field", name, ("ssid", "key", "security")))
+                raise error(unknown("wifi_networks: unknown field", name, ("ssid", "key", "security")))
         if not isinstance(entry.get("key", ""), str):
             raise error('wifi_networks: write a text in quotes, "key": "..."')
         _check_security("wifi_networks: security", entry.get("security"), error)
@@ -144,4 +144,4 @@ def _check_ethernet(fields, error):
         elif name != "driver":
             from suggestion import unknown
 
-            raise error("network: " + unknown("field", name, needed + more + ("ip",)))
+            raise error(unknown("network: unknown field", name, needed + more + ("ip",)))

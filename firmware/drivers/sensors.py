@@ -82,7 +82,7 @@ def missing(kind, driver, known, text):
     if name.startswith(kind + "_"):
         from suggestion import unknown
 
-        return "%s (or copy a module %s to the device)" % (unknown("driver", driver, known.split(", ")), name)
+        return "%s (or copy a module %s to the device)" % (unknown("unknown driver", driver, known.split(", ")), name)
     if name in ("onewire", "ds18x20", "dht", "neopixel"):
         return "needs %s: run mpremote mip install %s" % (name, name)
     return "this machine has no such pins: " + text
@@ -95,7 +95,7 @@ def checked_fields(entry, known):
         if name not in known and name not in ("driver", "name"):
             from suggestion import unknown
 
-            raise SensorError(unknown("field", name, known))
+            raise SensorError(unknown("unknown field", name, known))
     for name, default in known.items():
         value = entry.get(name, default)
         if value is NEEDED:
