@@ -4,8 +4,8 @@ import sys
 
 
 def unknown(what, name, known):
-    """The text of an error: `what`, with that name, is none of `known`, a sequence of texts. The one that is most like it
-    is named."""
+    """The text of an error: `what`, with that name, is none of `known`, a sequence of texts; and which of them is most
+    like it."""
     sys.modules.pop("suggestion", None)
     word = str(name).lower()
     most = 0.49  # letters moved within a short word are half of it
