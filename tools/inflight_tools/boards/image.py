@@ -23,11 +23,12 @@ def main(
     contains the secrets of the configuration: only its owner may read it. Without a configuration the board opens its
     set-up. --json prints path, size, SHA-256, and how many seconds of outage its journal bridges."""
     with failing():
+        config = image.configuration
         made = make(**image.given())
         target = out or Path("build") / f"inflight-{image.board}{made.suffix}"
         content = made.file()
         write_private(target, content)
-        outage_s = bridged_s(configured(image.configuration and image.configuration.read_bytes()))
+        outage_s = bridged_s(configured(config.read_bytes() if config else None))
     if as_json:
         found = {
             "board": image.board,
@@ -38,7 +39,7 @@ def main(
         }
         print(json.dumps(found))
         return
-    if not image.configuration:
+    if not config:
         show(WITHOUT)
     for line in made.describe():
         show(line)
