@@ -214,6 +214,29 @@ def test_what_is_written_passes_the_check_of_the_file():
         eq((config.host, config.port, config.user, config.device), ("broker", 1884, None, "x"))
 
 
+def test_the_page_tells_what_the_check_of_the_file_would():
+    for change, note in (
+        ({"host": "192.168.0.37:1883"}, "Host: write the port in `port`"),
+        ({"host": "mqtt://broker"}, "Host: write a name or an address alone"),
+        ({"key": "short"}, "Wifi_key: write 8 to 63 characters"),
+        ({"other": "\u00e4" * 17}, "Wifi_ssid: write 32 bytes at most"),
+    ):
+        with Site(ONLINE) as site:
+            site.request("POST", "/", dict(OWNERS, **change))
+            assert note in site.request("GET", "/")[1], note
+            assert not site.setup.busy
+
+
+def test_sensors_that_a_configuration_for_a_cable_has_are_checked():
+    with Site(ONLINE) as site:
+        site.radio.fields = {"sensors": [{"driver": "dth22", "pin": 4}]}
+        site.setup = setup.Setup(Board(), site.radio)
+        site.request("POST", "/", OWNERS)
+        text = site.request("GET", "/")[1]
+        assert "Sensors: dth22: unknown driver &quot;dth22&quot;: did you mean &quot;dht22&quot;?" in text, text
+        assert not site.setup.busy
+
+
 def certificate(content):
     return b"\x30\x81\x80" + bytes((content,)) * 128
 
