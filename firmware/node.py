@@ -156,6 +156,8 @@ class Node:
     def _publish_status(self, state, **more):
         more["state"] = state
         more["firmware"] = VERSION
+        if not self.config.update_keys:
+            more["updates"] = False
         if self.crash and "safe" in self.crash:
             more["safe"] = True
         return self.report("status", more, True)

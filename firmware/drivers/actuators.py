@@ -20,8 +20,17 @@ from inflight.journal.journal import IN
 from sensors import SensorError, make
 from telemetry import describe
 
-_KNOWN = "led, pwm, switch"
+KNOWN = "led, pwm, switch"
 _RESTORE = ("last", "on", "off")
+
+
+def of_driver(entry):
+    """(`entry` without the field `restore`, which no driver gets; what that says). Raises SensorError."""
+    entry = dict(entry)
+    restore = entry.pop("restore", _RESTORE[0])
+    if restore not in _RESTORE:
+        raise SensorError('restore: write "last", "on" or "off"')
+    return entry, restore
 
 
 def _identity(journal, message):
@@ -71,12 +80,9 @@ class Actuators:
         # Returns the driver.
         if name in self.drivers:
             return self.drivers[name]
-        entry = dict(self._entries[name])
-        restore = entry.pop("restore", _RESTORE[0])
         try:
-            if restore not in _RESTORE:
-                raise SensorError('restore: write "last", "on" or "off"')
-            driver = make("actuator", entry, name, _KNOWN)
+            entry, restore = of_driver(self._entries[name])
+            driver = make("actuator", entry, name, KNOWN)
             state = driver.ON if restore == "on" else driver.OFF
             kept = self._file.get(name)
             if restore == "last" and kept and kept[0] == entry["driver"]:

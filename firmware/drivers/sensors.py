@@ -12,7 +12,7 @@
 NEEDED = "needed"
 # Drivers that share a module.
 _SAME = {"dht11": "dht", "dht22": "dht", "bmp280": "bme280", "sht3x": "sht", "sht4x": "sht"}
-_KNOWN = (
+KNOWN = (
     "adc, bh1750, bme280, bmp280, counter, dht11, dht22, digital, ds18x20, ds3231, hx711, ina219, scd4x, sht3x, sht4x, "
     "vl53l0x"
 )
@@ -36,7 +36,7 @@ class Sensor:
         self._error = None
         try:
             if not self._driver:
-                self._driver = make("sensor", self._entry, self.__name__, _KNOWN)
+                self._driver = make("sensor", self._entry, self.__name__, KNOWN)
             begin = getattr(self._driver, "start", None)
             return begin() if begin else 0
         except Exception as e:
@@ -63,29 +63,39 @@ class Sensor:
 def make(kind, entry, name, known):
     """Returns the Driver of `entry`, from the module <kind>_<driver>. known: the drivers of this kind, as text. Raises
     SensorError, and what the driver raises."""
-    driver = entry["driver"]
     try:
-        module = __import__("%s_%s" % (kind, _SAME.get(driver, driver)))
+        module = __import__(module_of(kind, entry["driver"]))
         return module.Driver(checked_fields(entry, module.FIELDS), name)
     except ImportError as e:
-        raise SensorError(_missing(kind, driver, known, str(e)))
+        raise SensorError(missing(kind, entry["driver"], known, str(e)))
 
 
-def _missing(kind, driver, known, text):
+def module_of(kind, driver):
+    """The name of the module of a driver."""
+    return "%s_%s" % (kind, _SAME.get(driver, driver))
+
+
+def missing(kind, driver, known, text):
+    """What to do about the ImportError `text` of a driver; kind, known: as for make()."""
     # MicroPython and CPython put the missing name in quotes.
     name = text.split("'")[1] if text.count("'") > 1 else ""
     if name.startswith(kind + "_"):
-        return 'unknown driver "%s": use %s, or copy a module %s to the device' % (driver, known, name)
+        from suggestion import unknown
+
+        return "%s (or copy a module %s to the device)" % (unknown("unknown driver", driver, known.split(", ")), name)
     if name in ("onewire", "ds18x20", "dht", "neopixel"):
         return "needs %s: run mpremote mip install %s" % (name, name)
     return "this machine has no such pins: " + text
 
 
 def checked_fields(entry, known):
+    """The fields that a Driver gets of `entry`, with the defaults of `known`, its FIELDS. Raises SensorError."""
     fields = {}
     for name in entry:
         if name not in known and name not in ("driver", "name"):
-            raise SensorError('unknown field "%s": use %s' % (name, ", ".join(sorted(known))))
+            from suggestion import unknown
+
+            raise SensorError(unknown("unknown field", name, known))
     for name, default in known.items():
         value = entry.get(name, default)
         if value is NEEDED:

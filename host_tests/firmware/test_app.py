@@ -374,7 +374,16 @@ def test_interval_survives_a_restart(app, ask):
     [
         (b"", "not JSON"),
         (b'{"qos": 1', "not JSON"),
-        (b"[]", "one JSON object"),
+        (b"[]", "not JSON, or no object"),
+        (b'\xef\xbb\xbf{"qos": 1}', "begins with a BOM"),
+        (b'{"wifi_ssid": "caf\xe9"}', "not UTF-8"),
+        (b'{"wifi_ssid": "\\ud83d\\ude00"}', "write characters as they are"),
+        (b'{"host": "10.0.0.1:1883"}', "write the port in `port`"),
+        (
+            b'{"sensors": [{"driver": "dth22", "pin": 4}]}',
+            'sensors: dth22: unknown driver "dth22": did you mean "dht22"?',
+        ),
+        (b'{"sensors": [{"driver": "dht22", "pim": 4}]}', 'sensors: dht22: unknown field "pim": did you mean "pin"?'),
         (b"{}", "one JSON object"),
         (b'{"qos": 7}', "qos: write a whole number from 1 to 2"),
         (b'{"wlan": "x"}', 'unknown field "wlan"'),
@@ -582,15 +591,15 @@ def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some
 
 
 def test_wifi_is_joined_when_it_is_down(make, nobody, until):
-    app = make(nobody, wifi_ssid="net", wifi_key="key")
+    app = make(nobody, wifi_ssid="net", wifi_key="the-wifi-key")
     app.board.wifi = IDLE
     until(app, lambda: app.board.joined)
-    assert app.board.joined == [("net", "key", 0)]
+    assert app.board.joined == [("net", "the-wifi-key", 0)]
 
 
 def test_wifi_is_set_up_once_before_it_is_joined(make, nobody, until):
     ip = ["10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.1"]
-    fields = {"wifi_ssid": "net", "wifi_key": "key", "wifi_ip": ip, "wifi_country": "DE", "hostname": "attic"}
+    fields = {"wifi_ssid": "net", "wifi_key": "the-wifi-key", "wifi_ip": ip, "wifi_country": "DE", "hostname": "attic"}
     app = make(nobody, **fields)
     app.board.wifi = IDLE
     app.wifi.ms = 1
@@ -618,7 +627,7 @@ def test_clock_is_set_from_the_configured_host(make, broker, until):
 
 @pytest.mark.parametrize("status", [ONLINE, CONNECTING])
 def test_wifi_that_works_is_not_joined_again(make, nobody, until, status):
-    app = make(nobody, wifi_ssid="net", wifi_key="key")
+    app = make(nobody, wifi_ssid="net", wifi_key="the-wifi-key")
     app.board.wifi = status
     until(app, lambda: len(app.board.log) >= 2)
     assert not app.board.joined

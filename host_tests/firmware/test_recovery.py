@@ -18,7 +18,13 @@ class Device:
         self.errors = []  # what its client reported
 
     def start(self, port, **fields):
-        fields = {"wifi_ssid": "net", "wifi_key": "key", "interval_ms": HOUR_MS, "health_ms": HOUR_MS, **fields}
+        fields = {
+            "wifi_ssid": "net",
+            "wifi_key": "the-wifi-key",
+            "interval_ms": HOUR_MS,
+            "health_ms": HOUR_MS,
+            **fields,
+        }
         self._make.backoff_ms = self.backoff_ms
         self.app = self._make(port, **fields)
         self.app.client.on_error = self.errors.append
@@ -67,7 +73,7 @@ def test_without_a_connection_the_radio_restarts_and_then_the_device(device, nob
     app = device.start(nobody)
     app.board.wifi = app.board.joins = joins
     assert device.run(60) == [(5, "radio off"), (15, "restart")]
-    assert app.board.joined[-1] == ("net", "key", 0)
+    assert app.board.joined[-1] == ("net", "the-wifi-key", 0)
 
 
 def test_a_connection_begins_the_time_anew(device, virtual):

@@ -122,7 +122,7 @@ def test_watchdog_guards_the_wake(wake, broker):
 
 @pytest.mark.parametrize("wifi", [NO_AP, IDLE])
 def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, wifi, published):
-    wifi_fields = {"wifi_ssid": "net", "wifi_key": "key"}
+    wifi_fields = {"wifi_ssid": "net", "wifi_key": "the-wifi-key"}
     wake(nobody, **wifi_fields)
     for n in range(2, 7):
         wake.board.wifi = wake.board.joins = wifi
@@ -150,9 +150,9 @@ def test_wifi_is_set_up_before_it_is_joined(wake, broker, nobody):
     wake.board.wifi = IDLE
     wake.board.joins = ONLINE
     ip = ["10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.1"]
-    wake(broker.port, wifi_ssid="net", wifi_key="key", hostname="attic", wifi_country="DE", wifi_ip=ip)
+    wake(broker.port, wifi_ssid="net", wifi_key="the-wifi-key", hostname="attic", wifi_country="DE", wifi_ip=ip)
     assert wake.board.set_up == [("attic", "DE", ip)]
-    assert wake.board.joined == [("net", "key", 15_000)]
+    assert wake.board.joined == [("net", "the-wifi-key", 15_000)]
 
 
 def test_a_join_that_fails_is_repeated_in_the_same_wake(wake, broker, nobody):
@@ -160,7 +160,7 @@ def test_a_join_that_fails_is_repeated_in_the_same_wake(wake, broker, nobody):
     wake(nobody)
     wake.board.wifi = IDLE
     wake.board.joins = [NO_AP, WRONG_KEY, ONLINE]
-    wake(broker.port, wifi_ssid="net", wifi_key="key")
+    wake(broker.port, wifi_ssid="net", wifi_key="the-wifi-key")
     assert len(wake.board.joined) == 3 and wake.app.journal.live == 0
     assert all(0 < ms <= 15_000 for _, _, ms in wake.board.joined)
 

@@ -14,16 +14,18 @@ RUNTIMES = "cpython micropython-x86"
 # --- entries ---
 
 
-def test_unknown_driver_error_lists_the_known_drivers():
-    text = fails({"driver": "dht33", "pin": 4})
-    assert '"dht33"' in text and "adc, bh1750, bme280, bmp280, counter" in text, text
+def test_an_unknown_driver_error_names_the_one_that_is_like_it_or_all():
+    assert 'unknown driver "dth22": did you mean "dht22"? (or copy a module sensor_dth22' in fails({"driver": "dth22"})
+    text = fails({"driver": "geiger", "pin": 4})
+    assert '"geiger"' in text and "adc, bh1750, bme280, bmp280, counter" in text, text
 
 
 def test_errors_name_the_invalid_field():
     with With(machine=Module(Pin=Pin)):
         assert 'write "pin": ...' in fails({"driver": "digital"})
         text = fails({"driver": "digital", "pim": 4})
-        assert '"pim"' in text and "invert, pin, pull" in text, text
+        assert 'unknown field "pim": did you mean "pin"?' in text, text
+        assert "invert, pin, pull" in fails({"driver": "digital", "pin": 4, "colour": 1})
         assert "pull: write a text" in fails({"driver": "digital", "pin": 4, "pull": 1})
         assert '"up" or "down"' in fails({"driver": "digital", "pin": 4, "pull": "sideways"})
         assert "invert: write true or false" in fails({"driver": "digital", "pin": 4, "invert": 1})
