@@ -81,7 +81,7 @@ class Node:
 
     def subscribe(self):
         """Subscribes to the device's commands: before the client connects, so that none comes before its handler."""
-        self.client.subscribe(self._base + "command/#", 2, self._on_command)
+        self.client.subscribe(self._base + "command/#", self.config.most_qos, self._on_command)
         if self.config.update_keys:
             import updates
 

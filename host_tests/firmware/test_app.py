@@ -255,11 +255,13 @@ def test_an_error_is_told_from_slot_files_too(make, broker, until, published, le
     assert published("health")[1]["counters"]["accepted"]
 
 
-def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until, published):
-    app = make(broker.port)
+@pytest.mark.parametrize("given, qos", [({}, 2), ({"qos": 1}, 1), ({"qos": 2}, 2)])
+def test_commands_are_subscribed_with_the_connection(make, broker, until, published, given, qos):
+    """At QoS 2, unless the configuration says that 1 is the highest."""
+    app = make(broker.port, **given)
     until(app, lambda: published("status"))
     requests = [p.filters for p in broker.connections[0].packets if p.kind == SUBSCRIBE]
-    assert requests == [[("inflight/dev/command/#", 2)]]
+    assert requests == [[("inflight/dev/command/#", qos)]]
 
 
 def test_each_connection_has_its_birth(make, broker, until, published):
