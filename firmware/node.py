@@ -9,9 +9,7 @@ import telemetry
 from inflight import __version__ as VERSION
 from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
-from log import INFO
 
-_NAME = const(64)  # characters of a command's name, at most
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 
 
@@ -193,13 +191,9 @@ class Node:
             settings.confirm(self)
 
     def _on_command(self, message):
-        name = message.topic[len(self._base) + len("command/") :]
         import commands
 
-        log.say("command " + name, INFO)
-        reply = commands.execute(self, name, message)
-        # Limits the length of names, which appear in topics and in `errors`.
-        self.report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
+        commands.answer(self, message.topic[len(self._base) + len("command/") :], message)
 
     # --- network ---
 

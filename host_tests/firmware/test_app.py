@@ -25,8 +25,8 @@ def numbers(broker):
 def ask(broker, until, published):
     """ask(app, name, payload) sends a command, and returns the reply."""
 
-    def run(app, name, payload=b"", retain=0):
-        topic = f"reply/{name or '?'}"
+    def run(app, name, payload=b"", retain=0, reply=None):
+        topic = f"reply/{reply or name or '?'}"
         before = len(published(topic))
         broker.give(f"inflight/dev/command/{name}", payload, 2, retain)
         until(app, lambda: len(published(topic)) > before)
@@ -511,6 +511,32 @@ def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
 def test_ping_with_ill_formed_text_is_an_error(app, ask):
     assert not ask(app, "ping", b"\xc3\x28")["ok"]
     assert ask(app, "ping", b"fine")["ok"]
+
+
+def test_a_command_with_a_number_is_executed_once(app, broker, until, published):
+    """However often it comes, and whoever sent another one meanwhile; the last hundred numbers are remembered."""
+
+    def send(number, ms):
+        count = len(published("reply/interval"))
+        broker.give(f"inflight/dev/command/interval@{number}", b"%d" % ms, 1)
+        until(app, lambda: len(published("reply/interval")) > count)
+        return published("reply/interval")[-1]
+
+    assert send(5, 500)["interval_ms"] == 500
+    assert send(6, 700)["number"] == 6
+    repeated = send(5, 500)
+    assert (repeated["ok"], repeated["repeated"], repeated["number"]) == (True, True, 5)
+    assert app.telemetry.ms == 700
+    for number in range(100, 199):
+        send(number, 900)
+    assert send(6, 700)["repeated"] and app.telemetry.ms == 900
+    assert send(5, 500)["interval_ms"] == 500  # it is too long ago
+
+
+@pytest.mark.parametrize("number", ["0", "4294967296", "-1", "1.5", "x", "1@2", "1/2"])
+def test_a_number_that_is_none(app, ask, number):
+    reply = ask(app, f"ping@{number}", reply="ping")
+    assert not reply["ok"] and "1 to 4294967295" in reply["error"]
 
 
 def test_retained_command_is_not_executed(app, ask):
