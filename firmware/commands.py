@@ -87,12 +87,35 @@ def _reboot(app, payload):
     return {}
 
 
+def _request(app, do):
+    # Within a handler the client only publishes.
+    if app.later:
+        raise ValueError("another command like this one is under way: send this one again")
+    app.later = do
+
+
+def _retry(app, payload):
+    _request(app, app.client.retry)
+    return {}
+
+
+def _discard(app, payload):
+    client = app.client
+    for mid, seq, _, _, _, state in client.pending_messages():
+        if state == "set aside" and payload == b"%d" % mid:
+            _request(app, lambda: client.discard(mid))
+            return {"seq": seq}
+    raise ValueError("no message with this id is set aside: health lists them")
+
+
 _COMMANDS = {
     "ping": _ping,
     "interval": _interval,
     "set": _set,
     "log": _log,
     "stay-awake": _stay_awake,
+    "retry": _retry,
+    "discard": _discard,
     "reboot": _reboot,
 }
 

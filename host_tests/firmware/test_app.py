@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -498,7 +499,7 @@ def test_the_level_of_the_configuration(make, broker, until, published):
 @pytest.mark.parametrize("name", ["format", "ping/now", "PING", "\u00fc\u20ac", "__class__", ""])
 def test_unknown_command_is_answered_with_the_known_ones(app, ask, name):
     reply = ask(app, name, b"x")
-    assert not reply["ok"] and "interval, log, ping, reboot, set, stay-awake" in reply["error"]
+    assert not reply["ok"] and "discard, interval, log, ping, reboot, retry, set, stay-awake" in reply["error"]
 
 
 def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
@@ -537,6 +538,19 @@ def test_a_command_with_a_number_is_executed_once(app, broker, until, published)
 def test_a_number_that_is_none(app, ask, number):
     reply = ask(app, f"ping@{number}", reply="ping")
     assert not reply["ok"] and "1 to 4294967295" in reply["error"]
+
+
+def test_one_request_at_a_time(app, ask):
+    app.later = lambda: None
+    reply = commands.execute(app, "retry", SimpleNamespace(retain=False, payload=b"", redelivered=False))
+    assert "send this one again" in reply["error"]
+    app.step()
+    assert ask(app, "retry")["ok"]
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", b"-1", b"7"])
+def test_only_what_was_set_aside_can_be_discarded(app, ask, payload):
+    assert "health lists them" in ask(app, "discard", payload)["error"]
 
 
 def test_retained_command_is_not_executed(app, ask):

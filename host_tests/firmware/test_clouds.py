@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 import trustme
@@ -127,3 +128,44 @@ def test_without_a_highest_qos_the_subscription_has_no_answer(sensor, clock):
     assert bodies(broker, "inflight/attic/telemetry")
     assert not bodies(broker, "inflight/attic/status") and not bodies(broker, "inflight/attic/reply/ping")
     assert "no answer" in log.text
+
+
+def run_until(clock, device, condition, most_s=3600):
+    end = clock.now + most_s
+    while not condition():
+        assert clock.now < end
+        device.app.step()
+
+
+@pytest.mark.parametrize("command", ["retry", "discard"])
+def test_what_a_broker_does_not_take_is_in_health_and_commands_end_it(sensor, clock, command):
+    """A broker that takes no topics as long as that of one reply."""
+    broker, device = sensor(replace(AWS_IOT_CORE, topic=48), qos=1)
+    topic = "inflight/attic/reply/" + "x" * 40
+
+    def health():
+        return [body.get("aside") for _, body in sorted(bodies(broker, "inflight/attic/health").items())]
+
+    def replies(name):
+        return list(bodies(broker, f"inflight/attic/reply/{name}").values())
+
+    run_until(clock, device, health)
+    assert health() == [None]
+    broker.give("inflight/attic/command/" + "x" * 40, b"", 0)  # else it comes again with each connection
+    run_until(clock, device, lambda: health()[-1])
+    ((told,),) = [found for found in health() if found]
+    assert (told["topic"], told["why"]) == ("reply/" + "x" * 40, "ended connections") and told["size"] > 100
+    assert told["seq"] not in {number for m in broker.arrived for number in bodies(broker, m.topic)}
+
+    broker.give("inflight/attic/command/discard", b"%d" % (told["id"] + 1), 1)
+    run_until(clock, device, lambda: replies("discard"))
+    assert "health lists them" in replies("discard")[0]["error"]
+    broker.rules = AWS_IOT_CORE  # takes it now
+    broker.give(f"inflight/attic/command/{command}", b"%d" % told["id"], 1)
+    soon = 10
+    run_until(clock, device, lambda: replies(command)[-1:] and replies(command)[-1]["ok"], soon)
+    run_until(clock, device, lambda: not device.app.client.pending, soon)
+    assert len(bodies(broker, topic)) == (command == "retry")
+    before = len(health())
+    run_until(clock, device, lambda: len(health()) > before)
+    assert health()[-1] == []
