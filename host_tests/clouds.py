@@ -1,6 +1,5 @@
 """Stand-ins of cloud brokers, on virtual time: complete brokers that behave as the documentation of AWS IoT Core, Azure
-Event Grid and Azure IoT Hub says, where that differs from the standard. Read in 2025; nobody has compared them with the
-services.
+Event Grid and Azure IoT Hub says, where that differs from the standard. Nobody has compared them with the services.
 
 Each device has a certificate, and its client id is the name in it. What a service does not allow ends the connection;
 `closed` lists why."""
