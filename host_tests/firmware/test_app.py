@@ -540,6 +540,18 @@ def test_a_number_that_is_none(app, ask, number):
     assert not reply["ok"] and "1 to 4294967295" in reply["error"]
 
 
+def test_flash_that_fails_while_health_looks_for_messages_set_aside(make, broker, until, published, monkeypatch):
+    def fail():
+        raise OSError(5, "EIO")
+
+    app = make(broker.port, interval_ms=60_000)
+    counters = app.client.counters
+    monkeypatch.setattr(app.client, "counters", lambda: {**counters(), "set_aside": 1})
+    monkeypatch.setattr(app.client, "pending_messages", fail)
+    until(app, lambda: published("health"))
+    assert "EIO" in published("health")[0]["errors"]["journal"]
+
+
 def test_one_request_at_a_time(app, ask):
     app.later = lambda: None
     reply = commands.execute(app, "retry", SimpleNamespace(retain=False, payload=b"", redelivered=False))
