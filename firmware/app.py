@@ -160,7 +160,7 @@ class App(Node):
         if self._connected_anew and self.client.connected:
             self._after_connection()
         if self.later:
-            self._do_later()
+            self.later()
 
     def run(self):
         """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker

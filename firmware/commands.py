@@ -91,7 +91,15 @@ def _request(app, do):
     # Within a handler the client only publishes.
     if app.later:
         raise ValueError("another command like this one is under way: send this one again")
-    app.later = do
+
+    def later():
+        app.later = None
+        try:
+            do()
+        except OSError as e:  # the flash fails
+            log.report(e)
+
+    app.later = later
 
 
 def _retry(app, payload):

@@ -61,7 +61,7 @@ class Node:
         self.full = 0  # messages refused by a full journal
         self.errors = {}  # errors of sensors, by name
         self.stopping = False  # a command requested a restart
-        self.later = None  # what a command requested that its handler may not do
+        self.later = None  # a function: what a command requested that its handler may not do
         self.synchronised = False  # the clock is right
         self.crash = crash
         self.actuators = self._made_actuators()
@@ -184,14 +184,6 @@ class Node:
             import commands
 
             commands.publish_log(self)
-
-    def _do_later(self):
-        do = self.later
-        self.later = None
-        try:
-            do()
-        except OSError as e:  # the flash fails
-            log.report(e)
 
     def _confirm(self):
         if self.config.trial:

@@ -282,7 +282,7 @@ class SleepingApp(Node):
                 return False  # on_disconnect() was called
             now = ticks_ms()
             if self.later:
-                self._do_later()
+                self.later()
             if self._stay:
                 self._feed()
             if self.update:

@@ -553,11 +553,22 @@ def test_flash_that_fails_while_health_looks_for_messages_set_aside(make, broker
 
 
 def test_one_request_at_a_time(app, ask):
-    app.later = lambda: None
-    reply = commands.execute(app, "retry", SimpleNamespace(retain=False, payload=b"", redelivered=False))
-    assert "send this one again" in reply["error"]
+    message = SimpleNamespace(retain=False, payload=b"", redelivered=False)
+    assert commands.execute(app, "retry", message)["ok"]
+    assert "send this one again" in commands.execute(app, "retry", message)["error"]
     app.step()
     assert ask(app, "retry")["ok"]
+
+
+def test_flash_that_fails_while_a_command_is_carried_out(app, ask, monkeypatch):
+    """The device goes on, and its log tells it."""
+
+    def fail():
+        raise OSError(5, "EIO")
+
+    monkeypatch.setattr(app.client, "retry", fail)
+    assert ask(app, "retry")["ok"]
+    assert "EIO" in ask(app, "log")["lines"][-2]
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"-1", b"7"])
