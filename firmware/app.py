@@ -159,6 +159,8 @@ class App(Node):
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
         if self._connected_anew and self.client.connected:
             self._after_connection()
+        if self.later:
+            self.later()
 
     def run(self):
         """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker

@@ -13,7 +13,7 @@ _EXAMPLE = '{"host": "broker.example"}'
 # Numbers: default, minimum, maximum.
 _NUMBERS = {
     "port": (0, 0, 65535),  # 0: 1883, or 8883 with TLS
-    "qos": (1, 1, 2),
+    "qos": (1, 1, 2),  # of telemetry; if it is given, also the highest one of all else
     "protocol_level": (4, 3, 5),
     "expiry_s": (0, 0, 31_536_000),  # of telemetry; 0: for ever
     "will_delay_s": (0, 0, 31_536_000),  # 0: none, or two and a half sleeps between reports
@@ -143,6 +143,7 @@ def check(given, device):
     config = Config()
     for name in _NUMBERS:
         setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
+    config.most_qos = config.qos if "qos" in given else 2
     for name in _TEXTS:
         value = given.get(name)
         if name == "ntp" and value is False:

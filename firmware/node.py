@@ -9,9 +9,7 @@ import telemetry
 from inflight import __version__ as VERSION
 from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
-from log import INFO
 
-_NAME = const(64)  # characters of a command's name, at most
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 
 
@@ -63,6 +61,7 @@ class Node:
         self.full = 0  # messages refused by a full journal
         self.errors = {}  # errors of sensors, by name
         self.stopping = False  # a command requested a restart
+        self.later = None  # a function: what a command requested that its handler may not do
         self.synchronised = False  # the clock is right
         self.crash = crash
         self.actuators = self._made_actuators()
@@ -81,7 +80,7 @@ class Node:
 
     def subscribe(self):
         """Subscribes to the device's commands: before the client connects, so that none comes before its handler."""
-        self.client.subscribe(self._base + "command/#", 2, self._on_command)
+        self.client.subscribe(self._base + "command/#", self.config.most_qos, self._on_command)
         if self.config.update_keys:
             import updates
 
@@ -195,13 +194,9 @@ class Node:
             settings.confirm(self)
 
     def _on_command(self, message):
-        name = message.topic[len(self._base) + len("command/") :]
         import commands
 
-        log.say("command " + name, INFO)
-        reply = commands.execute(self, name, message)
-        # Limits the length of names, which appear in topics and in `errors`.
-        self.report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
+        commands.answer(self, message.topic[len(self._base) + len("command/") :], message)
 
     # --- network ---
 

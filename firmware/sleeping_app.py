@@ -281,6 +281,8 @@ class SleepingApp(Node):
             except (OSError, ProtocolError):
                 return False  # on_disconnect() was called
             now = ticks_ms()
+            if self.later:
+                self.later()
             if self._stay:
                 self._feed()
             if self.update:

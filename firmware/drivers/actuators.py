@@ -10,7 +10,8 @@
 #
 # A command is executed once, also if the power is cut at any instant: before the hardware is set, the new state and
 # the identity of the command are written to a file. QoS 2 delivers a command again only if the power was cut before
-# its handler had ended; if the file has its identity, it is not executed again.
+# its handler had ended; if the file has its identity, it is not executed again. The identity of a command with a number
+# is that number, see commands.
 
 import json
 from errno import EIO
@@ -111,12 +112,17 @@ class Actuators:
             raise OSError(EIO, describe(e))
         self.states[name] = state
 
-    def execute(self, name, message):
-        """Executes the command `message` of actuator `name`. Returns its state. Raises ValueError, OSError."""
+    def numbers(self):
+        """The numbers of the commands that have changed the states, of those that had one."""
+        return [kept[2][0] for kept in self._file.values() if len(kept[2]) == 1]
+
+    def execute(self, name, message, number=0):
+        """Executes the command `message` of actuator `name`, which may have a number. Returns its state. Raises
+        ValueError, OSError."""
         if name not in self._entries:
             raise ValueError("no actuator of this name: use " + ", ".join(sorted(self._entries)))
         driver = self._open(name)
-        identity = _identity(self._app.journal, message)
+        identity = [number] if number else _identity(self._app.journal, message)
         before = self.states[name]
         kept = self._file.get(name)
         state = before
@@ -128,7 +134,7 @@ class Actuators:
             self._set(name, driver, state)
         except OSError:
             if state != before:
-                self._keep(name, before, identity)
+                self._keep(name, before, kept[2] if kept else [])  # it was not executed
             raise
         self.publish(name)
         return dict(state)

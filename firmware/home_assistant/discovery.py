@@ -113,7 +113,7 @@ class _Device:
                 "device_class": "restart",
                 "entity_category": "config",
                 "command_topic": self._base + "command/reboot",
-                "qos": 2,
+                "qos": self._app.config.most_qos,
             },
         )
         if not self._app.config.sleep_ms:
@@ -125,7 +125,7 @@ class _Device:
                     "name": "Interval",
                     "entity_category": "config",
                     "command_topic": self._base + "command/interval",
-                    "qos": 2,
+                    "qos": self._app.config.most_qos,
                     "min": 100,
                     "max": 86_400_000,
                     "mode": "box",
@@ -174,7 +174,8 @@ class _Device:
     def _actuator(self, name, kind):
         command = "%scommand/actuator/%s" % (self._base, name)
         state = "%sactuator/%s" % (self._base, name)
-        fields = {"name": name, "command_topic": command, "state_topic": state, "qos": 2}
+        qos = self._app.config.most_qos
+        fields = {"name": name, "command_topic": command, "state_topic": state, "qos": qos}
         component = "switch"
         if kind == "percent":
             component = "number"

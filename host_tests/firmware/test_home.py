@@ -91,6 +91,15 @@ def test_actuators_are_entities(make, broker, until, announced, machine_module):
     assert switch["state_topic"] == "inflight/dev/actuator/pump"
 
 
+def test_home_assistant_sends_commands_at_the_highest_qos_that_is_configured(
+    make, broker, until, announced, machine_module
+):
+    app = make(broker.port, ha=True, actuators=ACTUATORS, interval_ms=60_000, qos=1)
+    until(app, lambda: {"light/dev/actuator-lamp", "button/dev/reboot", "number/dev/interval"} <= set(announced()))
+    qos = {fields["qos"] for fields in announced().values() if "command_topic" in fields}
+    assert qos == {1}
+
+
 def test_announced_again_when_home_assistant_starts(make, broker, until, announced):
     app = make(broker.port, ha=True, interval_ms=60_000)
     until(app, lambda: set(announced()) >= TOPICS)

@@ -463,6 +463,15 @@ def test_wrong_time_to_stay_awake(wake, broker, published, payload):
     assert "from 0 to 3600000" in published("reply/stay-awake")[0]["error"]
 
 
+def test_what_a_handler_may_not_do_follows(wake, broker, published):
+    wake(broker.port)
+    for _ in range(2):
+        broker.give("inflight/dev/command/retry", b"", 2)
+        wake(broker.port)
+        assert not wake.app.later
+    assert [reply["ok"] for reply in published("reply/retry")] == [True, True]
+
+
 def test_interval_is_refused_with_advice(wake, broker, published):
     wake(broker.port)
     broker.give("inflight/dev/command/interval", b"5000", 2)

@@ -127,6 +127,11 @@ class SetAside:
         self.left = session.journal.live
         self.again = not self.pause
 
+    def retry(self, session):
+        """They are tried again as soon as all else is completed."""
+        self.left = session.journal.live
+        self.again = True
+
     def failed(self, now):
         """A message ended the connection. Nothing that may have left is tried for a while."""
         self.pause = min(2 * self.pause, _LONGEST_PAUSE_MS) or _PAUSE_MS

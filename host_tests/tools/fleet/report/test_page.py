@@ -83,7 +83,7 @@ def test_a_dead_letter_shows_topic_payload_and_content_type():
 
 def test_health_in_words():
     rows = [body.one("td", class_="health").text for body in read_page("losing").one(id="devices-table").all("tbody")]
-    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 sensor error"):
+    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 error"):
         assert words in rows[0]
     assert "journal 92 % in use" in rows[1]
     assert rows[5].strip() == "good"
