@@ -3,6 +3,7 @@
 
 import json
 import sys
+import time
 
 import log
 import telemetry
@@ -12,6 +13,7 @@ from inflight.journal.journal import OUT
 from log import INFO
 
 _NAME = const(64)  # characters of a command's name, at most
+_JUMP_S = const(900)  # a time that is farther from the known one is refused
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 
 
@@ -116,6 +118,15 @@ class Node:
         self._up_s += self._up_ms // 1000
         self._up_ms %= 1000
         return self._up_s
+
+    def _sync_time(self, drift_s=0):
+        # Sets the clock. The known time may be wrong by drift_s; -1: by anything. Returns True if it is set, None if
+        # the answer was too far from the known time.
+        within = None
+        if self.synchronised and drift_s >= 0:
+            now = int(time.time()) + telemetry.EPOCH
+            within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
+        return self.board.sync_time(self.config.ntp, within)
 
     # --- publishing ---
 
