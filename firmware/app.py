@@ -70,6 +70,8 @@ class App(Node):
         """Sets the interval of telemetry until the next start."""
         self.telemetry.ms = ms
         self.telemetry.put_off(ticks_ms())
+        if self.home:
+            self.home.announce()  # readings are available for longer, or not so long
 
     def _on_connect(self, session_present):
         # step() does what follows: within a callback an RP2040 has little stack left.
@@ -84,7 +86,7 @@ class App(Node):
         if self.actuators:
             self.actuators.publish_all()
         if self.home:
-            self.home.connected()
+            self.home.announce()
 
     def _keep_network(self, now):
         status = self.network.status()

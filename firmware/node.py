@@ -119,12 +119,16 @@ class Node:
         self._up_ms %= 1000
         return self._up_s
 
+    def time(self):
+        """Seconds since 1970; right if the clock is `synchronised`."""
+        return int(time.time()) + telemetry.EPOCH
+
     def _sync_time(self, drift_s=0):
         # Sets the clock. The known time may be wrong by drift_s; -1: by anything. Returns True if it is set, None if
         # the answer was too far from the known time.
         within = None
         if self.synchronised and drift_s >= 0:
-            now = int(time.time()) + telemetry.EPOCH
+            now = self.time()
             within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
         return self.board.sync_time(self.config.ntp, within)
 
@@ -175,6 +179,8 @@ class Node:
         from health import report
 
         more.update(report(self))
+        if self.home:
+            self.home.see_health(more)
         self.report("health", more)
 
     def _read(self):

@@ -231,9 +231,6 @@ class SleepingApp(Node):
         self._confirm()
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
-            if self.home:
-                self.home.connected()
-                self.home.step()
         if log.waiting:
             self._publish_log()
         # Sends status and health with the backlog while max_inflight allows it; not to a broker that acknowledges
@@ -243,6 +240,8 @@ class SleepingApp(Node):
                 memory.health = 0
                 self._publish_health(wake=self._wake())
             self._publish_asleep(ticks_diff(ticks_ms(), self._began))
+        if self.home:
+            self.home.step(self.board.reset_cause() != DEEP_SLEEP)  # what was announced is retained
         until_report_ms = ticks_diff(ticks_ms(), self._began)
         done = self._exchange(True)
         if self._end_of_stay() and not self.stopping:
