@@ -18,8 +18,8 @@ class Home:
         self._due = False  # the announcements
         self._state_due = False
         self.readings = {}  # {name: (unit, field of the SenML record)}
-        # readings: {name: value}, without those that failed; t: when a sensor that sleeps has sent it, in s since 1970.
-        self._state = {"readings": {}, "health": {}}
+        self._values = {}  # {name: value} of the newest readings, without those that failed
+        self._health = {}
         if config.ha and not config.sleep_ms:  # retained announcements are enough for Home Assistant
             app.client.subscribe(config.ha + "/status", 1, self._on_status)
 
@@ -33,21 +33,19 @@ class Home:
 
     def see(self, readings):
         """These readings, triples, were read."""
-        values = {}
+        self._values = values = {}
         for name, unit, value in readings:
             values[name] = value
             if name not in self.readings:
                 self.readings[name] = unit, "vb" if isinstance(value, bool) else "vs" if isinstance(value, str) else "v"
                 self._due = True
-        self._state["readings"] = values
         self._state_due = True
 
     def see_health(self, fields):
         """These are the fields of a health message."""
-        state = {"live": fields["journal"]["live"]}
+        self._health = health = {"live": fields["journal"]["live"]}
         for name in ("rssi", "heap", "up"):
-            state[name] = fields[name]
-        self._state["health"] = state
+            health[name] = fields[name]
 
     def step(self, announces=True):
         """Announces what is due, and publishes the newest readings."""
@@ -63,9 +61,10 @@ class Home:
                 self._state_due = True  # for what was not known before
             if self._state_due and app.config.ha:
                 self._state_due = False
+                state = {"readings": self._values, "health": self._health}
                 if app.config.sleep_ms and app.synchronised:
-                    self._state["t"] = app.time()
-                self._publish("%s/%s/state" % (app.config.root, app.config.device), json.dumps(self._state).encode())
+                    state["t"] = app.time()
+                self._publish("%s/%s/state" % (app.config.root, app.config.device), json.dumps(state).encode())
         except OSError:
             pass  # the client reports it; again with the next connection
         sys.modules.pop("discovery", None)

@@ -112,11 +112,11 @@ OCCASIONAL = {
     "node_more": (
         "node",
         {
-            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join", "_sync_time"),
             "": ("will", "_properties"),
         },
     ),
-    "app_more": ("app", {"App": ("__init__", "_rescue_network", "close")}),
+    "app_more": ("app", {"App": ("__init__", "_keep_time", "_rescue_network", "close")}),
     "radio_more": (
         "radio",
         {"Wifi": ("__init__", "setup", "join", "_try_next", "_dial", "_leave"), "Radio": ("connect",)},
