@@ -3,6 +3,7 @@
 
 import json
 import sys
+import time
 
 import log
 import telemetry
@@ -10,6 +11,7 @@ from inflight import __version__ as VERSION
 from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
 
+_JUMP_S = const(900)  # a time that is farther from the known one is refused
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 
 
@@ -116,6 +118,19 @@ class Node:
         self._up_ms %= 1000
         return self._up_s
 
+    def time(self):
+        """Seconds since 1970; right if the clock is `synchronised`."""
+        return int(time.time()) + telemetry.EPOCH
+
+    def _sync_time(self, drift_s=0):
+        # Sets the clock. The known time may be wrong by drift_s; -1: by anything. Returns True if it is set, None if
+        # the answer was too far from the known time.
+        within = None
+        if self.synchronised and drift_s >= 0:
+            now = self.time()
+            within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
+        return self.board.sync_time(self.config.ntp, within)
+
     # --- publishing ---
 
     def _publish(self, topic, payload, qos, retain=False, properties=None):
@@ -165,6 +180,8 @@ class Node:
         from health import report
 
         more.update(report(self))
+        if self.home:
+            self.home.see_health(more)
         self.report("health", more)
 
     def _read(self):

@@ -183,7 +183,7 @@ def network(fields=None):
     return _network
 
 
-def sync_time(host=None):
+def sync_time(host=None, within=None):
     return True
 
 

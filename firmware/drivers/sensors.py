@@ -5,9 +5,15 @@
 #     .read()  yields (name, unit, value) like a board's sensors()
 #     .start() optional: starts a measurement and returns how many ms it takes; read() then does
 #              not wait
+#     .RANGES  optional: {unit: (least, most)}, what its sensor can measure
 #
 # A driver is imported when an entry names it. An error is reported in the health message under the sensor's name, and
 # the driver is created again at the next reading, since a sensor may be plugged in later.
+#
+# What is no measurement is an error, never a value. A driver asks measured() for the bits that its sensor sent, where
+# these have no checksum, or one that is right for zeros; the value of each reading has to be within its range.
+
+from errno import EIO
 
 NEEDED = "needed"
 # Drivers that share a module.
@@ -16,6 +22,8 @@ KNOWN = (
     "adc, bh1750, bme280, bmp280, counter, dht11, dht22, digital, ds18x20, ds3231, hx711, ina219, scd4x, sht3x, sht4x, "
     "vl53l0x"
 )
+# For units of which a driver declares no range: beyond these there is nothing to measure.
+_RANGES = {"Cel": (-273.15, 10_000), "%RH": (0, 100)}
 
 
 class SensorError(ValueError):
@@ -44,12 +52,16 @@ class Sensor:
             return 0
 
     def __call__(self):
-        """Yields (name, unit, value); raises an error that occurred since start()."""
+        """Returns a list of (name, unit, value). Raises an error that occurred since start(), and ValueError if a value
+        is beyond its range: then what came with it is not to be believed either."""
         if self._error:
             raise self._error
         try:
-            for reading in self._driver.read():
-                yield reading
+            readings = list(self._driver.read())
+            ranges = getattr(self._driver, "RANGES", _RANGES)
+            for name, unit, value in readings:
+                within(ranges.get(unit) or _RANGES.get(unit), name, value)
+            return readings
         except Exception as e:
             self._failed(e)
             raise
@@ -58,6 +70,22 @@ class Sensor:
         # The next start() creates it again.
         self._driver = None
         self._error = error
+
+
+def within(limits, name, value):
+    """Returns `value` if it is within `limits`, (least, most) or None, or no number. Raises ValueError."""
+    if limits and isinstance(value, (int, float)) and not limits[0] <= value <= limits[1]:
+        text = "%s %s: it measures from %s to %s, check its wires and its power"
+        raise ValueError(text % (name, value, limits[0], limits[1]))
+    return value
+
+
+def measured(raw, bits, *marks):
+    """Returns `raw`, the number in so many bits that a sensor sent. Raises OSError if all of them are alike, as on a
+    wire that nobody drives, and for `marks`, by which the sensor tells that it has not measured."""
+    if raw in (0, (1 << bits) - 1) or raw in marks:
+        raise OSError(EIO, "it has not measured: check its wires and its power")
+    return raw
 
 
 def make(kind, entry, name, known):

@@ -373,10 +373,30 @@ def test_clock_is_set_before_the_device_connects_with_tls(wake, broker, tls):
     fields = {"tls_ca": "ca.pem"} if tls else {}
     wake(broker.port, **fields)
     wake.board.memory = None
-    wake.board.sync_time = lambda host: connections.append(len(broker.connections))
+    wake.board.sync_time = lambda host, within: connections.append(len(broker.connections))
     connections = []
     wake(broker.port, **fields)
     assert connections == [1 if tls else 2] and len(broker.connections) == 2
+
+
+def test_a_time_far_from_the_known_one_is_refused(wake, broker, published):
+    """What the clock may have lost since it was set depends on how long ago that was. After many refusals the known
+    time is taken for wrong."""
+    wake(broker.port, sleep_ms=3_600_000)
+    assert wake.board.within == [None]  # it knew nothing
+    wake.board.clock = None
+    for reports in (1, 2, 200):
+        remember(wake, sync=reports)
+        wake(broker.port, sleep_ms=3_600_000)
+        least, most = wake.board.within[-1]
+        assert abs((least + most) / 2 - time.time()) < 60 * 60
+        assert (most - least) // 2 == 15 * 60 + (reports + 1) * 72
+        assert Memory(wake.board.memory).sync == reports + 1  # asked again with the next report
+    remember(wake, sync=254)
+    for _ in range(2):
+        wake(broker.port, sleep_ms=3_600_000)
+    assert wake.board.within[-1] is None
+    assert published("telemetry")[-2]["bt"] > 1_700_000_000
 
 
 def test_clock_is_set_without_a_broker(wake, nobody):
@@ -389,7 +409,7 @@ def test_the_readings_leave_before_the_clock_is_set(wake, broker, published):
     wake(broker.port)
     wake.board.memory = None
 
-    def sync_time(host):
+    def sync_time(host, within):
         wait_for(lambda: len(published("telemetry")) == 2, PATIENCE_S)
         found.append(len(published("status")))
 

@@ -125,11 +125,11 @@ OCCASIONAL = {
     "node_more": (
         "node",
         {
-            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join", "_sync_time"),
             "": ("will", "_properties"),
         },
     ),
-    "app_more": ("app", {"App": ("__init__", "_rescue_network", "close")}),
+    "app_more": ("app", {"App": ("__init__", "_keep_time", "_rescue_network", "close")}),
     # Where a board's Radio calls no method of Wifi by that name, the two are one class.
     "radio_more": ("radio", {"Wifi": _JOIN, "Radio": (*_JOIN, "connect")}),
 }
