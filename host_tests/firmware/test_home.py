@@ -104,6 +104,8 @@ def test_home_assistant_sends_commands_at_the_highest_qos_that_is_configured(
     until(app, lambda: {"light/dev/actuator-lamp", "button/dev/reboot", "number/dev/interval"} <= set(announced()))
     qos = {fields["qos"] for fields in announced().values() if "command_topic" in fields}
     assert qos == {1}
+
+
 # --- the state ---
 
 
