@@ -146,6 +146,48 @@ def test_a_folder_whose_name_deltalake_changes(small, run, tmp_path, name, chang
     assert f"reads {changed} in the name of a folder as another character: give another folder" in error
 
 
+NAMES = ["[2026]", "a*", "b?c", "{a,b}", "day=3", "it's", "~", "a, b; #c \u202e"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_of_a_folder_is_no_pattern(small, run, tmp_path, name):
+    """Nor does it add a column."""
+    home = tmp_path / name
+    home.mkdir()
+    (tmp_path / "tables").rename(home / "tables")
+    (home / "landing").mkdir()
+    (home / "landing/c-1-000001.ndjson").write_bytes(b"line\n")
+    places = "--of", home / "tables", "--landing", home / "landing"
+    status, output, error = run("report", *places, "--json")
+    assert status == 0, error
+    facts = json.loads(output)
+    assert (facts["fleet"]["accepted"], facts["fleet"]["lost"], facts["unread"]["files"]) == (6, 1, 1)
+    assert run("where", "attic", "2", *places)[0] == 0
+    assert run("export", home / "out", *places)[0] == 0
+    assert len(rows(home / "out/devices")) == 2
+
+
+def test_tables_are_read_without_python(small, run, tmp_path, monkeypatch):
+    """Threads that wait for each other's locks, Arrow's and Python's, hung a report beside a writer."""
+    from deltalake.fs import DeltaStorageHandler
+
+    monkeypatch.setattr(DeltaStorageHandler, "open_input_file", lambda *_: pytest.fail("a file is read by Python"))
+    for command in ("report", "export out", "where attic 2"):
+        status, _, error = run(*command.replace("out", f"{tmp_path}/out").split())
+        assert status == 0, error
+
+
+def test_files_of_several_versions(small, run):
+    """Those of the earlier one lack columns."""
+    later = type(small)(small.root)
+    later.add("attic", 3, 40, oldest=3, expiry=60)
+    later.write(mode="append", schema_mode="merge")
+    facts = json.loads(run("report", "--json")[1])
+    assert facts["fleet"]["delivered"] == 6 and facts["fleet"]["lost"] == 1
+    delivery = json.loads(run("where", "attic", 3, "--json")[1])["deliveries"]
+    assert [one["properties"] for one in delivery] == [{"expiry": 60}]
+
+
 def test_messages_with_properties(tables, run, tmp_path):
     """A number that is lost may have expired at the broker. A dead letter has its content type."""
     for name, given in (("attic", {"expiry": 60}), ("cellar", {}), ("whole", {"expiry": 60})):
