@@ -12,6 +12,7 @@ from inflight_tools.fleet.collect.counters import load, save
 from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.query.times import span, when
+from inflight_tools.fleet.report.verdict import verdict
 
 
 @pytest.fixture
@@ -270,3 +271,29 @@ def test_the_page_has_what_collectors_have_counted(small, run, tmp_path):
     assert status == 0, error
     assert json.loads(output)["counters"] == load(landing)
     assert "</svg> silent" in (tmp_path / "report.html").read_text()  # its file is old
+
+
+@pytest.mark.parametrize("wrong", [-400 * 86_400, 86_000])
+def test_one_message_that_was_received_by_a_wrong_clock_spoils_no_timeline(tables, wrong):
+    """Nor the interval in which its device usually reports."""
+    for seq in range(1200):
+        tables.add("attic", seq, 3 * seq)
+    tables.add("attic", 1200, wrong)
+    tables.write()
+    found = gather(tables.root, "inflight", now=AT + 3600.0)
+    timeline = found["timeline"]
+    assert timeline["step_s"] == 30 and sum(point["received"] for point in timeline["points"]) == 1200
+    assert (found["since"], found["until"]) == (AT, AT + 3597)
+    assert found["outside"] == {"count": 1, "first": AT + wrong, "last": AT + wrong}
+    assert "1 delivery far from all others in time" in " ".join(verdict(found).notes)
+    assert found["fleet"]["delivered"] == 1201
+    assert [one["silent"] for one in gather(tables.root, "inflight", now=AT + 3600.0 + 1200)["devices"]] == [1203]
+
+
+def test_a_fleet_that_was_silent_for_long_is_on_the_timeline(tables):
+    for seq in range(200):
+        tables.add("attic", seq, 3 * seq + (0 if seq < 10 else 400 * 86_400))
+    tables.write()
+    found = gather(tables.root, "inflight", now=AT + 401 * 86_400.0)
+    assert found["outside"] is None and found["since"] == AT
+    assert sum(point["received"] for point in found["timeline"]["points"]) == 200

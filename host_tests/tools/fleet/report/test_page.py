@@ -283,6 +283,8 @@ def test_what_one_device_measures_costs_the_others_no_chart(extreme):
     page = read(render(facts))
     drawn = [list(figure.all("svg")) for figure in page.one(id="measurements").all("figure")]
     assert len(drawn) == 4 and drawn[1] and drawn[3]
+    left_out = [figure.text.count("not drawn") for figure in page.one(id="measurements").all("figure")]
+    assert bool(left_out[0]) == (extreme not in ("the largest", "tiny")) and left_out[1] == left_out[3] == 0
     numbers = json.loads(page.one("script", id="points").text, parse_constant=pytest.fail)
     assert {"m0-1", "m1-0"} <= numbers.keys()
     for figure in page.one(id="measurements").all("figure"):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .words import PLACES, clip, count, duration, number
+from .words import PLACES, clip, count, duration, number, utc
 
 GOOD, WAITING, BAD, EMPTY = "good", "waiting", "bad", "empty"
 MARKED_S = 600  # a collector's last marker should not be older
@@ -69,7 +69,11 @@ def _notes(facts):
     grace = duration(facts["grace_s"])
     renewed = sum((device["epochs"] or 0) > 1 for device in facts["devices"])
     least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # the facts list only the worst devices
+    outside = facts["outside"] or {}
     notes = (
+        (outside, f"{count(outside.get('count'), 'delivery', 'deliveries')} far from all others in time, between"
+         f" {utc(outside.get('first'))} and {utc(outside.get('last'))} UTC: was the clock of a collector wrong? The"
+         " timeline leaves this out."),
         (unread["stale"], f"{count(unread['stale'], 'landing file')} not in the tables, though not new, or dated in the"
          " future: is `tables` running?"),
         (fleet["silent"], f"{count(fleet['silent'], 'device')} silent for much longer than usual: see Devices."),
