@@ -297,3 +297,62 @@ def test_a_fleet_that_was_silent_for_long_is_on_the_timeline(tables):
     found = gather(tables.root, "inflight", now=AT + 401 * 86_400.0)
     assert found["outside"] is None and found["since"] == AT
     assert sum(point["received"] for point in found["timeline"]["points"]) == 200
+
+
+def lost(tables, now):
+    """(lost, of these by age only, why the collectors prove nothing)"""
+    found = gather(tables.root, "inflight", now=float(AT + now))
+    return found["fleet"]["lost"], found["fleet"]["guessed"], [one["doubt"] for one in found["collectors"]]
+
+
+@pytest.fixture
+def missing(tables):
+    """Number 1 is missing, and acknowledged."""
+    for seq, s in ((0, 0), (2, 30)):
+        tables.add("attic", seq, s, oldest=seq)
+    return tables
+
+
+def test_a_marker_of_a_time_that_has_not_come_proves_nothing(missing):
+    """The clock of a collector is a day ahead, so what it has received is of another time, too."""
+    missing.marker(60, 61)
+    missing.marker(86_400 + 60, 86_400 + 61, by="ahead")
+    missing.write()
+    assert lost(missing, 120) == (0, 0, ["ahead", None])
+    assert lost(missing, 7200) == (1, 1, ["ahead", None])
+
+
+@pytest.mark.parametrize(
+    ("name", "markers", "doubt"),
+    [
+        ("two machines, both in the tables", [(1000, 1, 300), (1000, 2, 900), (1500, 1, 600), (1500, 2, 1200)], "back"),
+        ("its clock was set back", [(1000, 1, 900), (1000, 2, 300)], "back"),
+        ("by less than clocks differ", [(1000, 1, 900), (1000, 2, 850)], None),
+        ("a restart", [(1000, 1, 300), (1000, 2, 600), (1500, 1, 900), (1500, 2, 1200)], None),
+        ("delivered twice", [(1000, 1, 300), (1000, 2, 900), (1000, 1, 300)], None),
+    ],
+)
+def test_collectors_that_have_one_name_prove_nothing(missing, name, markers, doubt):
+    for run, n, sent in markers:
+        missing.marker(sent, sent, run, n)
+    missing.write()
+    assert lost(missing, 1300) == ((0, 0, ["back"]) if doubt else (1, 0, [None]))
+    assert lost(missing, 7200) == ((1, 1, ["back"]) if doubt else (1, 0, [None]))
+
+
+def test_the_retained_marker_of_another_collector_is_enough(missing):
+    """It is a copy from the broker, so nothing that was sent before it need have landed; and it tells who was there."""
+    missing.marker(20, 21, run=1000, n=1)
+    missing.marker(800, 1000, run=1500, n=9, retain=True)
+    missing.write()
+    assert lost(missing, 1100) == (0, 0, [None])
+    missing.marker(1060, 1061, run=1000, n=2)
+    missing.write(mode="overwrite")
+    assert lost(missing, 1100) == (0, 0, ["back"])
+
+
+def test_a_marker_that_cannot_be_read_spoils_no_report(missing):
+    missing.marker(60, 61)
+    missing.raw[-1]["payload"] = b"\xff{"
+    missing.write()
+    assert lost(missing, 120) == (1, 0, [None])

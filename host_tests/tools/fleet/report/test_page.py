@@ -306,7 +306,8 @@ def test_the_top_says_how_old_the_figures_are():
     facts |= {"made": facts["until"] + 120, "unread": {"files": 3, "bytes": 40 << 20, "stale": 0}}
     facts["batch"] = 1204
     facts["collectors"] = [
-        {"by": f"c{n}", "seen": facts["until"], "marked": facts["until"] - 3480, "queue_s": 0.25} for n in range(5)
+        {"by": f"c{n}", "seen": facts["until"], "marked": facts["until"] - 3480, "queue_s": 0.25, "doubt": None}
+        for n in range(5)
     ]
     facts["collectors"][0] |= {"marked": None, "queue_s": None}
     text = " ".join(read(render(facts)).one("p", id="fresh").text.replace("\u00a0", " ").split())
@@ -336,7 +337,8 @@ def cells(row):
 def test_what_each_collector_has_counted():
     facts = made_facts.fleet(3) | {"batch": 7, "unread": {"files": 1, "bytes": 2048, "stale": 0}}
     facts["collectors"] = [
-        {"by": name, "seen": made_facts.START, "marked": made_facts.START, "queue_s": 0.25} for name in ("away", "here")
+        {"by": name, "seen": made_facts.START, "marked": made_facts.START, "queue_s": 0.25, "doubt": None}
+        for name in ("away", "here")
     ]
     figures = {"messages": 4500, "messages_s": 12.5, "dup": 4, "truncated": 3, "reconnects": 2, "errors": 1, "files": 9}
     lag = {"mean": 4.5, "max": 1200.0}

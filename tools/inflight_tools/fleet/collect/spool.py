@@ -33,6 +33,7 @@ class Spool:
         self._folder, self._name = Path(folder), name
         self._most, self._age, self._sync = size, age, sync
         self.files = 0  # finished files, recovered ones included
+        self.started = 0  # ms since 1970; more than at any earlier start in this folder
         self._number = 0
         self._fd = None
         self._size = 0  # durable bytes of the spool
@@ -43,7 +44,7 @@ class Spool:
             self._folder / f".{name}.lock",
             f"another collector named {name} is writing to {self._folder}: stop it, or take another name",
         )
-        self._start = self._stamp()
+        self.started = self._stamp()
         self._recover()
 
     def _stamp(self):
@@ -111,7 +112,7 @@ class Spool:
         return self._folder / f".{self._stem()}.spool"
 
     def _stem(self):
-        return f"{self._name}-{self._start}-{self._number:06}"
+        return f"{self._name}-{self.started}-{self._number:06}"
 
     def _truncate(self):
         """Cuts off the bytes of a failed append(). Also if only its sync failed: nobody knows which bytes are on disk

@@ -88,6 +88,7 @@ SELECT device, count(*) AS conflicts FROM (
     GROUP BY ALL HAVING count(DISTINCT digest) > 1)
 GROUP BY device
 """
+_MARKS = "kind = 'collector' AND retain IS NOT TRUE"  # a retained one has not waited behind other messages
 # How often the clock went back by more than a minute between two messages.
 _CLOCK_JUMPS = """
 SELECT device, count(*) AS jumps FROM (
@@ -227,15 +228,35 @@ def _missing(proof):
     return f"SELECT device, epoch, part.lo, part.hi, part.place, proved FROM ({split}) WHERE part.lo <= part.hi"
 
 
-def collectors(database, retired=()):
+# When collectors have sent markers, in s since 1970, and the latest time that an earlier marker of each has: earlier by
+# the numbers that they have.
+_MARKERS = """
+SELECT *, max(sent) OVER (PARTITION BY "by" ORDER BY run, n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+FROM (SELECT "by", marker.sent / 1000 AS sent, marker.run AS run, marker.n AS n FROM (
+    SELECT "by", TRY(from_json(decode(payload), '{"sent": "BIGINT", "run": "BIGINT", "n": "BIGINT"}')) AS marker
+    FROM every_raw WHERE kind = 'collector'))
+WHERE sent IS NOT NULL
+"""
+
+
+def collectors(database, now, retired=()):
     """A dict for each collector, but those in `retired`: `by`, its name; `seen`, when its last message arrived;
     `marked`, when it sent the last marker that came back to it, or None; both in s since 1970. All that the broker had
     for it at that time is in the tables. queue_s: for how long that marker was behind the other messages that the
-    broker had for the collector."""
+    broker had for the collector. doubt: why its markers prove nothing, so that `marked` is None: 'ahead', they are of a
+    time after `now`; 'back', a later one is of an earlier time, so its clock was set back, or another collector has its
+    name."""
+    skew = rules.SKEW_S
     return database.rows(
-        """SELECT "by", epoch(max(received)) AS seen, epoch(max(CASE WHEN kind = 'collector' THEN made END)) AS marked,
-            arg_max(epoch(received) - epoch(made), made) FILTER (kind = 'collector') AS queue_s
-        FROM every_raw WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by" ORDER BY marked, "by" """,
+        f"""SELECT "by", seen, CASE WHEN doubt IS NULL THEN marked END AS marked, queue_s, doubt FROM (
+            SELECT "by", epoch(max(received)) AS seen, epoch(max(made) FILTER ({_MARKS})) AS marked,
+                arg_max(epoch(received) - epoch(made), made) FILTER ({_MARKS}) AS queue_s
+            FROM every_raw WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by")
+        LEFT JOIN (
+            SELECT "by", CASE WHEN max(sent) > {now + skew!r} THEN 'ahead'
+                WHEN bool_or(run IS NOT NULL AND before > sent + {skew}) THEN 'back' END AS doubt
+            FROM ({_MARKERS}) GROUP BY "by") USING ("by")
+        ORDER BY marked, "by" """,
         list(retired),
     )
 
@@ -245,7 +266,7 @@ def judge(database, now, grace_s, retired=(), unread=False, since=None, until=No
     nothing proves what became of a missing number, it is lost if a later one arrived so long ago. retired: collectors
     that never return. unread: whether landing files have not been read that should have been. since, until: see
     define()."""
-    found = collectors(database, retired)
+    found = collectors(database, now, retired)
     proof = rules.Proof([one["marked"] for one in found], now - grace_s, unread)
     return found, define(database, proof, now, since, until)
 
