@@ -21,9 +21,9 @@ when the marker comes back and lands, all that the session had before it has lan
 acknowledged by then, and that is in no landing file, is lost. A broker that refuses the topic of markers costs this
 proof, and no message.
 
-A marker tells which start of a collector has sent it, and its number since then. Markers are retained, and each
-connection asks for the retained one again: so another collector with the same name, which takes this one's session and
-messages over, is found out.
+A marker tells which start of a collector has sent it, and its number since then. Markers are retained, and before the
+first one of a connection the collector asks for the retained one: so another collector with the same name, which took
+this one's session and messages over meanwhile, is found out.
 
 Levels
 ------
@@ -136,6 +136,7 @@ class Collector:
         self._marks = False  # the broker grants the topic of markers
         self._marked, self._retain = 0, True  # how many were sent; whether the broker retains messages
         self._asked = ()  # topic filters of the last SUBSCRIBE
+        self._look = False  # whether to ask for the retained marker before the next one
         self._figures, self._interval, self._next_report = figures, report, time.monotonic() + report
         self.counters = Counters(name)
         self._batch = Batch(name, max_payload, self.counters)
@@ -292,14 +293,12 @@ class Collector:
         if (kept := getattr(properties, "SessionExpiryInterval", FOR_EVER)) < FOR_EVER:
             self._say_once("session", _SHORT_SESSION.format(self._broker.place, kept))
         self._retain = getattr(properties, "RetainAvailable", 1) == 1
-        # With session present the broker has the subscriptions. A new SUBSCRIBE would deliver all retained messages; of
-        # markers this one shows which collector has sent the last one.
-        if not (flags.session_present and self._subscribed):
+        # With session present the broker has the subscriptions. A new SUBSCRIBE would deliver all retained messages.
+        self._look = flags.session_present and self._subscribed
+        if not self._look:
             self._subscribed = False
             self._marks = bool(self._marker_interval)
             self._subscribe(*self._filters, *([self._marker_topic] if self._marks else ()))
-        elif self._marks:
-            self._subscribe(self._marker_topic)
         else:
             self._ready()
 
@@ -318,11 +317,16 @@ class Collector:
                 answer = "refuses it" if reason.is_failure else "grants QoS 0 only, which may lose messages"
                 self._refused = f"subscription to {name}: the broker at {self._broker.place} {answer}"
                 return
-        self._subscribed = True
-        self._ready()
+        if self._subscribed:  # asked for the retained marker
+            self._mark()
+        else:
+            self._subscribed = True
+            self._ready()
 
     def _mark(self):
         """Sends a marker. It goes to the end of what the broker has for this session."""
+        if not self._marks:
+            return
         self._marked += 1
         marker = {"sent": time.time_ns() // 1_000_000, "run": self._spool.started, "n": self._marked}
         self._client.publish(self._marker_topic, json.dumps(marker), 1, self._retain)
@@ -384,7 +388,11 @@ class Collector:
             self._roll()
         if now >= self._next_marker and self._marks and self._connected:
             self._next_marker = now + self._marker_interval
-            self._mark()
+            if self._look:
+                self._look = False
+                self._subscribe(self._marker_topic)
+            else:
+                self._mark()
         if now >= self._next_report:
             self._next_report = now + self._interval
             self._report()
