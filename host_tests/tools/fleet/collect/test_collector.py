@@ -165,7 +165,7 @@ def test_another_collector_with_the_name_is_found_out_by_its_markers(broker, col
     (foreign,) = {run for run, _ in runs(there)} - {own}
     other.kill()
     first.go_on()
-    until(lambda: (foreign, True) in runs(landing), "the retained marker of the other one")
+    until(lambda: (foreign, True) in runs(landing), lambda: f"the retained marker of {foreign} in {runs(landing)}")
     until(lambda: (own, False) in runs(landing)[runs(landing).index((foreign, True)) :], "a marker behind it")
 
 

@@ -241,6 +241,7 @@ class Collector:
             self._disconnected()
 
     def _disconnected(self):
+        self._client.forget()  # an old marker must not replace the retained one of another collector
         why = self._client.trouble or self._detail or "connection lost"
         if self._level == 5 and not self._client.answered:
             why += "; does it take MQTT 5? Without it: --protocol-level 4"
