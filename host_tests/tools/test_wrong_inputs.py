@@ -72,3 +72,13 @@ def test_a_file_that_cannot_be_replaced_is_named_and_nothing_is_left(here):
         write_atomic(here / "dir", "text")
     assert reason(raised.value) == f"{here / 'dir'}: Is a directory"
     assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["a*", "a?b", "a[b]", "{a,b}", "a\\b", "a:b"])
+@pytest.mark.parametrize("command", ["tables --once", "compact", "pipeline --broker x"])
+def test_a_folder_whose_name_is_a_pattern_for_spark(here, name, command):
+    """Its tables would stay empty, without an error."""
+    (here / name / "landing").mkdir(parents=True)
+    (here / name / "tables").mkdir()
+    status, text = told("fleet", *command.split(), "--data", name)
+    assert status == 1 and "Spark reads " in text and "give another folder, or a symbolic link to it" in text

@@ -40,6 +40,7 @@ from inflight_tools.signals import stop_event
 CONSOLE = Console(stderr=True)
 _STATUS_S = 2  # between the collector's reports on a terminal
 _COUNT_S = 15  # between counts of unread landing files, for metrics
+_PATTERN = re.compile(r"[*?\[\]{}\\:]")
 app = typer.Typer(no_args_is_help=True, help=fleet.__doc__)
 app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
 
@@ -78,6 +79,17 @@ def _spark(name, master, partitions, conf):
 def _location(data, given, name):
     """Folder or URI of the landing files or the tables: as given, else below `data`."""
     return _named(given) if given else str((data / name).absolute())
+
+
+def _for_spark(place):
+    """`place`, a folder or a URI for Spark. Ends the command if it would be another one for Spark, or none: tables would
+    stay empty, without an error."""
+    if "://" not in place and (found := _PATTERN.search(place)):
+        raise failure(
+            f"{place}: Spark reads {found[0]} in the name of a folder as something else: give another folder, or a "
+            "symbolic link to it with another name"
+        )
+    return place
 
 
 def _present(place, advice):
@@ -189,7 +201,8 @@ def tables(
     continues, and no row is lost or stored twice."""
     landing, to = _location(data, landing, "landing"), _location(data, to, "tables")
     exported = _serve(metrics)  # before Spark: a wrong port is told at once
-    _present(landing, "name that of `inflight fleet collect` with --data or --landing")
+    _for_spark(to)
+    _present(_for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
     with stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
@@ -338,7 +351,7 @@ def compact(
     """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
     stay the same. `tables` and readers may run meanwhile."""
     oldest = _oldest(keep)
-    of = _location(data, of, "tables")
+    of = _for_spark(_location(data, of, "tables"))
     _present(of, "name the tables with --data or --of")
     with _spark("compact", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.batch import Tables
@@ -404,6 +417,7 @@ def pipeline(
     if CONSOLE.is_terminal:  # what becomes one line
         collect += ["--json", "--report", str(_STATUS_S)]
         spark += ["--json"]
+    _for_spark(str(data.absolute()))
     make_folder(data / "landing")  # both children need it
     landing = LandingFiles(data / "landing", data / "tables")
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
