@@ -82,8 +82,8 @@ def _location(data, given, name):
 
 
 def _for_spark(place):
-    """`place`, a folder or a URI for Spark. Ends the command if it would be another one for Spark, or none: tables would
-    stay empty, without an error."""
+    """`place`, a folder or a URI for Spark. Ends the command if it would be another one for Spark, or none: tables
+    would stay empty, without an error."""
     if "://" not in place and (found := _PATTERN.search(place)):
         raise failure(
             f"{place}: Spark reads {found[0]} in the name of a folder as something else: give another folder, or a "
