@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import enum
 import json
 import re
 import sys
@@ -43,6 +44,13 @@ _COUNT_S = 15  # between counts of unread landing files, for metrics
 _PATTERN = re.compile(r"[*?\[\]{}\\:]")
 app = typer.Typer(no_args_is_help=True, help=fleet.__doc__)
 app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
+
+
+_FAILED_ON = 3  # exit status
+
+
+class FailOn(enum.Enum):
+    LOST = "lost"
 
 
 @contextlib.contextmanager
@@ -269,7 +277,7 @@ def _summary(facts):
     return shown
 
 
-@app.command(epilog=epilog("fleet report --data telemetry --device attic"))
+@app.command(epilog=epilog("fleet report --data telemetry --device attic", "3 with --fail-on: messages are lost"))
 def report(
     data: options.Data = options.DATA,
     landing: options.Landing = None,
@@ -281,6 +289,9 @@ def report(
     until: options.Until = None,
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option(help="end with exit status 3 if messages are lost, also by age only")
+    ] = None,
     as_json: options.Json = False,
 ):
     """Writes one HTML page: for each device, which messages were accepted, and where each of them is. It shows the
@@ -303,6 +314,8 @@ def report(
     else:
         Console().print(_summary(facts))
     log(f"{out}: {out.stat().st_size:,} bytes")
+    if fail_on and facts["fleet"]["lost"]:
+        raise typer.Exit(_FAILED_ON)
 
 
 @app.command(

@@ -92,6 +92,15 @@ def test_numbers_that_json_has_not_are_null(small, run, tmp_path):
     assert "cellar" in (tmp_path / "report.html").read_text()
 
 
+def test_a_report_may_fail_on_losses(small, run, tmp_path):
+    assert run("report")[0] == 0
+    assert run("report", "--fail-on", "lost")[0] == 3 and (tmp_path / "report.html").exists()
+    small.add("attic", 1, 20, oldest=1)
+    small.write(mode="overwrite")
+    assert run("report", "--fail-on", "lost")[0] == 0
+    assert run("report", "--fail-on", "gain")[0] == 2
+
+
 def test_an_export_replaces_the_one_before(small, run, tmp_path):
     old = tmp_path / "out/devices/part-7.parquet"
     old.parent.mkdir(parents=True)
