@@ -219,7 +219,7 @@ def test_the_same_filters_again(broker, make, heard):
 
 def test_identifiers_that_would_be_the_same(broker, make, monkeypatch, heard):
     """[MQTT5-3.3.4-3] Two subscriptions never have one identifier."""
-    monkeypatch.setattr("inflight.session.subscribe.crc32", lambda data: 0xFFFFFFFF)
+    monkeypatch.setattr("inflight.session.subscribe.crc32", lambda *_: 0xFFFFFFFF)
     client = make(broker.port, protocol_level=5)
     for name in ("a", "b", "c"):
         client.subscribe(name, 0, heard.of(name))

@@ -234,16 +234,14 @@ class Watchdog:
 
 
 class Ntp:
-    """The module `socket`, with an NTP server behind it. `answers`: seconds since 1970, (seconds, leap indicator,
+    """An NTP server behind `module`, a module `socket`. `answers`: seconds since 1970, (seconds, leap indicator,
     stratum), bytes or exceptions, one for each query."""
-
-    AF_INET = 2
-    SOCK_DGRAM = 2
 
     def __init__(self):
         self.answers = []
         self.asked = []
         self.open = 0
+        self.module = Module(AF_INET=2, SOCK_DGRAM=2, getaddrinfo=self.getaddrinfo, socket=self.socket)
 
     def getaddrinfo(self, host, port):
         self.host = host

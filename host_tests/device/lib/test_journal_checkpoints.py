@@ -325,8 +325,9 @@ def test_the_last_checkpoint_is_none_at_first():
 
 
 def test_a_checkpoint_is_durable_before_the_record_behind_it():
-    """Else that one would stand behind damage, and numbers be passed over."""
-    for k in range(0, 300, CUT_STEP):
+    """Else that one would stand behind damage. (What was not synced may be lost in part, as without checkpoints: then
+    numbers are passed over.)"""
+    for k in range(51 % CUT_STEP, 300, CUT_STEP):  # 51: of these cuts the one that would show it
         flash = NorFlash(16, 512, 64, cache=True)
         flash.checkpoints = True
         life = Application(flash, k)
@@ -335,9 +336,10 @@ def test_a_checkpoint_is_durable_before_the_record_behind_it():
             for step in range(200):
                 life.step(step)
         except PowerCut:
-            flash.power_on()
+            pass
+        flash.power_on()
         journal = Journal(flash)
-        eq((journal.damaged, journal.lost, journal.skipped), (0, [], 0))
+        eq((journal.damaged, journal.lost), (0, []))
 
 
 def test_power_cuts_in_a_row():

@@ -40,7 +40,7 @@ def test_no_finding(folder):
 
 def test_unknown_campaign():
     result = run("--campaign", "cut")
-    assert result.exit_code == 2 and "cut is none of cuts, undecided, stuck, three" in result.output
+    assert result.exit_code == 2 and "cut is none of cuts, undecided, stuck, checkpoints" in result.output
 
 
 def test_finding_is_saved(folder, monkeypatch):

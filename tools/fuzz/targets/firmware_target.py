@@ -56,11 +56,11 @@ class _File:
         pass
 
     def read(self):
-        return str(self._data, "utf-8")
+        return self._data
 
 
 def _text(data):
-    config.open = lambda path: _File(data)
+    config.open = lambda path, mode: _File(data)
     try:
         config.load("config.json", "box")
     except config.ConfigError as e:
