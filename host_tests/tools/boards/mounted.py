@@ -1,6 +1,7 @@
-"""Mounts a littlefs image with MicroPython."""
+"""Finished UF2 images as the ROM bootloader writes them, and littlefs images mounted with MicroPython."""
 
 import json
+import struct
 import subprocess
 import tempfile
 from base64 import b64decode, b64encode
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tools.runtimes import runtime
+
+FLASH = 0x1000_0000
 
 # It writes before it reads, so that it reads after an allocation and a commit.
 _SCRIPT = """
@@ -78,3 +81,32 @@ def mounted(image, prog=32, write=()):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=480)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path: b64decode(text) for path, text in json.loads(done.stdout).items()}
+
+
+def blocks(image):
+    """(address, number, total, family, payload) of each block of the finished file."""
+    data = image.file()
+    assert len(data) % 512 == 0
+    for at in range(0, len(data), 512):
+        *magic, flags, address, size, number, total, family = struct.unpack_from("<8I", data, at)
+        assert magic == [0x0A324655, 0x9E5D5157] and data[at + 508 : at + 512] == b"\x30\x6f\xb1\x0a"
+        assert flags & 0x2000 and size == 256
+        yield address, number, total, family, data[at + 32 : at + 32 + size]
+
+
+def booted(image, flash, family):
+    """Writes the image into `flash` (a bytearray) as the ROM bootloader does: it erases a sector before the sector's
+    first page."""
+    erased = set()
+    for address, _, _, of, payload in blocks(image):
+        if of == family:
+            at = address - FLASH
+            if at // 4096 not in erased:
+                erased.add(at // 4096)
+                flash[at // 4096 * 4096 : at // 4096 * 4096 + 4096] = b"\xff" * 4096
+            flash[at : at + 256] = payload
+    return flash
+
+
+def file_system(image, flash):
+    return bytes(flash[image.start - FLASH : image.start - FLASH + image.size])

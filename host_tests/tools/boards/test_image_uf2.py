@@ -1,14 +1,13 @@
 """Images for a Pico W and a Pico 2 W: what the ROM bootloader writes, and what MicroPython finds afterwards."""
 
 import json
-import struct
 import subprocess
 
 import pytest
 
 from host_tests.processes import INFLIGHT
 from host_tests.tools.boards.made_firmware import pico_firmware, uf2, uf2_errata_block
-from host_tests.tools.boards.mounted import mounted
+from host_tests.tools.boards.mounted import FLASH, blocks, booted, file_system, mounted
 from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
@@ -18,37 +17,7 @@ from tools.emulators.pico_w import image as emulated
 
 PICO_W, PICO2_W = variant("pico_w"), variant("pico2_w")
 RP2350 = {"family": 0xE48BFF59, "fs": (0x1018_0000, 0x28_0000), "before": uf2_errata_block()}
-FLASH = 0x1000_0000
 FILES = {"/main.py": b"import app", "/lib/inflight/journal.mpy": bytes(range(256)) * 60, "/ca.der": b"\xff" * 900}
-
-
-def blocks(image):
-    """(address, number, total, family, payload) of each block of the finished file."""
-    data = image.file()
-    assert len(data) % 512 == 0
-    for at in range(0, len(data), 512):
-        *magic, flags, address, size, number, total, family = struct.unpack_from("<8I", data, at)
-        assert magic == [0x0A324655, 0x9E5D5157] and data[at + 508 : at + 512] == b"\x30\x6f\xb1\x0a"
-        assert flags & 0x2000 and size == 256
-        yield address, number, total, family, data[at + 32 : at + 32 + size]
-
-
-def booted(image, flash, family):
-    """Writes the image into `flash` (a bytearray) as the ROM bootloader does: it erases a sector before the sector's
-    first page."""
-    erased = set()
-    for address, _, _, of, payload in blocks(image):
-        if of == family:
-            at = address - FLASH
-            if at // 4096 not in erased:
-                erased.add(at // 4096)
-                flash[at // 4096 * 4096 : at // 4096 * 4096 + 4096] = b"\xff" * 4096
-            flash[at : at + 256] = payload
-    return flash
-
-
-def file_system(image, flash):
-    return bytes(flash[image.start - FLASH : image.start - FLASH + image.size])
 
 
 @pytest.mark.parametrize(
