@@ -22,6 +22,19 @@ from tools.runtimes import device_run, runtime
 _PATIENCE_S = 100
 
 
+class Pin:
+    """A pin that falls to 0 with the power. `level`: of the only pin there is."""
+
+    OUT = 3
+    level = 0
+
+    def __init__(self, number, *how, value):
+        Pin.level = int(value)
+
+    def value(self, level):
+        Pin.level = int(level)
+
+
 class Board:
     """A fake board. Records the calls."""
 

@@ -12,24 +12,12 @@ import actuators
 import files
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.clients import cut_power
+from host_tests.firmware.conftest import Pin
 from inflight import RamFlash
 from tools.reference.server import Session
 
 files_write = files.write
 PUMP = {"driver": "switch", "pin": 5, "name": "pump"}
-
-
-class Pin:
-    """A pin that falls to 0 with the power. `level`: of the only pin there is."""
-
-    OUT = 3
-    level = 0
-
-    def __init__(self, number, *how, value):
-        Pin.level = int(value)
-
-    def value(self, level):
-        Pin.level = int(level)
 
 
 @pytest.fixture(autouse=True)

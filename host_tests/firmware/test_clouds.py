@@ -17,21 +17,11 @@ import assemble
 import log
 from host_tests.clients import cut_power
 from host_tests.clouds import AWS_IOT_CORE, EVENT_GRID, Cloud, certified
+from host_tests.firmware.conftest import Pin
 from inflight.compat import ticks_ms
 
 HOUR_S = 3600
 RULES = {"aws": AWS_IOT_CORE, "event-grid": EVENT_GRID}
-
-
-class Pin:
-    OUT = 3
-    level = 0
-
-    def __init__(self, number, *how, value):
-        Pin.level = int(value)
-
-    def value(self, level):
-        Pin.level = int(level)
 
 
 class Sensor:

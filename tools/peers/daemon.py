@@ -25,13 +25,17 @@ class Daemon:
     def __init__(self, folder):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Bound as long as this object lives: no other process gets the port, which the daemon shares (SO_REUSEADDR).
+        self.port = self.take_port()
+        self._process = None
+
+    def take_port(self):
+        """A port that no other process gets as long as this object lives: bound here, and the daemon shares it
+        (SO_REUSEADDR)."""
         held = socket.socket()
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         weakref.finalize(self, held.close)
-        self.port = held.getsockname()[1]
-        self._process = None
+        return held.getsockname()[1]
 
     @property
     def file(self):

@@ -130,7 +130,7 @@ def test_a_device_that_does_not_do():
 
 
 def test_a_device_that_is_not_blank():
-    """Whatever was there, and be it done: only erase() makes room for a copy."""
+    """Whatever was there, also records that are done: a copy begins only after erase()."""
     _, journal = used_journal()
     expected = kept(journal)
     for count in (0, 1, 50, 500):

@@ -196,7 +196,7 @@ def check(done):
         raise OSError(EIO, "the memory card failed")
 
 
-# --- somebody else's files ---
+# --- file systems of others ---
 
 
 def check_region(card, first, n, buf):

@@ -246,7 +246,7 @@ class Checkpoints:
             if kind == 0xFF:
                 break
             if not kind:
-                at += 1
+                at += j.found_len
                 continue
             right = kind in _KINDS
             j._sum_record(at, False)

@@ -233,11 +233,7 @@ class Journal(Records):
             if off + OVERHEAD <= size and self._live[sector]:
                 kind = self._parse(at)
                 if not kind:
-                    # And the zeros behind: a cut leaves up to a sector of them, and a read for each would take seconds.
-                    i = 1
-                    while i < HEAD and not self._h[i]:
-                        i += 1
-                    at += i
+                    at += self.found_len
                     continue
                 if kind != 0xFF:
                     return at
@@ -417,7 +413,7 @@ class Journal(Records):
             if kind == 0xFF:
                 return
             if not kind:
-                at += 1
+                at += self.found_len
                 continue
             if self._state(at) != DONE:
                 self._write_state(at, self.found_len, DONE)

@@ -47,12 +47,18 @@ class Records(Pages):
         raise OSError(EIO, text)
 
     def _parse(self, at):
-        # Reads the header of the record at `at`. Returns its kind; 0: a byte to pass over; 255: none from here on.
+        # Reads the header of the record at `at`. Returns its kind; 0: found_len bytes to pass over; 255: none from here
+        # on.
         h = self._h
         size = self._size
         self._dev.readblocks(at // size, h, at % size)  # as _read(): here calls are nested deepest
         kind = h[0]
         if not kind & kind - 1:  # one bit at most
+            # And the zeros behind: a cut leaves up to a sector of them, and a read for each would take seconds.
+            n = 1
+            while n < HEAD and not h[n]:
+                n += 1
+            self.found_len = n
             return 0
         if kind == 0xFF:
             return kind

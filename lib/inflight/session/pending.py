@@ -248,8 +248,7 @@ class SetAside:
         journal = session.journal
         if not self.left and self.pause and passed(session.now, self.since, self.pause):
             self.since = session.now
-            self.left = journal.live
-            self.again = True
+            self.retry(session)
             if session.clock:
                 session.clock.drop_expired(session)
         self.left = min(self.left, journal.live)

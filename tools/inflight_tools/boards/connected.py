@@ -8,7 +8,7 @@ from serial.tools import list_ports
 
 from inflight_tools.boards.images.variants import names, variant, variants
 
-_INFO = "INFO_UF2.TXT"  # on every boot drive
+INFO = "INFO_UF2.TXT"  # on every boot drive
 _PICO = 0x2E8A  # of USB: a Pico that runs
 
 
@@ -58,9 +58,9 @@ def _variant_at(port):
 
 def board_id(drive):
     """What the board of a boot drive calls itself. ValueError if it is none."""
-    info = drive / _INFO
+    info = drive / INFO
     if not info.is_file():
-        raise ValueError(f"{drive} is no boot drive: it has no {_INFO}")
+        raise ValueError(f"{drive} is no boot drive: it has no {INFO}")
     lines = info.read_text(errors="replace").splitlines()
     return next((line[9:].strip() for line in lines if line.startswith("Board-ID:")), "unknown")
 
@@ -69,7 +69,7 @@ def mounted(label):
     """The path at which the drive `label` is mounted, or None."""
     if os.name == "nt":  # a drive letter says nothing: identify the drive by its files
         drives = [Path(f"{letter}:/") for letter in string.ascii_uppercase[3:]]
-        return next((drive for drive in drives if (drive / _INFO).is_file()), None)
+        return next((drive for drive in drives if (drive / INFO).is_file()), None)
     for place in ("/media", "/run/media", "/Volumes"):
         for found in (*Path(place).glob(label), *Path(place).glob(f"*/{label}")):
             return found

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.boards.connected import board_id, find, mounted
+from inflight_tools.boards.connected import INFO, board_id, find, mounted
 from inflight_tools.boards.deploy import Birth
 from inflight_tools.boards.images.board_image import WITHOUT, make
 from inflight_tools.broker import broker_of_settings
@@ -174,5 +174,5 @@ def _copy(content, drive):
             os.fsync(file.fileno())
         except OSError:
             # The board restarts after the last block, so its drive disappears before the system has finished writing.
-            if drive.is_dir() and (drive / "INFO_UF2.TXT").exists():
+            if drive.is_dir() and (drive / INFO).exists():
                 raise
