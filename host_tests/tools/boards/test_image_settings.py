@@ -196,6 +196,7 @@ def test_other_packages_keep_their_modules(folder, monkeypatch):
     theirs = {name: ModuleType(name) for name in ("config", "sensors", "log")}
     for name, module in theirs.items():
         monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "entries", raising=False)  # an earlier test may have imported the firmware's
     search = list(sys.path)
     settings(entry(driver="dht22", pin=4))
     refused(entry(driver="dth22", pin=4))
