@@ -75,6 +75,10 @@ class Node:
         self._accepted = getattr(board, "accepted", None)
         self._network_is_set_up = False
         self._up_ms = self._up_s = 0
+        self._boot = journal.next_seq  # the number of the first message since the boot
+        self._slept_cs = 0  # from the boot to this start, in 1/100 s
+        self._undated = False  # readings since the boot have no time
+        self._ahead_s = 0  # of the board's clock, when the time is known
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
         log.set_level(config.log)
@@ -116,6 +120,11 @@ class Node:
         self._up_s += self._up_ms // 1000
         self._up_ms %= 1000
         return self._up_s
+
+    def _since_boot(self):
+        # In s, as text.
+        cs = self.uptime() * 100 + self._up_ms // 10 + self._slept_cs
+        return "%d.%02d" % (cs // 100, cs % 100)
 
     # --- publishing ---
 
@@ -172,11 +181,21 @@ class Node:
     def _publish_telemetry(self, readings):
         if self.home:
             self.home.see(readings)
+        self._date_readings()
         journal = self.journal
-        clock = telemetry.now(self.synchronised)
+        clock = telemetry.now(self._ahead_s) if self.synchronised else telemetry.undated(self._since_boot())
         payload = telemetry.pack(self.config.device, clock, journal.next_seq, journal.epoch, readings)
-        if payload:
-            self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry)
+        if payload and self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry):
+            self._undated = self._undated or not self.synchronised
+
+    def _date_readings(self):
+        # Tells once when undated readings were made.
+        if self._undated and self.synchronised:
+            config = self.config
+            journal = self.journal
+            numbers = journal.next_seq, journal.epoch, self._boot
+            payload = telemetry.dating(config.device, telemetry.now(self._ahead_s), *numbers, self._since_boot())
+            self._undated = not self._publish(self._telemetry_topic, payload, config.qos)
 
     # --- commands, and what else is seldom: modules that unload themselves ---
 

@@ -9,11 +9,9 @@ from inflight.errors import printable
 EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
 
 
-def now(synchronised):
-    """Base time in s as text; "0" if the clock is not set: values below 2**28 are relative to now."""
-    if not synchronised:
-        return "0"
-    t = time.time() + EPOCH
+def now(ahead=0):
+    """The time in s since 1970, as text; the clock is `ahead` seconds behind it."""
+    t = time.time() + EPOCH + ahead
     return ("%.3f" if isinstance(t, float) else "%d") % t
 
 
@@ -70,13 +68,28 @@ def _value(value):
     return '"v":' + ("%d" if isinstance(value, int) else "%.7g") % value
 
 
+def undated(up):
+    """The base time of readings while the clock is not set, with the uptime in s, as text: values below 2**28 are
+    relative to now."""
+    return '0,"up":' + up
+
+
+_HEAD = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,'
+
+
 def pack(device, clock, seq, epoch, readings):
     """Returns the SenML pack of `readings` as bytes, None if there are none. The first record has the base name, the
     base time `clock`, and the message's sequence number."""
-    head = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,' % (device, clock, seq, epoch)
+    head = _HEAD % (device, clock, seq, epoch)
     records = []
     for name, unit, value in readings:
         unit = '"u":%s,' % json.dumps(unit) if unit else ""
         records.append('%s"n":%s,%s%s}' % (head, json.dumps(name), unit, _value(value)))
         head = "{"
     return (",".join(records) + "]").encode() if records else None
+
+
+def dating(device, clock, seq, epoch, boot, up):
+    """Returns the pack without readings, as bytes, that tells when undated ones were made: those of the numbers from
+    `boot` up to its own. At the time `clock` the uptime was `up`, a text in s."""
+    return ((_HEAD + '"boot":%d,"up":%s}]') % (device, clock, seq, epoch, boot, up)).encode()

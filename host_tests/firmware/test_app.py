@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import pytest
 
@@ -68,7 +69,27 @@ def test_without_a_clock_times_are_relative(make, broker, until, published):
     app = make(broker.port)
     app.board.clock = False
     until(app, lambda: len(published("telemetry")) >= 2)
-    assert all(abs(m["bt"]) < 2**28 for m in published("telemetry"))
+    first, second = published("telemetry")[:2]
+    assert first["bt"] == second["bt"] == 0 and first["up"] < second["up"]
+
+
+def test_readings_before_the_clock_is_set_are_dated(make, nobody, broker, until, published):
+    """By the time since the start: of this boot, not of one that was cut before it knew the time."""
+    flash = RamFlash(8, 4096)
+    cut = make(nobody, flash)
+    cut.board.wifi = IDLE  # no time server answers
+    until(cut, lambda: cut.journal.live >= 2)
+    first = cut.journal.next_seq
+    app = make(broker.port, flash)
+    app.board.wifi = IDLE
+    until(app, lambda: len(published("telemetry")) >= first + 2)
+    app.board.wifi = ONLINE
+    until(app, lambda: published("telemetry")[-1]["bt"])
+    (dating,), dated = published("dating"), published("telemetry")[-1]
+    assert dating["boot"] == first and dating["seq"] < dated["seq"]
+    for reading in published("telemetry")[first:-1]:
+        assert dating["boot"] <= reading["seq"] < dating["seq"]
+        assert time.time() - 60 < dating["bt"] + reading["up"] - dating["up"] <= time.time()
 
 
 def test_with_a_clock_times_are_absolute(make, broker, until, published):

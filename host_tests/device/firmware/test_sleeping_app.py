@@ -26,7 +26,7 @@ class Board:
         return self.memory
 
     def remember(self, data):
-        assert len(data) <= 16, "no board keeps more"
+        assert len(data) <= 24, "no board keeps more"
         self.memory = data
 
     def reset_cause(self):
