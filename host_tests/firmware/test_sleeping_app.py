@@ -434,7 +434,8 @@ def test_readings_before_the_clock_is_set_keep_their_time(wake, broker, nobody, 
     wake.board.clock = False
     real = time.time()
     for wakes in range(3):
-        monkeypatch.setattr(time, "time", lambda: float(wakes * 60 if boot is None else boot))
+        clock = float(wakes * 60 if boot is None else boot)
+        monkeypatch.setattr(time, "time", lambda clock=clock: clock)
         wake(nobody, report_every=1 + wakes)
     wake.board.clock = True
     monkeypatch.setattr(time, "time", lambda: real)
