@@ -52,6 +52,8 @@ class App(Node):
         self.subscribe()
         self.telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
+        self._short_health = Timer(max(config.health_ms, telemetry.HEALTH_MS))  # without a connection
+        self._short_health.put_off(ticks_ms())
         self.wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
         self._rescue = Timer(_RESCUE_MS)  # due without a connection for so long
@@ -72,6 +74,7 @@ class App(Node):
     def _on_connect(self, session_present):
         # step() does what follows: within a callback an RP2040 has little stack left.
         self._connected_anew = True
+        self._batch = None  # it leaves from now on
 
     def _after_connection(self):
         self._confirm()
@@ -149,7 +152,8 @@ class App(Node):
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
         left = self._keep_reading(now)
-        if self._health.due(now):
+        health = self._health if self.client.connected else self._short_health
+        if health.due(now):
             self._publish_health()
         if log.waiting:
             self._publish_log()
@@ -157,7 +161,7 @@ class App(Node):
             self.home.step()
         if self.update:
             self.update.step()
-        self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
+        self.client.run_for(max(min(left, health.left(now), _SLICE), 1))
         if self._connected_anew and self.client.connected:
             self._after_connection()
 

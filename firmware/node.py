@@ -42,6 +42,7 @@ class Node:
     start, see crash."""
 
     RECONNECT = True  # for the client
+    GATHERS = True  # readings, while there is no connection
     version = VERSION
 
     @staticmethod
@@ -79,6 +80,7 @@ class Node:
         self._slept_cs = 0  # from the boot to this start, in 1/100 s
         self._undated = False  # readings since the boot have no time
         self._ahead_s = 0  # of the board's clock, when the time is known
+        self._batch = None  # of readings, while there is no connection
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
         log.set_level(config.log)
@@ -121,10 +123,17 @@ class Node:
         self._up_ms %= 1000
         return self._up_s
 
+    def moment(self):
+        """(time in s since 1970, or in 1/100 s since the boot; base time of a pack with it, as text)"""
+        if self.synchronised:
+            s = telemetry.now(self._ahead_s)
+            return s, telemetry.seconds(s)
+        cs = self._since_boot()
+        return cs, telemetry.undated(telemetry.hundredths(cs))
+
     def _since_boot(self):
-        # In s, as text.
-        cs = self.uptime() * 100 + self._up_ms // 10 + self._slept_cs
-        return "%d.%02d" % (cs // 100, cs % 100)
+        # In 1/100 s.
+        return self.uptime() * 100 + self._up_ms // 10 + self._slept_cs
 
     # --- publishing ---
 
@@ -183,10 +192,28 @@ class Node:
             self.home.see(readings)
         self._date_readings()
         journal = self.journal
-        clock = telemetry.now(self._ahead_s) if self.synchronised else telemetry.undated(self._since_boot())
-        payload = telemetry.pack(self.config.device, clock, journal.next_seq, journal.epoch, readings)
-        if payload and self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry):
+        batch = self._batch
+        if batch:
+            payload = batch.payload(readings)
+        else:
+            payload = telemetry.pack(self.config.device, self.moment()[1], journal.next_seq, journal.epoch, readings)
+        mid = payload and self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry)
+        if mid:
             self._undated = self._undated or not self.synchronised
+            if batch:
+                batch.published(mid)
+            elif not self.client.connected:
+                self._gather()
+
+    def _gather(self):
+        # Gathers from the second reading without a connection on. Not if messages expire or are dropped, each reading
+        # for itself.
+        config = self.config
+        if self.GATHERS and config.batch > 1 and not config.expiry_s and config.when_full != "oldest":
+            from batch import Batch
+
+            self._batch = Batch(self, self._telemetry_topic)
+            sys.modules.pop("batch")
 
     def _date_readings(self):
         # Tells once when undated readings were made.
@@ -194,7 +221,8 @@ class Node:
             config = self.config
             journal = self.journal
             numbers = journal.next_seq, journal.epoch, self._boot
-            payload = telemetry.dating(config.device, telemetry.now(self._ahead_s), *numbers, self._since_boot())
+            up = telemetry.hundredths(self._since_boot())
+            payload = telemetry.dating(config.device, self.moment()[1], *numbers, up)
             self._undated = not self._publish(self._telemetry_topic, payload, config.qos)
 
     # --- commands, and what else is seldom: modules that unload themselves ---

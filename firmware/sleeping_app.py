@@ -91,6 +91,7 @@ class SleepingApp(Node):
     """The firmware of a device that sleeps most of the time; Node documents the arguments."""
 
     RECONNECT = False  # one attempt for each wake
+    GATHERS = False
 
     @staticmethod
     def timeout(config):

@@ -3,16 +3,27 @@
 import json
 import time
 
+from inflight.compat import const
 from inflight.errors import printable
 
 # The epoch of some ports is 2000, that of SenML is 1970.
+HEALTH_MS = const(3_600_000)  # between health messages without a connection, at least
 EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
 
 
 def now(ahead=0):
-    """The time in s since 1970, as text; the clock is `ahead` seconds behind it."""
-    t = time.time() + EPOCH + ahead
+    """The time in s since 1970; the clock is `ahead` seconds behind it."""
+    return time.time() + EPOCH + ahead
+
+
+def seconds(t):
+    """A time in s as text."""
     return ("%.3f" if isinstance(t, float) else "%d") % t
+
+
+def hundredths(cs):
+    """A time in 1/100 s as text, in s."""
+    return "%d.%02d" % (cs // 100, cs % 100)
 
 
 def start(sources):
@@ -59,13 +70,12 @@ def describe(error):
     return printable("%s: %s" % (type(error).__name__, error))
 
 
-def _value(value):
-    if isinstance(value, bool):
-        return '"vb":true' if value else '"vb":false'
-    if isinstance(value, str):
-        return '"vs":' + json.dumps(value)
+def literal(value):
+    """A value as JSON."""
+    if isinstance(value, (bool, str)):
+        return json.dumps(value)
     # Seven digits: the precision of a 32-bit float.
-    return '"v":' + ("%d" if isinstance(value, int) else "%.7g") % value
+    return ("%d" if isinstance(value, int) else "%.7g") % value
 
 
 def undated(up):
@@ -84,7 +94,8 @@ def pack(device, clock, seq, epoch, readings):
     records = []
     for name, unit, value in readings:
         unit = '"u":%s,' % json.dumps(unit) if unit else ""
-        records.append('%s"n":%s,%s%s}' % (head, json.dumps(name), unit, _value(value)))
+        kind = "vb" if isinstance(value, bool) else "vs" if isinstance(value, str) else "v"
+        records.append('%s"n":%s,%s"%s":%s}' % (head, json.dumps(name), unit, kind, literal(value)))
         head = "{"
     return (",".join(records) + "]").encode() if records else None
 
