@@ -8,6 +8,7 @@ from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
 from log import INFO
 from node import Node
+from telemetry import HEALTH_MS
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
@@ -52,7 +53,7 @@ class App(Node):
         self.subscribe()
         self.telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
-        self._short_health = Timer(max(config.health_ms, telemetry.HEALTH_MS))  # without a connection
+        self._short_health = Timer(max(config.health_ms, HEALTH_MS))  # without a connection
         self._short_health.put_off(ticks_ms())
         self.wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)

@@ -14,6 +14,7 @@ from inflight.journal.journal import OUT
 
 _FRAME = const(18)  # as in node
 _HEAD = '{"bt":%s,"seq":%d,"epoch":%d,"n":[%s],"u":[%s],"rows":['
+_START = b'{"bt":'
 _END = const(2)  # bytes behind the rows
 
 
@@ -24,6 +25,28 @@ class Batch:
         self._app = app
         self._frame = len(topic) + _FRAME
         self._mid = self._rows = 0
+
+    def resume(self):
+        """Goes on with the newest message of the journal, if readings are gathered in it."""
+        journal = self._app.journal
+        at = journal.find(OUT, journal.next_seq - 1)
+        if at < 0:
+            return
+        record = bytearray(journal.found_len)
+        journal.read(at, 0, record)
+        record = bytes(record)
+        begin = record.find(_START)
+        try:
+            body = json.loads(record[begin:])
+            self._columns = list(zip(body["n"], body["u"]))
+            self._seq = body["seq"]
+            self._rows = len(body["rows"])
+            self._dated = "up" not in body
+            self._began = body["bt"] if self._dated else int(body["up"] * 100 + 0.5)
+        except (ValueError, TypeError, KeyError):
+            self._rows = 0  # it is another message
+        self._payload = record[begin:]
+        self._mid = journal.found_mid
 
     def payload(self, readings):
         """Returns the message with these readings, (name, unit, value) of one moment, and with those before them if

@@ -42,7 +42,6 @@ class Node:
     start, see crash."""
 
     RECONNECT = True  # for the client
-    GATHERS = True  # readings, while there is no connection
     version = VERSION
 
     @staticmethod
@@ -202,14 +201,13 @@ class Node:
             self._undated = self._undated or not self.synchronised
             if batch:
                 batch.published(mid)
-            elif not self.client.connected:
-                self._gather()
+            elif not (self.client.connected or self.config.sleep_ms):
+                self._gather()  # from the next reading on
 
     def _gather(self):
-        # Gathers from the second reading without a connection on. Not if messages expire or are dropped, each reading
-        # for itself.
+        # Not if messages expire or are dropped, each reading for itself.
         config = self.config
-        if self.GATHERS and config.batch > 1 and not config.expiry_s and config.when_full != "oldest":
+        if config.batch > 1 and not config.expiry_s and config.when_full != "oldest":
             from batch import Batch
 
             self._batch = Batch(self, self._telemetry_topic)

@@ -26,7 +26,7 @@ import telemetry
 from codes import DEEP_SLEEP, ONLINE, SOFT
 from files import beside, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
-from inflight.counters import DUPLICATES, RECEIVED, TOO_LONG
+from inflight.counters import CONNECTS, DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
 from node import Node
 
@@ -37,7 +37,8 @@ _STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SU
 _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
 _NEVER = const(255)
 _MAX = const(65535)
-_MOST_WAKES = const(0x7FFF)  # since a health message; the bit above is `known`
+_MOST_WAKES = const(0x3FFF)  # since a health message; the bits above are `unsent` and `known`
+_UNSENT = const(0x4000)
 _KNOWN = const(0x8000)
 _SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
 _UPTIME = const(26_843_545_600)  # a clock below it tells no time of day, as in SenML: 2**28 s
@@ -50,7 +51,8 @@ class Memory:
     """The data that a device remembers while it sleeps; `data` are the argument of the last remember(), or None.
     since: wakes since the last report; sync: reports since the clock was set, 255: never; full: messages refused by a
     full journal, missed: reports that did not reach the broker, both since the last power cut; known: the session is
-    subscribed to what a file says (see _stored), and each CONNECT since then was answered. clock: when the next wake
+    subscribed to what a file says (see _stored), and each CONNECT since then was answered; unsent: the last
+    wake had no connection. clock: when the next wake
     begins, in 1/100 s since 1970, or since the boot, see _UPTIME; 0: not known. boot: number of the boot's first
     message, its last bits."""
 
@@ -62,7 +64,7 @@ class Memory:
             self.since = self.sync = _NEVER
             self.full = self.missed = 0
             self.health = _MOST_WAKES
-            self.known = False
+            self.known = self.unsent = False
             self.boot = self.clock = 0
             self.phases = [0] * len(_PHASES)
         else:
@@ -70,6 +72,7 @@ class Memory:
             self.since, self.sync, self.full, self.missed, health = numbers[:5]
             self.health = health & _MOST_WAKES
             self.known = health >= _KNOWN
+            self.unsent = health & _UNSENT > 0
             self.phases = list(numbers[5:-1])
             self.boot = numbers[-1] >> 40
             self.clock = numbers[-1] & _CLOCK
@@ -77,7 +80,8 @@ class Memory:
     def pack(self):
         """What remember() is to be given."""
         few = [min(n, 255) for n in (self.since, self.sync, self.full, self.missed)]
-        health = min(self.health, _MOST_WAKES) | (_KNOWN if self.known else 0)
+        health = min(self.health, _MOST_WAKES)
+        health |= (_KNOWN if self.known else 0) | (_UNSENT if self.unsent else 0)
         phases = [min(n, _MAX) for n in self.phases]
         return struct.pack(self.FORM, *(few + [health] + phases + [(self.boot & _BOOT) << 40 | self.clock]))
 
@@ -91,7 +95,6 @@ class SleepingApp(Node):
     """The firmware of a device that sleeps most of the time; Node documents the arguments."""
 
     RECONNECT = False  # one attempt for each wake
-    GATHERS = False
 
     @staticmethod
     def timeout(config):
@@ -181,6 +184,7 @@ class SleepingApp(Node):
             self.board.sleep(ms)
         readings = self._read()
         self._end_phase()
+        self._gather_with_last()
         self._publish_telemetry(readings)
         self._end_phase()
         memory.since += 1
@@ -193,10 +197,21 @@ class SleepingApp(Node):
             self._end_phase()
         memory.phases = self._phases
         memory.full = self.full
+        memory.unsent = not self.client.session.count[CONNECTS]
         left = 0 if self.stopping else self._left()
         self._remember_time(left)
         self.board.remember(memory.pack())
         return left
+
+    def _gather_with_last(self):
+        # If this wake is not to report, or the last one was and could not. The reading goes into the message of the
+        # last wake, if nobody can have seen that.
+        memory = self._memory
+        unsent, memory.unsent = memory.unsent, False
+        if memory.since + 1 < self.config.report_every or (unsent and not memory.since):
+            self._gather()
+            if self._batch and unsent:
+                self._batch.resume()
 
     def _half_full(self):
         return self.journal.used * 2 >= self.journal.limit

@@ -15,6 +15,7 @@ from host_tests.broker import Automatic
 from host_tests.clients import automatic, clock, cut_power, virtual  # noqa: F401 (fixtures)
 from host_tests.waiting import wait_for
 from inflight import Client, Journal, RamFlash
+from inflight_tools.fleet.lines.gathered import expanded
 from node import will
 from sleeping_app import SleepingApp
 from tools.runtimes import device_run, runtime
@@ -90,6 +91,21 @@ class Board:
 
     def accepted(self, seq, qos, topic):
         self.log.append((seq, qos, topic))
+
+
+def gathered(broker):
+    """{number: time and readings} of all messages of telemetry, as a pipeline reads them; what dates readings not."""
+    found = {}
+    for message in broker.arrived:
+        line = {"at": 0, "by": "c", "topic": message.topic, "qos": 1, "dup": False, "retain": False}
+        line = json.dumps(line | {"text": message.payload.decode()}, separators=(",", ":")).encode()
+        for one in expanded(line) if message.topic.endswith("/telemetry") else ():
+            pack = json.loads(json.loads(one)["text"])
+            if "boot" in pack[0]:
+                continue
+            values = {record["n"]: record.get("v", record.get("vb")) for record in pack if "n" in record}
+            assert found.setdefault(pack[0]["seq"], (pack[0]["bt"], values)) == (pack[0]["bt"], values)
+    return found
 
 
 class ShortRuns(Client):

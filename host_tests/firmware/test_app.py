@@ -12,10 +12,9 @@ from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from config import Config
 from host_tests.broker import Automatic
 from host_tests.clients import cut_power
-from host_tests.firmware.conftest import Board
+from host_tests.firmware.conftest import Board, gathered
 from inflight import RamFlash
 from inflight.journal.journal import OUT
-from inflight_tools.fleet.lines.gathered import expanded
 from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
 
 
@@ -112,19 +111,6 @@ def test_telemetry_goes_on_while_offline_and_arrives_later(make, nobody, broker,
 
 
 # --- gathered readings ---
-
-
-def gathered(broker):
-    """{number: time and readings} of all messages of telemetry, as a pipeline reads them; what dates readings not."""
-    found = {}
-    for message in broker.arrived:
-        line = {"at": 0, "by": "c", "topic": message.topic, "qos": 1, "dup": False, "retain": False}
-        line = json.dumps(line | {"text": message.payload.decode()}, separators=(",", ":")).encode()
-        for one in expanded(line) if message.topic.endswith("/telemetry") else ():
-            pack = json.loads(json.loads(one)["text"])
-            values = {record["n"]: record.get("v", record.get("vb")) for record in pack if "n" in record}
-            assert found.setdefault(pack[0]["seq"], (pack[0]["bt"], values)) == (pack[0]["bt"], values)
-    return found
 
 
 class Changing(Board):

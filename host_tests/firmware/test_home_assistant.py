@@ -83,6 +83,7 @@ def test_every_announcement_is_valid_and_its_templates_find_the_values(device):
         assert (entity["state"], entity["available"]) == (str(value), "online"), name
         # A reading that is not in the message: Home Assistant ignores an empty state of a sensor.
         assert entity["without"] == ("before" if isinstance(value, str) else ""), name
+        assert entity["gathered"] == entity["without"], name
     health = json.loads(states["inflight/dev/health"])
     for field in ("rssi", "heap", "up"):
         assert found[f"sensor/dev/health-{field}"]["state"] == str(health[field])

@@ -8,7 +8,7 @@ import pytest
 from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, POWER_CUT, WATCHDOG, WRONG_KEY
 from config import Config
 from host_tests.broker import PATIENCE_S, Faults
-from host_tests.firmware.conftest import Board
+from host_tests.firmware.conftest import Board, gathered
 from host_tests.waiting import wait_for
 from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
@@ -123,7 +123,7 @@ def test_watchdog_guards_the_wake(wake, broker):
 
 @pytest.mark.parametrize("wifi", [NO_AP, IDLE])
 def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, wifi, published):
-    wifi_fields = {"wifi_ssid": "net", "wifi_key": "key"}
+    wifi_fields = {"wifi_ssid": "net", "wifi_key": "key", "batch": 1}
     wake(nobody, **wifi_fields)
     for n in range(2, 7):
         wake.board.wifi = wake.board.joins = wifi
@@ -139,9 +139,9 @@ def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order
 
 def test_without_broker_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, published):
     for n in range(1, 6):
-        wake(nobody)
+        wake(nobody, batch=1)
         assert wake.app.journal.live == n + 1
-    wake(broker.port)
+    wake(broker.port, batch=1)
     assert [body["seq"] for body in published()] == wake.accepted
     assert len(published("telemetry")) == 6
     assert published("health")[0]["wake"]["missed"] == 5
@@ -191,7 +191,7 @@ def test_without_puback_status_messages_do_not_fill_the_journal(automatic, wake)
 def test_radio_is_on_at_each_nth_wake(wake, broker, published):
     reports = []
     for n in range(9):
-        wake(broker.port, report_every=4)
+        wake(broker.port, report_every=4, batch=1)
         if len(broker.connections) > len(reports):
             reports.append(n)
     assert reports == [0, 4, 8]
@@ -340,6 +340,47 @@ def test_counts_in_health_are_limited(wake, broker, published):
     assert (health["outbox_full"], health["wake"]["missed"]) == (255, 255)
 
 
+# --- gathered readings ---
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_readings_of_an_outage_are_gathered(wake, broker, nobody, qos):
+    """Over all wakes: each with its number and its time."""
+    count = iter(range(1000))
+
+    def source():
+        yield "count", None, next(count)
+
+    for _ in range(12):
+        wake(nobody, [source], qos=qos)
+    assert wake.app.journal.live == 3  # the first one, what dates it, and all others
+    for _ in range(2):
+        wake(broker.port, [source], qos=qos)
+    found = gathered(broker)
+    assert [values["count"] for _, values in found.values()] == list(range(14))
+    assert set(found) <= set(wake.accepted) and wake.app.journal.live == 0
+
+
+def test_readings_of_wakes_between_reports_are_gathered(wake, broker):
+    for _ in range(9):
+        wake(broker.port, report_every=4)
+    assert len(gathered(broker)) == 9
+    assert (
+        sum(m.topic.endswith("telemetry") for m in broker.arrived) == 3 + 1 + 2
+    )  # at reports, what dates, and between
+
+
+def test_a_message_that_may_have_been_sent_stays(wake, nobody, automatic):
+    """A broker that acknowledges nothing has it perhaps."""
+    wake(nobody)
+    wake(nobody)
+    with automatic(Faults(answer=lambda raw: [] if raw[0] == 0x40 else [raw])) as silent:
+        wake(silent.port, awake_ms=1000)
+        before = wake.app.journal.live
+        wake(nobody)
+    assert wake.app.journal.live == before + 1
+
+
 # --- the clock ---
 
 
@@ -436,7 +477,7 @@ def test_readings_before_the_clock_is_set_keep_their_time(wake, broker, nobody, 
     for wakes in range(3):
         clock = float(wakes * 60 if boot is None else boot)
         monkeypatch.setattr(time, "time", lambda clock=clock: clock)
-        wake(nobody, report_every=1 + wakes)
+        wake(nobody, report_every=1 + wakes, batch=1)
     wake.board.clock = True
     monkeypatch.setattr(time, "time", lambda: real)
     monkeypatch.setattr(wake.board, "sync_time", lambda host: True)
@@ -453,9 +494,9 @@ def test_after_a_crash_a_new_boot_begins(wake, broker, nobody, monkeypatch, publ
     monkeypatch.setattr(time, "time", lambda: 0.0)
     wake.board = Board()
     wake.board.clock = False
-    wake(nobody)
+    wake(nobody, batch=1)
     monkeypatch.setattr(Board, "reset_cause", lambda board: cause)
-    wake(nobody)
+    wake(nobody, batch=1)
     monkeypatch.undo()
     wake.board.clock = True
     wake(broker.port)
@@ -470,9 +511,9 @@ def test_readings_are_dated_later_if_the_journal_is_full(wake, slow_broker, nobo
     with monkeypatch.context() as patched:
         patched.setattr(time, "time", lambda: 0.0)
         while wake.app is None or wake.app.full < 2:
-            wake(nobody)
+            wake(nobody, batch=1)
     wake.board.clock = True
-    wake(nobody)
+    wake(nobody, batch=1)
     for _ in range(2):
         wake(slow_broker.port)
     packs = [json.loads(m.payload)[0] for m in slow_broker.arrived if m.topic.endswith("telemetry")]

@@ -55,6 +55,7 @@ def states(hass, kept, payloads):
         yield "state", rendered(hass, template, payload)
         if payload.startswith("["):
             yield "without", rendered(hass, template, '[{"n": "other", "v": 1}]')
+            yield "gathered", rendered(hass, template, '{"bt": 1790000000, "n": ["rain"], "rows": [[0, 1], [10, 2]]}')
     if "rgb_value_template" in kept and payload is not None:
         yield "color", rendered(hass, kept["rgb_value_template"], payload)
         command = MqttCommandTemplate(kept["rgb_command_template"], hass=hass)

@@ -256,7 +256,7 @@ def test_json_output(tmp_path):
 
 
 def test_an_outage_that_the_journal_bridges():
-    """The more space, the longer; a device that sleeps writes no health without a network, and gathers nothing."""
+    """The more space, the longer; a device that sleeps writes no health without a network."""
 
     def bridged(**fields):
         return bridged_s(configured(json.dumps({"host": "b", "device": "246f28000001", **fields})))
@@ -267,7 +267,9 @@ def test_an_outage_that_the_journal_bridges():
     assert bridged(journal_kb=448) >= 86_400
     assert bridged(health_ms=60_000) == usual < bridged(health_ms=86_400_000)
     assert bridged(batch=1) == bridged(when_full="oldest") < usual / 5
-    assert bridged(sleep_ms=600_000) == bridged(sleep_ms=60_000) * 10
+    assert bridged(sleep_ms=600_000, batch=1) == bridged(sleep_ms=60_000, batch=1) * 10
+    assert bridged(sleep_ms=10_000) > usual
+    assert bridged(sleep_ms=10_000, batch=1) < bridged(sleep_ms=10_000, report_every=4) < usual
     assert bridged(sensors=[{"driver": "dht22", "pin": 4}]) > usual
     times = (119, 7199, 7200, 172_799, 172_800)
     assert [told(s) for s in times] == ["119 seconds", "119 minutes", "2 hours", "47 hours", "2 days"]

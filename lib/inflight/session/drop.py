@@ -167,7 +167,7 @@ def drop_copies(session):
         at = journal.scan(OUT, at)
 
 
-def discard_message(session, mid, seq):
+def discard_message(session, mid, seq=-1):
     """The application gives up message `mid`, of sequence number `seq` if that is known, else -1. Returns True if it
     was pending; None: it is being written in pieces. A PUBREL ends what the broker may know of its Message ID; that it
     was given up is not known after a restart, nor of a message that waits: then the end of the handshake counts as

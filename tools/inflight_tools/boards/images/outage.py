@@ -1,5 +1,6 @@
 """How long an outage a device bridges: its journal is filled as it would fill it, by the library itself, in RAM."""
 
+import itertools
 import sys
 
 from inflight import Client, Journal, OutboxFull, RamFlash
@@ -28,23 +29,25 @@ class _Device:
         return _TIME + self.now_s, str(_TIME + self.now_s)
 
 
-def _singly(device, readings, telemetry):
-    """Yields what a device publishes for each reading."""
-    while True:
-        yield telemetry.pack(device.config.device, device.moment()[1], device.next_seq, _EPOCH, readings)
+def _published(device, readings, topic):
+    """For each reading, yields the messages that stay: those that are gathered, as the last of them is."""
+    telemetry, batch_of = sys.modules["telemetry"], firmware_module("batch").Batch
+    config = device.config
+    gathers = config.batch > 1 and not config.expiry_s and config.when_full != "oldest"
+    in_turn = config.report_every if config.sleep_ms else 1  # so many wakes: the first one reports, and gathers nothing
+    batch, last = batch_of(device, topic), b""
+    for number in itertools.count():
+        alone = not gathers or (in_turn > 1 and number % in_turn == 0)
+        if alone:
+            done = [last, telemetry.pack(config.device, device.moment()[1], device.next_seq, _EPOCH, readings)]
+            batch, last = batch_of(device, topic), b""
+        else:
+            payload = batch.payload(readings)
+            done = [last] if len(payload) <= len(last) else []
+            batch.published(0)
+            last = payload
         device.next_seq += 1
-
-
-def _gathered(device, readings, topic):
-    """Yields the message that each batch ends with, and nothing for the readings before its last one."""
-    batch = firmware_module("batch").Batch(device, topic)
-    last = batch.payload(readings)
-    while True:
-        batch.published(0)
-        device.next_seq += 1
-        payload = batch.payload(readings)
-        yield last if len(payload) <= len(last) else None
-        last = payload
+        yield [message for message in done if message]
 
 
 def bridged_s(config) -> int:
@@ -58,24 +61,22 @@ def bridged_s(config) -> int:
     readings = _READINGS
     if config.sensors:
         readings = [(f"temperature-{k}", *_READINGS[0][1:]) for k in range(len(config.sensors))]
-    gathers = not config.sleep_ms and config.batch > 1 and not config.expiry_s and config.when_full != "oldest"
-    packs = _gathered(device, readings, base + "telemetry") if gathers else _singly(device, readings, telemetry)
     every_s = (config.sleep_ms or config.interval_ms) / 1000
     health_s = 0 if config.sleep_ms else max(config.health_ms, telemetry.HEALTH_MS) / 1000
     told = 0
     now = 0.0
     try:
-        while True:
+        for messages in _published(device, readings, base + "telemetry"):
             now += every_s
             device.now_s = int(now)
-            payload = next(packs)
-            if payload:
+            for payload in messages:
                 client.publish(base + "telemetry", payload, config.qos)
             if health_s and now // health_s > told:
                 told = now // health_s
                 client.publish(base + "health", _HEALTH, 1)
     except OutboxFull:
-        return int(now)
+        pass
+    return int(now)
 
 
 def told(seconds: int) -> str:
