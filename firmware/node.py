@@ -205,9 +205,9 @@ class Node:
                 self._gather()  # from the next reading on
 
     def _gather(self):
-        # Not if messages expire or are dropped, each reading for itself.
+        # Not if messages expire or are dropped, each reading for itself; nor at QoS 2, where none may come twice.
         config = self.config
-        if config.batch > 1 and not config.expiry_s and config.when_full != "oldest":
+        if config.batch > 1 and config.qos < 2 and not config.expiry_s and config.when_full != "oldest":
             from batch import Batch
 
             self._batch = Batch(self, self._telemetry_topic)

@@ -93,14 +93,17 @@ class Board:
         self.log.append((seq, qos, topic))
 
 
+def packs(message):
+    """The bodies that a message stands for: gathered readings as a pack for each."""
+    line = {"topic": message.topic, "text": message.payload.decode()}
+    return [json.loads(json.loads(one)["text"]) for one in expanded(json.dumps(line, separators=(",", ":")).encode())]
+
+
 def gathered(broker):
     """{number: time and readings} of all messages of telemetry, as a pipeline reads them; what dates readings not."""
     found = {}
     for message in broker.arrived:
-        line = {"at": 0, "by": "c", "topic": message.topic, "qos": 1, "dup": False, "retain": False}
-        line = json.dumps(line | {"text": message.payload.decode()}, separators=(",", ":")).encode()
-        for one in expanded(line) if message.topic.endswith("/telemetry") else ():
-            pack = json.loads(json.loads(one)["text"])
+        for pack in packs(message) if message.topic.endswith("/telemetry") else ():
             if "boot" in pack[0]:
                 continue
             values = {record["n"]: record.get("v", record.get("vb")) for record in pack if "n" in record}
@@ -181,10 +184,11 @@ def nobody():
 @pytest.fixture
 def published(broker):
     """published(topic): the bodies of the messages to this topic of the device; published(): of all. Of a SenML pack
-    its first record; the topic `dating` stands for packs that date readings, which `telemetry` leaves out."""
+    its first record, of gathered readings that of each; the topic `dating` stands for packs that date readings, which
+    `telemetry` leaves out."""
 
     def bodies(topic=""):
-        found = [(m.topic.split("/", 2)[2], json.loads(m.payload)) for m in list(broker.arrived)]
+        found = [(m.topic.split("/", 2)[2], body) for m in list(broker.arrived) for body in packs(m)]
         found = [(to, body[0] if isinstance(body, list) else body) for to, body in found]
         return [body for to, body in found if not topic or topic == ("dating" if "boot" in body else to)]
 

@@ -343,8 +343,7 @@ def test_counts_in_health_are_limited(wake, broker, published):
 # --- gathered readings ---
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-def test_readings_of_an_outage_are_gathered(wake, broker, nobody, qos):
+def test_readings_of_an_outage_are_gathered(wake, broker, nobody):
     """Over all wakes: each with its number and its time."""
     count = iter(range(1000))
 
@@ -352,10 +351,10 @@ def test_readings_of_an_outage_are_gathered(wake, broker, nobody, qos):
         yield "count", None, next(count)
 
     for _ in range(12):
-        wake(nobody, [source], qos=qos)
+        wake(nobody, [source])
     assert wake.app.journal.live == 3  # the first one, what dates it, and all others
     for _ in range(2):
-        wake(broker.port, [source], qos=qos)
+        wake(broker.port, [source])
     found = gathered(broker)
     assert [values["count"] for _, values in found.values()] == list(range(14))
     assert set(found) <= set(wake.accepted) and wake.app.journal.live == 0

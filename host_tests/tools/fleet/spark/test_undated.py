@@ -65,6 +65,22 @@ def test_readings_are_dated_in_the_same_batch_and_in_earlier_ones(fleet):
     }
 
 
+def test_gathered_readings_are_dated_each_once(fleet):
+    """A power cut has left the message of two readings beside that of three."""
+    found = json.loads(reading("j", 1, 1.0))  # a collector writes no blanks
+    body = {"bt": 0, "up": 1.0, "seq": 0, "epoch": 1, "n": ["t", "rh"], "u": ["Cel", "%RH"]}
+    for rows in ([[0, 1, 2], [10.5, 3, 4]], [[0, 1, 2], [10.5, 3, 4], [20, 5, 6]]):
+        text = json.dumps(body | {"rows": rows}, separators=(",", ":"))
+        fleet.land(json.dumps(found | {"text": text}, separators=(",", ":")) + "\n")
+    fleet.run(files=1)
+    assert fleet.numbers() == [("j", 1, n) for n in range(3)]
+    fleet.land(dating("j", 4, 0, 100.0, 600.0))
+    fleet.run()
+    assert times(fleet, "j") == {n: (501 + t, "uptime") for n, t in enumerate((0, 10.5, 20))}
+    facts = fleet.facts()["fleet"]
+    assert (facts["delivered"], facts["repeated"], facts["conflicts"], facts["doubled"]) == (4, 2, 0, 0)
+
+
 def test_a_batch_that_is_repeated_dates_them_once(fleet, monkeypatch):
     fleet.land(reading("b", 0, 1.0), reading("b", 1, 2.0))
     fleet.run()

@@ -33,7 +33,7 @@ def _published(device, readings, topic):
     """For each reading, yields the messages that stay: those that are gathered, as the last of them is."""
     telemetry, batch_of = sys.modules["telemetry"], firmware_module("batch").Batch
     config = device.config
-    gathers = config.batch > 1 and not config.expiry_s and config.when_full != "oldest"
+    gathers = config.batch > 1 and config.qos < 2 and not config.expiry_s and config.when_full != "oldest"
     in_turn = config.report_every if config.sleep_ms else 1  # so many wakes: the first one reports, and gathers nothing
     batch, last = batch_of(device, topic), b""
     for number in itertools.count():
