@@ -34,10 +34,10 @@ class Batch:
             return
         record = bytearray(journal.found_len)
         journal.read(at, 0, record)
-        record = bytes(record)
-        begin = record.find(_START)
+        packet = bytes(record)
+        self._payload = packet[packet.find(_START) :]
         try:
-            body = json.loads(record[begin:])
+            body = json.loads(self._payload)
             self._columns = list(zip(body["n"], body["u"]))
             self._seq = body["seq"]
             self._rows = len(body["rows"])
@@ -45,7 +45,6 @@ class Batch:
             self._began = body["bt"] if self._dated else int(body["up"] * 100 + 0.5)
         except (ValueError, TypeError, KeyError):
             self._rows = 0  # it is another message
-        self._payload = record[begin:]
         self._mid = journal.found_mid
 
     def payload(self, readings):
