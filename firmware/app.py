@@ -100,7 +100,8 @@ class App(Node):
                 self.synchronised = True
                 self._clock.ms = _DAY_MS
                 self._clock.put_off(now)
-                self._date_readings()
+                if self._undated:
+                    self._date_readings()
         elif status != CONNECTING and self.config.joins and self.wifi.due(now):
             self._join(0)
         self._keep_client(now, status == ONLINE or not self.config.joins)

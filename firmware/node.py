@@ -189,7 +189,8 @@ class Node:
     def _publish_telemetry(self, readings):
         if self.home:
             self.home.see(readings)
-        self._date_readings()
+        if self._undated and self.synchronised:
+            self._date_readings()
         journal = self.journal
         batch = self._batch
         if batch:
@@ -214,14 +215,12 @@ class Node:
             sys.modules.pop("batch")
 
     def _date_readings(self):
-        # Tells once when undated readings were made.
-        if self._undated and self.synchronised:
-            config = self.config
-            journal = self.journal
-            numbers = journal.next_seq, journal.epoch, self._boot
-            up = telemetry.hundredths(self._since_boot())
-            payload = telemetry.dating(config.device, self.moment()[1], *numbers, up)
-            self._undated = not self._publish(self._telemetry_topic, payload, config.qos)
+        # Tells when undated readings were made.
+        config = self.config
+        journal = self.journal
+        numbers = journal.next_seq, journal.epoch, self._boot
+        payload = telemetry.dating(config.device, self.moment()[1], *numbers, telemetry.hundredths(self._since_boot()))
+        self._undated = not self._publish(self._telemetry_topic, payload, config.qos)
 
     # --- commands, and what else is seldom: modules that unload themselves ---
 

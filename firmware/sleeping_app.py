@@ -381,7 +381,8 @@ class SleepingApp(Node):
         elif self.board.sync_time(self.config.ntp):
             self.synchronised = True
             self._ahead_s = 0
-            self._date_readings()
+            if self._undated:
+                self._date_readings()
             if not self._undated:  # else the journal is full: the next wake goes on without the time, and tells it then
                 memory.sync = 0
                 self._clock = self._board_cs()

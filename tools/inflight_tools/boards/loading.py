@@ -112,7 +112,10 @@ OCCASIONAL = {
     "node_more": (
         "node",
         {
-            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+            "Node": (
+                *("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+                *("_gather", "_date_readings"),
+            ),
             "": ("will", "_properties"),
         },
     ),
