@@ -13,6 +13,7 @@ from telemetry import HEALTH_MS
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
+_DOUBTS = const(60)  # answers in a row far from the known time, after which that is taken for wrong
 _DAY_MS = const(86_400_000)
 _RESCUE_MS = const(300_000)  # without a connection to the broker: radio off and on, since a radio can hang unnoticed,
 _REBOOT = const(3)  # and after three times as long a restart: nothing is lost by it
@@ -57,6 +58,7 @@ class App(Node):
         self._short_health.put_off(ticks_ms())
         self.wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
+        self._doubts = 0  # answers in a row that were refused
         self._rescue = Timer(_RESCUE_MS)  # due without a connection for so long
         self._rescue.put_off(ticks_ms())
         self._rescues = 0
@@ -71,6 +73,8 @@ class App(Node):
         """Sets the interval of telemetry until the next start."""
         self.telemetry.ms = ms
         self.telemetry.put_off(ticks_ms())
+        if self.home:
+            self.home.announce()  # readings are available for longer, or not so long
 
     def _on_connect(self, session_present):
         # step() does what follows: within a callback an RP2040 has little stack left.
@@ -86,25 +90,30 @@ class App(Node):
         if self.actuators:
             self.actuators.publish_all()
         if self.home:
-            self.home.connected()
+            self.home.announce()
 
     def _keep_network(self, now):
-        board = self.board
         status = self.network.status()
         if status != self._wifi_status:
             self._wifi_status = status
             log.say("network: " + status, INFO)
         if status == ONLINE:
             self.wifi.at = now  # due as soon as the network goes
-            if self._clock.due(now) and board.sync_time(self.config.ntp):
-                self.synchronised = True
-                self._clock.ms = _DAY_MS
-                self._clock.put_off(now)
-                if self._undated:
-                    self._date_readings()
+            if self._clock.due(now):
+                self._keep_time(now)
         elif status != CONNECTING and self.config.joins and self.wifi.due(now):
             self._join(0)
         self._keep_client(now, status == ONLINE or not self.config.joins)
+
+    def _keep_time(self, now):
+        is_set = self._sync_time(-1 if self._doubts >= _DOUBTS else 0)
+        self._doubts = self._doubts + 1 if is_set is None else 0
+        if is_set:
+            self.synchronised = True
+            if self._undated:
+                self._date_readings()
+        self._clock.ms = _DAY_MS if is_set else _CLOCK_MS
+        self._clock.put_off(now)
 
     def _keep_client(self, now, online):
         client = self.client
@@ -166,6 +175,8 @@ class App(Node):
         self.client.run_for(max(min(left, health.left(now), _SLICE), 1))
         if self._connected_anew and self.client.connected:
             self._after_connection()
+        if self.later:
+            self.later()
 
     def run(self):
         """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker

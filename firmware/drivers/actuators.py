@@ -10,7 +10,8 @@
 #
 # A command is executed once, also if the power is cut at any instant: before the hardware is set, the new state and
 # the identity of the command are written to a file. QoS 2 delivers a command again only if the power was cut before
-# its handler had ended; if the file has its identity, it is not executed again.
+# its handler had ended; if the file has its identity, it is not executed again. The identity of a command with a number
+# is that number, see commands.
 
 import json
 from errno import EIO
@@ -20,8 +21,17 @@ from inflight.journal.journal import IN
 from sensors import SensorError, make
 from telemetry import describe
 
-_KNOWN = "led, pwm, switch"
+KNOWN = "led, pwm, switch"
 _RESTORE = ("last", "on", "off")
+
+
+def of_driver(entry):
+    """(`entry` without the field `restore`, which no driver gets; what that says). Raises SensorError."""
+    entry = dict(entry)
+    restore = entry.pop("restore", _RESTORE[0])
+    if restore not in _RESTORE:
+        raise SensorError('restore: write "last", "on" or "off"')
+    return entry, restore
 
 
 def _identity(journal, message):
@@ -71,12 +81,9 @@ class Actuators:
         # Returns the driver.
         if name in self.drivers:
             return self.drivers[name]
-        entry = dict(self._entries[name])
-        restore = entry.pop("restore", _RESTORE[0])
         try:
-            if restore not in _RESTORE:
-                raise SensorError('restore: write "last", "on" or "off"')
-            driver = make("actuator", entry, name, _KNOWN)
+            entry, restore = of_driver(self._entries[name])
+            driver = make("actuator", entry, name, KNOWN)
             state = driver.ON if restore == "on" else driver.OFF
             kept = self._file.get(name)
             if restore == "last" and kept and kept[0] == entry["driver"]:
@@ -105,12 +112,17 @@ class Actuators:
             raise OSError(EIO, describe(e))
         self.states[name] = state
 
-    def execute(self, name, message):
-        """Executes the command `message` of actuator `name`. Returns its state. Raises ValueError, OSError."""
+    def numbers(self):
+        """The numbers of the commands that have changed the states, of those that had one."""
+        return [kept[2][0] for kept in self._file.values() if len(kept[2]) == 1]
+
+    def execute(self, name, message, number=0):
+        """Executes the command `message` of actuator `name`, which may have a number. Returns its state. Raises
+        ValueError, OSError."""
         if name not in self._entries:
             raise ValueError("no actuator of this name: use " + ", ".join(sorted(self._entries)))
         driver = self._open(name)
-        identity = _identity(self._app.journal, message)
+        identity = [number] if number else _identity(self._app.journal, message)
         before = self.states[name]
         kept = self._file.get(name)
         state = before
@@ -122,7 +134,7 @@ class Actuators:
             self._set(name, driver, state)
         except OSError:
             if state != before:
-                self._keep(name, before, identity)
+                self._keep(name, before, kept[2] if kept else [])  # it was not executed
             raise
         self.publish(name)
         return dict(state)

@@ -19,11 +19,14 @@ CODE = Path(__file__).parent / "board"  # what runs on them
 _SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a board's clock may not be set yet
 
 
+def text(source):
+    """The text of a source in CODE, which names modules of the library as the table of loading does."""
+    return re.sub(r"inflight(\.\w+)+", lambda found: deployed_name(found[0]), (CODE / f"{source}.py").read_text())
+
+
 def module(name, source):
-    """The file of module `name`, made of a source in CODE, which names modules of the library as the table of loading
-    does."""
-    text = re.sub(r"inflight(\.\w+)+", lambda found: deployed_name(found[0]), (CODE / f"{source}.py").read_text())
-    return {f"/lib/{name}.mpy": compile_mpy(text, f"{name}.py")}
+    """The file of module `name`, made of a source in CODE."""
+    return {f"/lib/{name}.mpy": compile_mpy(text(source), f"{name}.py")}
 
 
 def harness(board):

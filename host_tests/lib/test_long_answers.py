@@ -92,7 +92,7 @@ def test_disconnect(broker, make, client_kind):
 def test_mosquitto_and_a_small_buffer(mosquitto, make, pump, client_id, size):
     """[MQTT5-3.2.2-16] The smallest one; and one that the client id fits that mosquitto assigns."""
     got = []
-    broker = mosquitto("max_packet_size 2000", "max_keepalive 100")
+    broker = mosquitto("max_packet_size 2000")
     client = make(
         broker.port,
         client_id=client_id,

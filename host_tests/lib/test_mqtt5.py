@@ -726,18 +726,17 @@ def test_no_pingresp(virtual, make5, client_kind):
 def mosquitto(tmp_path_factory):
     if reason := unavailable():
         pytest.skip(reason)
-    broker = Mosquitto(
-        tmp_path_factory.mktemp("mosquitto") / "broker", "max_packet_size 2000", "max_keepalive 100"
-    ).start()
+    # No max_keepalive: mosquitto 2.0.21 may end a connection within its first second if it shortens the keep alive.
+    broker = Mosquitto(tmp_path_factory.mktemp("mosquitto") / "broker", "max_packet_size 2000").start()
     yield broker
     broker.kill()
 
 
 def test_mosquitto_tells_its_limits(mosquitto, make5):
-    """[MQTT5-3.2.2-15] [MQTT5-3.2.2-21] The longest packet and the keep alive that mosquitto is configured with."""
-    client = make5(mosquitto.port, RamFlash(16, 4096), client_id="limits", keepalive=600, buffer=bytearray(8192))
+    """[MQTT5-3.2.2-15] The longest packet that mosquitto is configured with."""
+    client = make5(mosquitto.port, RamFlash(16, 4096), client_id="limits", buffer=bytearray(8192))
     client.connect()
-    assert (client.session.maximum_out, client.session.keep_alive) == (2000, 75_000)
+    assert client.session.maximum_out == 2000
     client.publish("t", bytes(1990), 1)
     with pytest.raises(ValueError, match="the broker takes 2000"):
         client.publish("t", bytes(2000), 1)

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import time
+import weakref
 from pathlib import Path
 
 _PATIENCE_S = 300  # on a loaded machine
@@ -24,7 +25,12 @@ class Daemon:
     def __init__(self, folder):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        # Bound as long as this object lives: no other process gets the port, which the daemon shares (SO_REUSEADDR).
+        held = socket.socket()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        weakref.finalize(self, held.close)
+        self.port = held.getsockname()[1]
         self._process = None
 
     @property

@@ -35,17 +35,7 @@ def prepare(settings):
     if "journal" not in os.listdir("/"):  # the first start of all
         Journal(board.journal_flash())
         note(_READY)
-    for module in (
-        "app",
-        "commands",
-        "health",
-        "node",
-        "start",
-        "telemetry",
-        "wifi",
-        "publisher",
-        "inflight.pinning",
-    ):
+    for module in ("app", "commands", "health", "node", "start", "publisher", "inflight.pinning"):
         __import__(module)
     pin = inflight.pinning.pin
 

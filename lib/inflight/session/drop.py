@@ -167,6 +167,16 @@ def drop_copies(session):
         at = journal.scan(OUT, at)
 
 
+def find_mid(journal, mid):
+    """Returns the address of the pending message with this Message ID, -1 if there is none."""
+    at = journal.checkpoints.find_mid(mid) if hasattr(journal, "checkpoints") else -2
+    if at == -2:
+        at = journal.scan(OUT, -1)
+        while at >= 0 and journal.found_mid != mid:
+            at = journal.scan(OUT, at)
+    return at
+
+
 def discard_message(session, mid, seq=-1):
     """The application gives up message `mid`, of sequence number `seq` if that is known, else -1. Returns True if it
     was pending; None: it is being written in pieces. A PUBREL ends what the broker may know of its Message ID; that it
@@ -175,9 +185,9 @@ def discard_message(session, mid, seq=-1):
     journal = session.journal
     at = -1
     if journal:
-        at = journal.scan(OUT, -1) if seq < 0 else journal.find(OUT, seq)
-    while at >= 0 and journal.found_mid != mid:
-        at = journal.scan(OUT, at) if seq < 0 else -1
+        at = find_mid(journal, mid) if seq < 0 else journal.find(OUT, seq)
+        if at >= 0 and journal.found_mid != mid:
+            at = -1
     i = session.row_at(at)
     if at < 0 or (i >= 0 and session.states[i] & GIVEN_UP):
         return False

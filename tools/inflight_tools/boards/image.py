@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from inflight_tools import options
-from inflight_tools.boards.images.board_image import make
+from inflight_tools.boards.images.board_image import WITHOUT, make
 from inflight_tools.boards.images.outage import bridged_s, told
 from inflight_tools.cache import write_private
 from inflight_tools.output import failing, show
@@ -20,14 +20,15 @@ def main(
     as_json: options.Json = False,
 ):
     """Writes the image of a bare board to a file, with the pinned MicroPython unless --firmware names another. It
-    contains the secrets of the configuration: only its owner may read it. --json prints path, size, SHA-256,
-    and how many seconds of outage its journal bridges."""
+    contains the secrets of the configuration: only its owner may read it. Without a configuration the board opens its
+    set-up. --json prints path, size, SHA-256, and how many seconds of outage its journal bridges."""
     with failing():
-        made = make(**vars(image))
+        config = image.configuration
+        made = make(**image.given())
         target = out or Path("build") / f"inflight-{image.board}{made.suffix}"
         content = made.file()
         write_private(target, content)
-        outage_s = bridged_s(configured(Path(image.config).read_text("utf-8")))
+        outage_s = bridged_s(configured(config.read_bytes() if config else None))
     if as_json:
         found = {
             "board": image.board,
@@ -38,6 +39,8 @@ def main(
         }
         print(json.dumps(found))
         return
+    if not config:
+        show(WITHOUT)
     for line in made.describe():
         show(line)
     show(f"without a network its journal is full after {told(outage_s)}: journal_kb in the configuration changes that")

@@ -7,13 +7,16 @@ from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import variant
-from inflight_tools.settings import CONFIG, configured, settings
+from inflight_tools.settings import CONFIG, configured, settings_given
+
+WITHOUT = "there is no configuration: the board opens its set-up, docs/setup.md tells how; --config names one"
 
 
 def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):
-    """The image for the board `board`. The configuration is checked first. ValueError with one line for any error."""
+    """The image for the board `board`. The configuration, if there is one, is checked first. ValueError with one line
+    for any error."""
     chosen = variant(board)
-    own = settings(config, ca, cert, key)
+    own = settings_given(config, ca, cert, key, chosen.check_pin) or {}
     return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota, romfs)
 
 
