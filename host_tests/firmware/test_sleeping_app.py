@@ -469,7 +469,7 @@ def test_without_a_time_server_no_one_is_asked(wake, broker, published):
 def test_clock_that_lost_its_time_is_set_again(wake, broker, monkeypatch, published):
     """As that of a Pico W does in each sleep: the reading has the time nevertheless."""
 
-    def sync_time(host):
+    def sync_time(host, within):
         asked.append(host)
         clock[0] = right + 60.0 * wakes
         return True
@@ -499,7 +499,7 @@ def test_readings_before_the_clock_is_set_keep_their_time(wake, broker, nobody, 
         wake(nobody, report_every=1 + wakes, batch=1)
     wake.board.clock = True
     monkeypatch.setattr(time, "time", lambda: real)
-    monkeypatch.setattr(wake.board, "sync_time", lambda host: True)
+    monkeypatch.setattr(wake.board, "sync_time", lambda host, within: True)
     wake(broker.port)
     readings, (dating,) = published("telemetry"), published("dating")
     times = [dating["bt"] + reading["up"] - dating["up"] for reading in readings]
