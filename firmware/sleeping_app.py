@@ -50,12 +50,12 @@ _PHASES = ("read", "journal", "wifi", "connect", "deliver")
 
 class Memory:
     """The data that a device remembers while it sleeps; `data` are the argument of the last remember(), or None.
-    since: wakes since the last report; sync: reports since the clock was set, 255: never; full: messages refused by a
-    full journal, missed: reports that did not reach the broker, both since the last power cut; known: the session is
-    subscribed to what a file says (see _stored), and each CONNECT since then was answered; unsent: the last
-    wake had no connection. clock: when the next wake
-    begins, in 1/100 s since 1970, or since the boot, see _UPTIME; 0: not known. boot: number of the boot's first
-    message, its last bits."""
+    since: wakes since the last report; sync: reports since the clock was set, also those without a connection, 255:
+    never, or to a time that is taken for wrong; full: messages refused by a full journal, missed: reports that did not
+    reach the broker, both since the last power cut; known: the session is subscribed to what a file says (see _stored),
+    and each CONNECT since then was answered; unsent: the last wake had no connection. clock: when the next wake begins,
+    in 1/100 s since 1970, or since the boot, see _UPTIME; 0: not known. boot: number of the boot's first message, its
+    last bits."""
 
     FORM = "<BBBBH5HQ"
 
@@ -231,6 +231,8 @@ class SleepingApp(Node):
     def _report_all(self):
         memory = self._memory
         memory.since = 0
+        if memory.sync < _NEVER - 1:
+            memory.sync += 1
         online = self._is_online()
         self._end_phase()
         if online and self._connect():
@@ -378,10 +380,9 @@ class SleepingApp(Node):
     def _keep_time(self):
         memory = self._memory
         period = self.config.sleep_ms * self.config.report_every
-        if self._clock_is_set and memory.sync < min(_SYNC_MS // period, _NEVER - 1):
-            memory.sync += 1
+        if self._clock_is_set and memory.sync <= min(_SYNC_MS // period, _NEVER - 2):
             return
-        is_set = self._sync_time((memory.sync + 1) * period // _DRIFT_MS)
+        is_set = self._sync_time(-1 if memory.sync == _NEVER else memory.sync * period // _DRIFT_MS)
         if is_set:
             self.synchronised = True
             self._ahead_s = 0
@@ -390,8 +391,8 @@ class SleepingApp(Node):
             if not self._undated:  # else the journal is full: the next wake goes on without the time, and tells it then
                 memory.sync = 0
                 self._clock = self._board_cs()
-        elif is_set is None:  # after many such answers the known time is taken for wrong
-            memory.sync = min(memory.sync + 1, _NEVER)
+        elif is_set is None and memory.sync == _NEVER - 1:
+            memory.sync = _NEVER  # after so many reports the known time is taken for wrong
 
     def _wake(self):
         # How long the last wake took; None without remembered data.

@@ -441,6 +441,29 @@ def test_a_time_far_from_the_known_one_is_refused(wake, broker, published):
     assert published("telemetry")[-2]["bt"] > 1_700_000_000
 
 
+def test_the_known_time_goes_on_over_the_sleep(wake, broker, monkeypatch):
+    """Also where the board's clock loses it. How wrong it may be counts from when the clock was set, over reports
+    without a network, too."""
+
+    def sync_time(host, within):
+        asked.append(within)
+        clock[0] = right
+        return True
+
+    right, clock, asked = time.time(), [0.0], []
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    wake.board = Board()
+    wake.board.sync_time = sync_time
+    for wifi in (ONLINE, IDLE, IDLE, ONLINE):
+        clock[0] = 1_609_459_200.0
+        wake.board.wifi = wifi
+        wake(broker.port)
+    first, (least, most) = asked
+    assert first is None
+    assert (least + most) / 2 == pytest.approx(right + 180, abs=2)
+    assert (most - least) // 2 == 15 * 60 + 3 * 60 // 50
+
+
 def test_clock_is_set_without_a_broker(wake, nobody):
     wake(nobody)
     assert len(wake.board.asked) == 1
