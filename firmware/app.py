@@ -8,6 +8,7 @@ from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
 from log import INFO
 from node import Node
+from telemetry import HEALTH_MS
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
@@ -53,6 +54,8 @@ class App(Node):
         self.subscribe()
         self.telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
+        self._short_health = Timer(max(config.health_ms, HEALTH_MS))  # without a connection
+        self._short_health.put_off(ticks_ms())
         self.wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
         self._doubts = 0  # answers in a row that were refused
@@ -76,6 +79,7 @@ class App(Node):
     def _on_connect(self, session_present):
         # step() does what follows: within a callback an RP2040 has little stack left.
         self._connected_anew = True
+        self._batch = None  # it leaves from now on
 
     def _after_connection(self):
         self._confirm()
@@ -106,6 +110,8 @@ class App(Node):
         self._doubts = self._doubts + 1 if is_set is None else 0
         if is_set:
             self.synchronised = True
+            if self._undated:
+                self._date_readings()
         self._clock.ms = _DAY_MS if is_set else _CLOCK_MS
         self._clock.put_off(now)
 
@@ -157,7 +163,8 @@ class App(Node):
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
         left = self._keep_reading(now)
-        if self._health.due(now):
+        health = self._health if self.client.connected else self._short_health
+        if health.due(now):
             self._publish_health()
         if log.waiting:
             self._publish_log()
@@ -165,7 +172,7 @@ class App(Node):
             self.home.step()
         if self.update:
             self.update.step()
-        self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
+        self.client.run_for(max(min(left, health.left(now), _SLICE), 1))
         if self._connected_anew and self.client.connected:
             self._after_connection()
         if self.later:

@@ -19,6 +19,7 @@ _NUMBERS = {
     "will_delay_s": (0, 0, 31_536_000),  # 0: none, or two and a half sleeps between reports
     "keepalive": (60, 0, 65535),
     "max_inflight": (8, 1, 64),
+    "batch": (20, 1, 255),  # readings at most of a message that is made without a connection
     "buffer": (1024, 512, 32768),
     "journal_kb": (64, 12, 1020),  # the journal grows, and does not shrink
     "timeout_ms": (10_000, 100, 60_000),

@@ -136,8 +136,9 @@ def report(app, fields):
     longest = app.journal.largest
     if not record["told"] and app.journal.fits(OUT, min(_SIZE, longest)):
         if longest < _SIZE:  # slot files
-            counters = fields["counters"]
-            fields["counters"] = {name: counters[name] for name in counters if counters[name] or name == "accepted"}
+            from health import shorten
+
+            shorten(fields)
         fields["error"] = {"text": record["error"], "at": record["at"]}
         record["told"] = True
         _write(app.board, record)

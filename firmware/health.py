@@ -32,8 +32,9 @@ def report(app):
     these erases are in percent of the 100,000 that flash takes at least in each sector; where it is stored and what
     was repaired there, if the board reports that. outbox_full: messages refused by a full journal.
     errors: by the name of a sensor, or of a message that is set aside. counters: of the client, since the start; a
-    device's connections after its first are its reconnects, `resent` its resends. heap: free bytes, null if
-    unlimited."""
+    device's connections after its first are its reconnects, `resent` its resends. heap: free bytes, null if unlimited.
+    Without a connection it is short, since it takes space in the journal: counters that are 0 are left out, and the
+    network, and where the journal is."""
     gc.collect()
     journal = app.journal
     kept = {
@@ -45,26 +46,35 @@ def report(app):
         "skipped": journal.skipped,
         "worn": journal.erases // (1000 * app.flash.ioctl(4, 0)),
     }
-    for name in ("where", "repaired"):
-        value = getattr(app.flash, name, None)
-        if value is not None:
-            kept[name] = value
     fields = {
         "firmware": app.version,
         "up": app.uptime(),
         "heap": gc.mem_free() if hasattr(gc, "mem_free") else None,
         "journal": kept,
         "outbox_full": app.full,
-        "rssi": app.network.rssi(),
-        "wifi": app.network.status(),
         "reset": app.board.reset_cause(),
         "errors": app.errors,
         "counters": app.client.counters(),
     }
     if fields["counters"]["set_aside"]:
         fields["errors"] = _errors(app)
+    if app.client.connected:
+        fields["rssi"] = app.network.rssi()
+        fields["wifi"] = app.network.status()
+        for name in ("where", "repaired"):
+            value = getattr(app.flash, name, None)
+            if value is not None:
+                kept[name] = value
+    else:
+        shorten(fields)
     if app.crash:
         import crash
 
         crash.report(app, fields)
     return fields
+
+
+def shorten(fields):
+    """Leaves counters that are 0 out of the fields of a health message."""
+    counters = fields["counters"]
+    fields["counters"] = {name: counters[name] for name in counters if counters[name] or name == "accepted"}

@@ -3,7 +3,6 @@
 
 import json
 import sys
-import time
 
 import log
 import telemetry
@@ -76,6 +75,11 @@ class Node:
         self._accepted = getattr(board, "accepted", None)
         self._network_is_set_up = False
         self._up_ms = self._up_s = 0
+        self._boot = journal.next_seq  # the number of the first message since the boot
+        self._slept_cs = 0  # from the boot to this start, in 1/100 s
+        self._undated = False  # readings since the boot have no time
+        self._ahead_s = 0  # of the board's clock, when the time is known
+        self._batch = None  # of readings, while there is no connection
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
         log.set_level(config.log)
@@ -118,9 +122,21 @@ class Node:
         self._up_ms %= 1000
         return self._up_s
 
+    def moment(self):
+        """(time in s since 1970, or in 1/100 s since the boot; base time of a pack with it, as text)"""
+        if self.synchronised:
+            s = telemetry.now(self._ahead_s)
+            return s, telemetry.seconds(s)
+        cs = self._since_boot()
+        return cs, telemetry.undated(telemetry.hundredths(cs))
+
+    def _since_boot(self):
+        # In 1/100 s.
+        return self.uptime() * 100 + self._up_ms // 10 + self._slept_cs
+
     def time(self):
         """Seconds since 1970; right if the clock is `synchronised`."""
-        return int(time.time()) + telemetry.EPOCH
+        return int(telemetry.now(self._ahead_s))
 
     def _sync_time(self, drift_s=0):
         # Sets the clock. The known time may be wrong by drift_s; -1: by anything. Returns True if it is set, None if
@@ -190,11 +206,38 @@ class Node:
     def _publish_telemetry(self, readings):
         if self.home:
             self.home.see(readings)
+        if self._undated and self.synchronised:
+            self._date_readings()
         journal = self.journal
-        clock = telemetry.now(self.synchronised)
-        payload = telemetry.pack(self.config.device, clock, journal.next_seq, journal.epoch, readings)
-        if payload:
-            self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry)
+        batch = self._batch
+        if batch:
+            payload = batch.payload(readings)
+        else:
+            payload = telemetry.pack(self.config.device, self.moment()[1], journal.next_seq, journal.epoch, readings)
+        mid = payload and self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry)
+        if mid:
+            self._undated = self._undated or not self.synchronised
+            if batch:
+                batch.published(mid)
+            elif not (self.client.connected or self.config.sleep_ms):
+                self._gather()  # from the next reading on
+
+    def _gather(self):
+        # Not if messages expire or are dropped, each reading for itself; nor at QoS 2, where none may come twice.
+        config = self.config
+        if config.batch > 1 and config.qos < 2 and not config.expiry_s and config.when_full != "oldest":
+            from batch import Batch
+
+            self._batch = Batch(self, self._telemetry_topic)
+            sys.modules.pop("batch")
+
+    def _date_readings(self):
+        # Tells when undated readings were made.
+        config = self.config
+        journal = self.journal
+        numbers = journal.next_seq, journal.epoch, self._boot
+        payload = telemetry.dating(config.device, self.moment()[1], *numbers, telemetry.hundredths(self._since_boot()))
+        self._undated = not self._publish(self._telemetry_topic, payload, config.qos)
 
     # --- commands, and what else is seldom: modules that unload themselves ---
 

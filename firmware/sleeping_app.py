@@ -11,16 +11,22 @@
 #
 # Data for the next wake are kept in the board's memory, see Memory. Each wake is measured; its health message reports
 # the previous one, which is complete.
+#
+# Time
+# ----
+# The wakes since a power-on are one boot: the time since then, or the time of day once it is known, goes on over the
+# sleep. A board whose clock runs on has it there; for others it is what the last wake expected, less exact by what the
+# chip's timer is, and by the start of the board. After a crash nobody knows how long that took: a new boot begins.
 
 import struct
 import time
 
 import log
 import telemetry
-from codes import DEEP_SLEEP, ONLINE
+from codes import DEEP_SLEEP, ONLINE, SOFT
 from files import beside, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
-from inflight.counters import DUPLICATES, RECEIVED, TOO_LONG
+from inflight.counters import CONNECTS, DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
 from node import Node
 
@@ -32,19 +38,26 @@ _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleepin
 _DRIFT_MS = const(50_000)  # in which a clock may be wrong by 1 s: 2 %
 _NEVER = const(255)
 _MAX = const(65535)
-_MOST_WAKES = const(0x7FFF)  # since a health message; the bit above is `known`
+_MOST_WAKES = const(0x3FFF)  # since a health message; the bits above are `unsent` and `known`
+_UNSENT = const(0x4000)
 _KNOWN = const(0x8000)
 _SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
+_UPTIME = const(26_843_545_600)  # a clock below it tells no time of day, as in SenML: 2**28 s
+_BOOT = const(0xFFFFFF)  # bits of the number of a boot
+_CLOCK = const(0xFFFFFFFFFF)  # and of its clock
 _PHASES = ("read", "journal", "wifi", "connect", "deliver")
 
 
 class Memory:
     """The data that a device remembers while it sleeps; `data` are the argument of the last remember(), or None.
-    since: wakes since the last report; sync: reports since the clock was set, 255: never; full: messages refused by a
-    full journal, missed: reports that did not reach the broker, both since the last power cut; known: the session is
-    subscribed to what a file says (see _stored), and each CONNECT since then was answered."""
+    since: wakes since the last report; sync: reports since the clock was set, also those without a connection, 255:
+    never, or to a time that is taken for wrong; full: messages refused by a full journal, missed: reports that did not
+    reach the broker, both since the last power cut; known: the session is subscribed to what a file says (see _stored),
+    and each CONNECT since then was answered; unsent: the last wake had no connection. clock: when the next wake begins,
+    in 1/100 s since 1970, or since the boot, see _UPTIME; 0: not known. boot: number of the boot's first message, its
+    last bits."""
 
-    FORM = "<BBBBH5H"
+    FORM = "<BBBBH5HQ"
 
     def __init__(self, data):
         self.fresh = not data or len(data) != struct.calcsize(self.FORM)
@@ -52,20 +65,26 @@ class Memory:
             self.since = self.sync = _NEVER
             self.full = self.missed = 0
             self.health = _MOST_WAKES
-            self.known = False
+            self.known = self.unsent = False
+            self.boot = self.clock = 0
             self.phases = [0] * len(_PHASES)
         else:
             numbers = struct.unpack(self.FORM, data)
             self.since, self.sync, self.full, self.missed, health = numbers[:5]
             self.health = health & _MOST_WAKES
             self.known = health >= _KNOWN
-            self.phases = list(numbers[5:])
+            self.unsent = health & _UNSENT > 0
+            self.phases = list(numbers[5:-1])
+            self.boot = numbers[-1] >> 40
+            self.clock = numbers[-1] & _CLOCK
 
     def pack(self):
         """What remember() is to be given."""
         few = [min(n, 255) for n in (self.since, self.sync, self.full, self.missed)]
-        health = min(self.health, _MOST_WAKES) | (_KNOWN if self.known else 0)
-        return struct.pack(self.FORM, *(few + [health] + [min(n, _MAX) for n in self.phases]))
+        health = min(self.health, _MOST_WAKES)
+        health |= (_KNOWN if self.known else 0) | (_UNSENT if self.unsent else 0)
+        phases = [min(n, _MAX) for n in self.phases]
+        return struct.pack(self.FORM, *(few + [health] + phases + [(self.boot & _BOOT) << 40 | self.clock]))
 
 
 def _left(period, awake_ms):
@@ -99,7 +118,49 @@ class SleepingApp(Node):
         self._phases = []
         self._stay = False  # a command asked for it
         self.full = memory.full
-        self.synchronised = memory.sync != _NEVER and time.time() + telemetry.EPOCH > _SET
+        self._recall_time()
+
+    # --- the time, in 1/100 s ---
+
+    def _awake_cs(self):
+        return ticks_diff(ticks_ms(), self._began) // 10
+
+    def _board_cs(self):
+        # What the board's clock was when this wake began.
+        t = time.time()
+        if t + telemetry.EPOCH > _SET:
+            t += telemetry.EPOCH
+        return int(t * 100) - self._awake_cs()
+
+    def _recall_time(self):
+        memory = self._memory
+        clock = self._board_cs()
+        self._clock_is_set = memory.sync != _NEVER and clock > _SET * 100
+        expected = memory.clock if self.board.reset_cause() in (DEEP_SLEEP, SOFT) else 0
+        if memory.clock:
+            memory.clock = 0
+            self.board.remember(memory.pack())  # unless this wake ends as it should
+        if not self._clock_is_set:
+            if expected:
+                if abs(clock - expected) > self.config.sleep_ms // 80 + 1_000:
+                    clock = expected
+            elif clock >= _UPTIME:
+                clock = 0
+        self._clock = clock
+        self.synchronised = clock >= _UPTIME
+        if self.synchronised:
+            if not self._clock_is_set:
+                self._ahead_s = (clock - self._board_cs()) // 100
+        else:
+            self._slept_cs = clock
+            if expected:
+                self._boot -= (self._boot - memory.boot) & _BOOT
+                self._undated = True
+
+    def _remember_time(self, left_ms):
+        # left_ms: until the next wake.
+        self._memory.boot = self._boot
+        self._memory.clock = self._clock + self._awake_cs() + left_ms // 10
 
     def set_interval(self, ms):
         raise ValueError("this device sleeps between readings: change sleep_ms in its configuration")
@@ -124,6 +185,7 @@ class SleepingApp(Node):
             self.board.sleep(ms)
         readings = self._read()
         self._end_phase()
+        self._gather_with_last()
         self._publish_telemetry(readings)
         self._end_phase()
         memory.since += 1
@@ -136,8 +198,21 @@ class SleepingApp(Node):
             self._end_phase()
         memory.phases = self._phases
         memory.full = self.full
+        memory.unsent = not self.client.session.count[CONNECTS]
+        left = 0 if self.stopping else self._left()
+        self._remember_time(left)
         self.board.remember(memory.pack())
-        return 0 if self.stopping else self._left()
+        return left
+
+    def _gather_with_last(self):
+        # If this wake is not to report, or the last one was and could not. The reading goes into the message of the
+        # last wake, if nobody can have seen that.
+        memory = self._memory
+        unsent, memory.unsent = memory.unsent, False
+        if memory.since + 1 < self.config.report_every or (unsent and not memory.since):
+            self._gather()
+            if self._batch and unsent:
+                self._batch.resume()
 
     def _half_full(self):
         return self.journal.used * 2 >= self.journal.limit
@@ -156,6 +231,8 @@ class SleepingApp(Node):
     def _report_all(self):
         memory = self._memory
         memory.since = 0
+        if memory.sync < _NEVER - 1:
+            memory.sync += 1
         online = self._is_online()
         self._end_phase()
         if online and self._connect():
@@ -303,15 +380,19 @@ class SleepingApp(Node):
     def _keep_time(self):
         memory = self._memory
         period = self.config.sleep_ms * self.config.report_every
-        if self.synchronised and memory.sync < min(_SYNC_MS // period, _NEVER - 1):
-            memory.sync += 1
+        if self._clock_is_set and memory.sync <= min(_SYNC_MS // period, _NEVER - 2):
             return
-        is_set = self._sync_time((memory.sync + 1) * period // _DRIFT_MS)
+        is_set = self._sync_time(-1 if memory.sync == _NEVER else memory.sync * period // _DRIFT_MS)
         if is_set:
-            memory.sync = 0
             self.synchronised = True
-        elif is_set is None:  # after many such answers the known time is taken for wrong
-            memory.sync = min(memory.sync + 1, _NEVER)
+            self._ahead_s = 0
+            if self._undated:
+                self._date_readings()
+            if not self._undated:  # else the journal is full: the next wake goes on without the time, and tells it then
+                memory.sync = 0
+                self._clock = self._board_cs()
+        elif is_set is None and memory.sync == _NEVER - 1:
+            memory.sync = _NEVER  # after so many reports the known time is taken for wrong
 
     def _wake(self):
         # How long the last wake took; None without remembered data.

@@ -3,18 +3,27 @@
 import json
 import time
 
+from inflight.compat import const
 from inflight.errors import printable
 
 # The epoch of some ports is 2000, that of SenML is 1970.
+HEALTH_MS = const(3_600_000)  # between health messages without a connection, at least
 EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
 
 
-def now(synchronised):
-    """Base time in s as text; "0" if the clock is not set: values below 2**28 are relative to now."""
-    if not synchronised:
-        return "0"
-    t = time.time() + EPOCH
+def now(ahead=0):
+    """The time in s since 1970; the clock is `ahead` seconds behind it."""
+    return time.time() + EPOCH + ahead
+
+
+def seconds(t):
+    """A time in s as text."""
     return ("%.3f" if isinstance(t, float) else "%d") % t
+
+
+def hundredths(cs):
+    """A time in 1/100 s as text, in s."""
+    return "%d.%02d" % (cs // 100, cs % 100)
 
 
 def start(sources):
@@ -61,22 +70,37 @@ def describe(error):
     return printable("%s: %s" % (type(error).__name__, error))
 
 
-def _value(value):
-    if isinstance(value, bool):
-        return '"vb":true' if value else '"vb":false'
-    if isinstance(value, str):
-        return '"vs":' + json.dumps(value)
+def literal(value):
+    """A value as JSON."""
+    if isinstance(value, (bool, str)):
+        return json.dumps(value)
     # Seven digits: the precision of a 32-bit float.
-    return '"v":' + ("%d" if isinstance(value, int) else "%.7g") % value
+    return ("%d" if isinstance(value, int) else "%.7g") % value
+
+
+def undated(up):
+    """The base time of readings while the clock is not set, with the uptime in s, as text: values below 2**28 are
+    relative to now."""
+    return '0,"up":' + up
+
+
+_HEAD = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,'
 
 
 def pack(device, clock, seq, epoch, readings):
     """Returns the SenML pack of `readings` as bytes, None if there are none. The first record has the base name, the
     base time `clock`, and the message's sequence number."""
-    head = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,' % (device, clock, seq, epoch)
+    head = _HEAD % (device, clock, seq, epoch)
     records = []
     for name, unit, value in readings:
         unit = '"u":%s,' % json.dumps(unit) if unit else ""
-        records.append('%s"n":%s,%s%s}' % (head, json.dumps(name), unit, _value(value)))
+        kind = "vb" if isinstance(value, bool) else "vs" if isinstance(value, str) else "v"
+        records.append('%s"n":%s,%s"%s":%s}' % (head, json.dumps(name), unit, kind, literal(value)))
         head = "{"
     return (",".join(records) + "]").encode() if records else None
+
+
+def dating(device, clock, seq, epoch, boot, up):
+    """Returns the pack without readings, as bytes, that tells when undated ones were made: those of the numbers from
+    `boot` up to its own. At the time `clock` the uptime was `up`, a text in s."""
+    return ((_HEAD + '"boot":%d,"up":%s}]') % (device, clock, seq, epoch, boot, up)).encode()

@@ -18,8 +18,8 @@ _ASKED = const(1)  # it asked for the reset, or has left the board to a person
 _RUNNING = const(2)
 _COUNT = const(3)  # number of remembered bytes
 _DATA = const(4)
-_CHECK = const(29)  # before it, from 20 on: what radio keeps
-_SIZE = const(33)  # the application may use the memory after this
+_CHECK = const(37)  # before it, from 28 on: what radio keeps
+_SIZE = const(41)  # the application may use the memory after this
 
 
 def _check(data):
@@ -48,8 +48,8 @@ def keep(at, data):
 
 def remember(data):
     n = len(data)
-    if n > 16:
-        raise ValueError("remember: 16 bytes at most")
+    if n > 24:
+        raise ValueError("remember: 24 bytes at most")
     keep(_COUNT, bytes([n]) + data)
 
 

@@ -6,8 +6,8 @@ from codes import CONNECTING, FAILED, IDLE, NO_AP, ONLINE, WRONG_KEY
 from inflight.compat import const
 from wifi import Wifi
 
-_AP = const(20)  # place of the access point in what is kept
-_END = const(29)
+_AP = const(28)  # place of the access point in what is kept
+_END = const(37)
 
 
 class Radio(Wifi):

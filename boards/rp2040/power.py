@@ -11,13 +11,13 @@ _cause = None
 
 # --- scratch registers of the watchdog, which survive a reset ---
 #
-# 0 to 3 contain the remembered data. MicroPython's reset uses 4, and 5 to 7 only to start at an address. 5 contains
-# the number of remembered bytes (bits 0-4), why the board stops (5-6), and a checksum of all that (8-31).
+# 0 to 3, 6 and 7 contain the remembered data. MicroPython's reset uses 4, and 5 to 7 only to start at an address. 5
+# contains the number of remembered bytes (bits 0-4), why the board stops (5-6), and a checksum of all that (8-31).
 
 _CTRL = const(0)
-_SCRATCH = const(0x0C)
 _BITTEN = const(0x1C)  # scratch 4, after the watchdog was started
 _HEAD = const(0x20)
+_WORDS = (0x0C, 0x10, 0x14, 0x18, 0x24, 0x28)
 _CLEAR = const(0x3000)  # writing here clears bits
 _CHIP_RESET = const(0x4010002C)  # of the RP2350; the RP2040 does not tell a brown-out from a power-on
 _HAD_BOR = const(0x20000)
@@ -44,9 +44,9 @@ def _check(data, head):
 def _keep(data, note=0):
     base = _watchdog()
     head = len(data) | note << 5
-    data = data + bytes(16 - len(data))
-    for i in range(0, 16, 4):
-        machine.mem32[base + _SCRATCH + i] = int.from_bytes(data[i : i + 4], "little")
+    data = data + bytes(4 * len(_WORDS) - len(data))
+    for i in range(len(_WORDS)):
+        machine.mem32[base + _WORDS[i]] = int.from_bytes(data[4 * i : 4 * i + 4], "little")
     machine.mem32[base + _HEAD] = _check(data, head) << 8 | head
 
 
@@ -54,8 +54,8 @@ def _kept():
     # What is remembered, and the note.
     base = _watchdog()
     data = b""
-    for i in range(0, 16, 4):
-        data += (machine.mem32[base + _SCRATCH + i] & 0xFFFFFFFF).to_bytes(4, "little")
+    for at in _WORDS:
+        data += (machine.mem32[base + at] & 0xFFFFFFFF).to_bytes(4, "little")
     head = machine.mem32[base + _HEAD] & 0xFFFFFFFF
     if head >> 8 != _check(data, head & 0xFF):
         return b"", 0
@@ -63,8 +63,8 @@ def _kept():
 
 
 def remember(data):
-    if len(data) > 16:
-        raise ValueError("remember: 16 bytes at most")
+    if len(data) > 24:
+        raise ValueError("remember: 24 bytes at most")
     _keep(bytes(data))
 
 

@@ -129,8 +129,8 @@ def _forget():
 
 
 def remember(data):
-    if len(data) > 16:
-        raise ValueError("remember: 16 bytes at most")
+    if len(data) > 24:
+        raise ValueError("remember: 24 bytes at most")
     reset_cause()  # discards data that a board would have lost
     with open(home() + "/remembered", "wb") as f:
         f.write(data)

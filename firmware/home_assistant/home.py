@@ -45,7 +45,8 @@ class Home:
         """These are the fields of a health message."""
         self._health = health = {"live": fields["journal"]["live"]}
         for name in ("rssi", "heap", "up"):
-            health[name] = fields[name]
+            if name in fields:  # without a connection there is no signal
+                health[name] = fields[name]
 
     def step(self, announces=True):
         """Announces what is due, and publishes the newest readings."""

@@ -15,6 +15,7 @@ from host_tests.broker import Automatic
 from host_tests.clients import automatic, clock, cut_power, virtual  # noqa: F401 (fixtures)
 from host_tests.waiting import wait_for
 from inflight import Client, Journal, RamFlash
+from inflight_tools.fleet.lines.gathered import expanded
 from node import will
 from sleeping_app import SleepingApp
 from tools.runtimes import device_run, runtime
@@ -109,6 +110,24 @@ class Board:
         self.log.append((seq, qos, topic))
 
 
+def packs(message):
+    """The bodies that a message stands for: gathered readings as a pack for each."""
+    line = {"topic": message.topic, "text": message.payload.decode()}
+    return [json.loads(json.loads(one)["text"]) for one in expanded(json.dumps(line, separators=(",", ":")).encode())]
+
+
+def gathered(broker):
+    """{number: time and readings} of all messages of telemetry, as a pipeline reads them; what dates readings not."""
+    found = {}
+    for message in broker.arrived:
+        for pack in packs(message) if message.topic.endswith("/telemetry") else ():
+            if "boot" in pack[0]:
+                continue
+            values = {record["n"]: record.get("v", record.get("vb")) for record in pack if "n" in record}
+            assert found.setdefault(pack[0]["seq"], (pack[0]["bt"], values)) == (pack[0]["bt"], values)
+    return found
+
+
 class ShortRuns(Client):
     """A client that returns soon from run_for(): a test sees what has happened before the application's next turn is
     due."""
@@ -182,11 +201,13 @@ def nobody():
 @pytest.fixture
 def published(broker):
     """published(topic): the bodies of the messages to this topic of the device; published(): of all. Of a SenML pack
-    its first record."""
+    its first record, of gathered readings that of each; the topic `dating` stands for packs that date readings, which
+    `telemetry` leaves out."""
 
     def bodies(topic=""):
-        found = [m.payload for m in list(broker.arrived) if not topic or m.topic.split("/", 2)[2] == topic]
-        return [body[0] if isinstance(body, list) else body for body in map(json.loads, found)]
+        found = [(m.topic.split("/", 2)[2], body) for m in list(broker.arrived) for body in packs(m)]
+        found = [(to, body[0] if isinstance(body, list) else body) for to, body in found]
+        return [body for to, body in found if not topic or topic == ("dating" if "boot" in body else to)]
 
     return bodies
 

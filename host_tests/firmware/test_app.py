@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from config import Config
 from host_tests.broker import Automatic
 from host_tests.clients import cut_power
+from host_tests.firmware.conftest import Board, gathered
 from inflight import RamFlash
 from inflight.journal.journal import OUT
 from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
@@ -69,7 +71,27 @@ def test_without_a_clock_times_are_relative(make, broker, until, published):
     app = make(broker.port)
     app.board.clock = False
     until(app, lambda: len(published("telemetry")) >= 2)
-    assert all(abs(m["bt"]) < 2**28 for m in published("telemetry"))
+    first, second = published("telemetry")[:2]
+    assert first["bt"] == second["bt"] == 0 and first["up"] < second["up"]
+
+
+def test_readings_before_the_clock_is_set_are_dated(make, nobody, broker, until, published):
+    """By the time since the start: of this boot, not of one that was cut before it knew the time."""
+    flash = RamFlash(8, 4096)
+    cut = make(nobody, flash)
+    cut.board.wifi = IDLE  # no time server answers
+    until(cut, lambda: cut.journal.live >= 2)
+    first = cut.journal.next_seq
+    app = make(broker.port, flash)
+    app.board.wifi = IDLE
+    until(app, lambda: len(published("telemetry")) >= first + 2)
+    app.board.wifi = ONLINE
+    until(app, lambda: published("telemetry")[-1]["bt"])
+    (dating,), dated = published("dating"), published("telemetry")[-1]
+    assert dating["boot"] == first and dating["seq"] < dated["seq"]
+    for reading in published("telemetry")[first:-1]:
+        assert dating["boot"] <= reading["seq"] < dating["seq"]
+        assert time.time() - 60 < dating["bt"] + reading["up"] - dating["up"] <= time.time()
 
 
 def test_with_a_clock_times_are_absolute(make, broker, until, published):
@@ -81,12 +103,77 @@ def test_with_a_clock_times_are_absolute(make, broker, until, published):
 def test_telemetry_goes_on_while_offline_and_arrives_later(make, nobody, broker, until):
     flash = RamFlash(8, 4096)
     offline = make(nobody, flash)
-    until(offline, lambda: offline.journal.live >= 4)
+    until(offline, lambda: len(offline.board.log) >= 4)
     accepted = [seq for seq, _, _ in offline.board.log]
     online = make(broker.port, flash)
     until(online, lambda: broker.arrived and not online.client.pending)
-    assert set(accepted) <= set(numbers(broker))
-    assert numbers(broker)[: len(accepted)] == accepted
+    assert set(accepted) <= set(gathered(broker))
+    assert list(gathered(broker))[: len(accepted)] == accepted
+
+
+# --- gathered readings ---
+
+
+class Changing(Board):
+    """Another reading each time, and one that is there now and then."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def sensors(self):
+        self.count += 1
+        yield "count", None, self.count
+        if self.count % 5:
+            yield "door", None, self.count % 2 == 0
+
+
+def test_readings_are_gathered_without_a_connection(make, nobody, broker, until):
+    """Each has its number and its time; no number is missing, and what is gathered takes a quarter of the space."""
+    flash, board = RamFlash(16, 4096), Changing()
+    offline = make(nobody, flash, board=board, interval_ms=100)
+    until(offline, lambda: board.count >= 45)
+    last = board.count
+    used = offline.journal.used
+    assert offline.journal.live <= 6 and offline.client.counters()["dropped"] == 0
+    online = make(broker.port, flash, board=board)
+    until(online, lambda: len(gathered(broker)) >= last + 3 and not online.client.pending)
+    found = gathered(broker)
+    assert [values["count"] for _, values in found.values()] == list(range(1, len(found) + 1))
+    assert all(("door" in values) == (values["count"] % 5 > 0) for _, values in found.values())
+    times = [at for at, _ in found.values()]
+    assert times == sorted(times) and times[0] > time.time() - 100 and len(set(times)) == len(times)
+    assert set(range(online.journal.next_seq)) == set(found) | set(numbers(broker))
+    singly = make(nobody, RamFlash(16, 4096), board=Changing(), interval_ms=100, batch=1)
+    until(singly, lambda: singly.board.count >= last)
+    assert used * 4 < singly.journal.used
+
+
+def test_a_power_cut_while_readings_are_gathered_loses_none(make, nobody, broker, until, monkeypatch):
+    """Whatever was done of it: the longer message accepted, the shorter one given up, or not."""
+
+    class PowerCut(BaseException):
+        pass
+
+    flash, board = RamFlash(16, 4096), Changing()
+    for name in ("discard", "publish") * 3:
+        cut = make(nobody, flash, board=board)
+        until(cut, lambda count=board.count: board.count >= count + 4)
+
+        def stop(*_):
+            raise PowerCut
+
+        with monkeypatch.context() as patch, pytest.raises(PowerCut):
+            patch.setattr(cut.client, name, stop)
+            until(cut, lambda: False)
+        cut_power(cut.client)
+        if name == "publish":
+            board.count -= 1  # the reading was not accepted
+    last = board.count
+    online = make(broker.port, flash, board=board)
+    until(online, lambda: len(gathered(broker)) > last and not online.client.pending)
+    counts = [values["count"] for _, values in gathered(broker).values()]
+    assert counts == list(range(1, len(counts) + 1))
 
 
 # --- a full journal ---

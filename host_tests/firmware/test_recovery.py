@@ -136,6 +136,13 @@ def test_when_the_network_comes_the_client_connects_at_once(device, virtual):
     assert app.client.counters()["connects"] == 1
 
 
+def test_health_without_a_connection(device, nobody):
+    """Once an hour; with Home Assistant, too, whose state has no signal then."""
+    app = device.start(nobody, wifi_ssid=None, wifi_key=None, health_ms=60_000, ha=True)
+    device.run(90)
+    assert [topic for _, _, topic in app.board.log].count("health") == 1
+
+
 # --- the clock ---
 
 

@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, WRONG_KEY
+from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, POWER_CUT, WATCHDOG, WRONG_KEY
 from config import Config
 from host_tests.broker import PATIENCE_S, Faults
+from host_tests.firmware.conftest import Board, gathered
 from host_tests.waiting import wait_for
 from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
@@ -122,24 +123,25 @@ def test_watchdog_guards_the_wake(wake, broker):
 
 @pytest.mark.parametrize("wifi", [NO_AP, IDLE])
 def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, wifi, published):
-    wifi_fields = {"wifi_ssid": "net", "wifi_key": "the-wifi-key"}
+    wifi_fields = {"wifi_ssid": "net", "wifi_key": "the-wifi-key", "batch": 1}
     wake(nobody, **wifi_fields)
     for n in range(2, 7):
         wake.board.wifi = wake.board.joins = wifi
         wake(broker.port, **wifi_fields)
-        assert wake.app.journal.live == n
+        assert wake.app.journal.live == n + 1  # one dates the first reading
     assert not broker.connections
     wake.board.joins = ONLINE
     wake(broker.port, **wifi_fields)
-    assert [body["seq"] for body in published("telemetry")] == list(range(7))
+    readings = published("telemetry")
+    assert [body["seq"] for body in readings + published("dating")] == [0, 2, 3, 4, 5, 6, 7, 1]
     assert wake.app.journal.live == 0
 
 
 def test_without_broker_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, published):
     for n in range(1, 6):
-        wake(nobody)
-        assert wake.app.journal.live == n
-    wake(broker.port)
+        wake(nobody, batch=1)
+        assert wake.app.journal.live == n + 1
+    wake(broker.port, batch=1)
     assert [body["seq"] for body in published()] == wake.accepted
     assert len(published("telemetry")) == 6
     assert published("health")[0]["wake"]["missed"] == 5
@@ -180,7 +182,7 @@ def test_without_puback_status_messages_do_not_fill_the_journal(automatic, wake)
         for _ in range(8):
             wake(broker.port, awake_ms=1000, max_inflight=4, health_ms=86_400_000)
         kinds = [topic for _, _, topic in wake.board.log]
-    assert kinds.count("telemetry") == 8 and kinds.count("status") <= 5
+    assert kinds.count("telemetry") == 9 and kinds.count("status") <= 5  # one dates the first reading
 
 
 # --- the radio ---
@@ -189,7 +191,7 @@ def test_without_puback_status_messages_do_not_fill_the_journal(automatic, wake)
 def test_radio_is_on_at_each_nth_wake(wake, broker, published):
     reports = []
     for n in range(9):
-        wake(broker.port, report_every=4)
+        wake(broker.port, report_every=4, batch=1)
         if len(broker.connections) > len(reports):
             reports.append(n)
     assert reports == [0, 4, 8]
@@ -294,10 +296,10 @@ def test_readings_expire_while_the_device_sleeps(wake, nobody, broker, published
     fields = {"protocol_level": 5, "expiry_s": 80}
     for _ in range(3):
         wake(nobody, **fields)
-    assert wake.app.journal.live == 3
+    assert wake.app.journal.live == 4
     wake(broker.port, **fields)
     assert wake.app.client.counters()["expired"] == 2
-    first, second = (m for m in broker.arrived if m.topic.endswith("telemetry"))
+    first, second = (m for m in broker.arrived if m.topic.endswith("telemetry") and b'"boot"' not in m.payload)
     assert dict(first.properties)[2] < 80 and dict(second.properties)[2] == 80
 
 
@@ -336,6 +338,46 @@ def test_counts_in_health_are_limited(wake, broker, published):
     wake(broker.port, sleep_ms=1000, health_ms=86_400_000)
     health = published("health")[-1]
     assert (health["outbox_full"], health["wake"]["missed"]) == (255, 255)
+
+
+# --- gathered readings ---
+
+
+def test_readings_of_an_outage_are_gathered(wake, broker, nobody):
+    """Over all wakes: each with its number and its time."""
+    count = iter(range(1000))
+
+    def source():
+        yield "count", None, next(count)
+
+    for _ in range(12):
+        wake(nobody, [source])
+    assert wake.app.journal.live == 3  # the first one, what dates it, and all others
+    for _ in range(2):
+        wake(broker.port, [source])
+    found = gathered(broker)
+    assert [values["count"] for _, values in found.values()] == list(range(14))
+    assert set(found) <= set(wake.accepted) and wake.app.journal.live == 0
+
+
+def test_readings_of_wakes_between_reports_are_gathered(wake, broker):
+    for _ in range(9):
+        wake(broker.port, report_every=4)
+    assert len(gathered(broker)) == 9
+    assert (
+        sum(m.topic.endswith("telemetry") for m in broker.arrived) == 3 + 1 + 2
+    )  # at reports, what dates, and between
+
+
+def test_a_message_that_may_have_been_sent_stays(wake, nobody, automatic):
+    """A broker that acknowledges nothing has it perhaps."""
+    wake(nobody)
+    wake(nobody)
+    with automatic(Faults(answer=lambda raw: [] if raw[0] == 0x40 else [raw])) as silent:
+        wake(silent.port, awake_ms=1000)
+        before = wake.app.journal.live
+        wake(nobody)
+    assert wake.app.journal.live == before + 1
 
 
 # --- the clock ---
@@ -399,6 +441,29 @@ def test_a_time_far_from_the_known_one_is_refused(wake, broker, published):
     assert published("telemetry")[-2]["bt"] > 1_700_000_000
 
 
+def test_the_known_time_goes_on_over_the_sleep(wake, broker, monkeypatch):
+    """Also where the board's clock loses it. How wrong it may be counts from when the clock was set, over reports
+    without a network, too."""
+
+    def sync_time(host, within):
+        asked.append(within)
+        clock[0] = right
+        return True
+
+    right, clock, asked = time.time(), [0.0], []
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    wake.board = Board()
+    wake.board.sync_time = sync_time
+    for wifi in (ONLINE, IDLE, IDLE, ONLINE):
+        clock[0] = 1_609_459_200.0
+        wake.board.wifi = wifi
+        wake(broker.port)
+    first, (least, most) = asked
+    assert first is None
+    assert (least + most) / 2 == pytest.approx(right + 180, abs=2)
+    assert (most - least) // 2 == 15 * 60 + 3 * 60 // 50
+
+
 def test_clock_is_set_without_a_broker(wake, nobody):
     wake(nobody)
     assert len(wake.board.asked) == 1
@@ -425,11 +490,80 @@ def test_without_a_time_server_no_one_is_asked(wake, broker, published):
 
 
 def test_clock_that_lost_its_time_is_set_again(wake, broker, monkeypatch, published):
+    """As that of a Pico W does in each sleep: the reading has the time nevertheless."""
+
+    def sync_time(host, within):
+        asked.append(host)
+        clock[0] = right + 60.0 * wakes
+        return True
+
+    right, clock, asked = time.time(), [0.0], []
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    wake.board = Board()
+    wake.board.sync_time = sync_time
+    for wakes in range(4):
+        clock[0] = 1_609_459_200.0
+        wake(broker.port)
+        assert len(asked) == 1 + wakes
+    assert [body["bt"] for body in published("telemetry")] == pytest.approx(
+        [0, right + 60, right + 120, right + 180], abs=2
+    )
+
+
+@pytest.mark.parametrize("boot", [0, 1_609_459_200, None])
+def test_readings_before_the_clock_is_set_keep_their_time(wake, broker, nobody, monkeypatch, published, boot):
+    """boot: what the board's clock is at each wake; None: it runs on in the sleep."""
+    wake.board = Board()
+    wake.board.clock = False
+    real = time.time()
+    for wakes in range(3):
+        clock = float(wakes * 60 if boot is None else boot)
+        monkeypatch.setattr(time, "time", lambda clock=clock: clock)
+        wake(nobody, report_every=1 + wakes, batch=1)
+    wake.board.clock = True
+    monkeypatch.setattr(time, "time", lambda: real)
+    monkeypatch.setattr(wake.board, "sync_time", lambda host, within: True)
     wake(broker.port)
-    monkeypatch.setattr(time, "time", lambda: 1_609_459_200.0)
+    readings, (dating,) = published("telemetry"), published("dating")
+    times = [dating["bt"] + reading["up"] - dating["up"] for reading in readings]
+    assert times == pytest.approx([real - 180, real - 120, real - 60, real], abs=2)
+    assert all(dating["boot"] <= reading["seq"] < dating["seq"] for reading in readings)
+
+
+@pytest.mark.parametrize("cause", [POWER_CUT, WATCHDOG])
+def test_after_a_crash_a_new_boot_begins(wake, broker, nobody, monkeypatch, published, cause):
+    """Nobody knows how long that took."""
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    wake.board = Board()
+    wake.board.clock = False
+    wake(nobody, batch=1)
+    monkeypatch.setattr(Board, "reset_cause", lambda board: cause)
+    wake(nobody, batch=1)
+    monkeypatch.undo()
+    wake.board.clock = True
     wake(broker.port)
-    assert len(wake.board.asked) == 2
-    assert published("telemetry")[-1]["bt"] == 0
+    (dating,) = published("dating")
+    assert dating["boot"] == 1 and [reading["seq"] for reading in published("telemetry")] == [0, 1, 2]
+
+
+def test_readings_are_dated_later_if_the_journal_is_full(wake, slow_broker, nobody, monkeypatch):
+    wake.board = Board()
+    wake.board.clock = False
+    wake.flash = RamFlash(6, 1024)
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: 0.0)
+        while wake.app is None or wake.app.full < 2:
+            wake(nobody, batch=1)
+    wake.board.clock = True
+    wake(nobody, batch=1)
+    for _ in range(2):
+        wake(slow_broker.port)
+    packs = [json.loads(m.payload)[0] for m in slow_broker.arrived if m.topic.endswith("telemetry")]
+    (dating,) = [pack for pack in packs if "boot" in pack]
+    undated = [pack for pack in packs if "up" in pack and "boot" not in pack]
+    assert undated[0]["seq"] == dating["boot"] == 0
+    assert all(pack["seq"] < dating["seq"] and pack["up"] <= dating["up"] for pack in undated)
+    assert [pack["up"] for pack in undated[:3]] == pytest.approx([0, 60, 120], abs=2)
 
 
 def test_clock_that_cannot_be_set_is_retried_at_each_report(wake, broker, published):

@@ -8,7 +8,7 @@ import sys
 import time
 
 from inflight_tools.fleet.spark.landing import LandingFiles
-from tools.demo.subscriber import number
+from tools.demo.subscriber import numbers
 from tools.peers import mosquitto
 
 COLLECTOR = "collector-0"  # its name, and its user's
@@ -141,5 +141,5 @@ def _numbers(file):
         lines = file.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:  # just renamed: found under its new name, at the latest by the next call
         return set()
-    found = (number(line["topic"], line["text"]) for line in map(json.loads, lines))
-    return {(device, seq) for device, _, seq in filter(None, found)}
+    found = (one for line in map(json.loads, lines) for one in numbers(line["topic"], line["text"]))
+    return {(device, seq) for device, _, seq in found}

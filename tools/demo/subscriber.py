@@ -19,6 +19,14 @@ def number(topic, payload):
     return None if "seq" not in fields else (topic.split("/")[1], fields["epoch"], fields["seq"])
 
 
+def numbers(topic, payload):
+    """All that a message stands for, as number() tells them: the readings that are gathered in it have their own."""
+    found = number(topic, payload)
+    fields = json.loads(payload)
+    rows = len(fields.get("rows", "1")) if isinstance(fields, dict) else 1
+    return [(*found[:2], found[2] + row) for row in range(rows)] if found else []
+
+
 class Subscriber:
     """Subscribes to everything at QoS 2 with a persistent session. `seen` counts each (device, sequence number);
     `epochs`: the journal epochs of each device."""
@@ -58,12 +66,11 @@ class Subscriber:
     def _take(self, client, userdata, message):
         with self._lock:
             try:
-                key = number(message.topic, message.payload)
+                keys = numbers(message.topic, message.payload)
             except (ValueError, KeyError, IndexError, TypeError):
                 self.unreadable.append((message.topic, message.payload))
                 return
-            if key and not message.retain:
-                device, epoch, seq = key
+            for device, epoch, seq in () if message.retain else keys:
                 self.epochs.setdefault(device, set()).add(epoch)
                 self.seen[device, seq] += 1
 

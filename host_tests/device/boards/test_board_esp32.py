@@ -132,20 +132,20 @@ def test_wrong_key_at_the_remembered_access_point_is_reported():
 def test_remembered_data_survives_deep_sleep_and_resets():
     chip = Esp32()
     eq(chip.board.recall(), None)
-    for data in (b"sixteen bytes ok", b"short", b"\0" * 16):
+    for data in (b"twenty-four bytes are ok", b"short", b"\0" * 24):
         chip.board.remember(data)
         for cause, ms in ((DEEPSLEEP_RESET, 1000), (SOFT_RESET, 0), (WDT_RESET, 0)):
             stops(chip, chip.board.sleep, ms, True)
             board = chip.start(cause)
             eq((board.recall(), board.recall()), (data, data))
-    raises(ValueError, chip.board.remember, bytes(17))
-    eq(chip.board.recall(), bytes(16))
+    raises(ValueError, chip.board.remember, bytes(25))
+    eq(chip.board.recall(), bytes(24))
     chip.board.remember(b"")
     eq(chip.board.recall(), None)
 
 
 def test_power_cut_clears_remembered_data():
-    for left in (b"", b"IF", bytes(33), b"\xff" * 33, bytes((i * 73 + 11) & 255 for i in range(2048)), b"IF" * 20):
+    for left in (b"", b"IF", bytes(41), b"\xff" * 41, bytes((i * 73 + 11) & 255 for i in range(2048)), b"IF" * 30):
         chip = Esp32()
         chip.board.remember(b"sixteen bytes ok")
         chip.kept = left
@@ -158,7 +158,7 @@ def test_power_cut_clears_remembered_data():
 def test_a_changed_byte_is_detected():
     chip = Esp32()
     chip.board.remember(b"sixteen bytes ok")
-    for i in range(33):
+    for i in range(41):
         whole = chip.kept
         chip.kept = whole[:i] + bytes([whole[i] ^ 4]) + whole[i + 1 :]
         eq(chip.board.recall(), None)
@@ -173,7 +173,7 @@ def test_the_applications_rtc_memory_is_not_changed():
     chip.board.remember(b"sixteen bytes ok")
     stops(chip, chip.board.sleep, 1000, True)
     chip.start(DEEPSLEEP_RESET).reset_cause()
-    eq((chip.kept[33:], chip.board.recall()), (b"the application's", b"sixteen bytes ok"))
+    eq((chip.kept[41:], chip.board.recall()), (b"the application's", b"sixteen bytes ok"))
 
 
 # --- reset, sleep and watchdog ---

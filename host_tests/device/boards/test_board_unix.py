@@ -147,7 +147,7 @@ def test_remembered_data_survives_deep_sleep_and_reboot_only():
         raises(SystemExit, board.sleep, 1, True)
         home.start_again(orderly=True)
         eq(board.recall(), None)
-        raises(ValueError, board.remember, bytes(17))
+        raises(ValueError, board.remember, bytes(25))
 
 
 def test_a_light_sleep_has_its_length_and_is_no_reset():

@@ -71,14 +71,14 @@ def test_words_are_those_of_all_boards():
         board.network().off()
 
 
-def test_sixteen_bytes_are_remembered():
+def test_twenty_four_bytes_are_remembered():
     for board in each():
         board.reset_cause()
-        for data in (b"x", bytes(range(16))):
+        for data in (b"x", bytes(range(24))):
             board.remember(data)
             eq(board.recall(), data)
-        raises(ValueError, board.remember, bytes(17))
-        eq(board.recall(), bytes(range(16)))
+        raises(ValueError, board.remember, bytes(25))
+        eq(board.recall(), bytes(range(24)))
 
 
 def test_readings_have_a_name_a_unit_and_a_value():

@@ -26,7 +26,7 @@ class Board:
         return self.memory
 
     def remember(self, data):
-        assert len(data) <= 16, "no board keeps more"
+        assert len(data) <= 24, "no board keeps more"
         self.memory = data
 
     def reset_cause(self):
@@ -64,11 +64,11 @@ def test_remembered_data_is_restored():
     memory.sync = 0
     memory.full = memory.missed = 7
     memory.health = 500
-    memory.known = True
+    memory.known = memory.unsent = True
     memory.phases = [1200, 5, 2500, 300, 65535]
     again = Memory(memory.pack())
     eq((again.fresh, again.since, again.sync, again.full, again.missed, again.health), (False, 3, 0, 7, 7, 500))
-    eq((again.known, Memory(None).known), (True, False))
+    eq((again.known, again.unsent, Memory(None).known, Memory(None).unsent), (True, True, False, False))
     eq(again.phases, [1200, 5, 2500, 300, 65535])
 
 
@@ -78,7 +78,7 @@ def test_counters_saturate():
     memory.health = 70_000
     memory.phases = [70_000] * 5
     again = Memory(memory.pack())
-    eq((again.since, again.sync, again.full, again.missed, again.health), (255, 255, 255, 255, 32767))
+    eq((again.since, again.sync, again.full, again.missed, again.health), (255, 255, 255, 255, 16383))
     eq(again.known, False)
     eq(again.phases, [65535] * 5)
 
@@ -97,6 +97,19 @@ def test_each_wake_leaves_its_reading_in_the_journal():
         assert 0 < left <= 60_000, left
     memory = Memory(board.memory)
     eq((memory.missed, memory.full, memory.fresh), (4, 0, False))
+
+
+def test_readings_of_wakes_without_a_connection_are_gathered():
+    """Each in flash at once; a wake that is to report writes its own message, unless the last one could not."""
+    for every, messages in ((1, (1, 2, 2, 2)), (3, (1, 2, 2, 3, 4, 4))):
+        board = Board()
+        flash = RamFlash(16, 4096)
+        live = []
+        for n in range(1, 1 + len(messages)):
+            _, journal = wake(board, flash, report_every=every)
+            eq(journal.next_seq, n)
+            live.append(journal.live)
+        eq(tuple(live), messages)
 
 
 def test_wakes_between_reports_are_counted():

@@ -44,16 +44,24 @@ def test_no_values_make_no_pack():
     eq(telemetry.pack("a", "0", 1, 2, ()), None)
 
 
-def test_unsynchronised_clock_is_relative():
-    assert abs(float(telemetry.now(False))) < 1 << 28
+def test_a_reading_without_a_clock_has_the_uptime():
+    (record,) = pack(("load", "/", 0.5), clock=telemetry.undated("81.25"))
+    eq((record["bt"], record["up"], record["v"]), (0, 81.25, 0.5))
+
+
+def test_the_pack_that_dates_them_has_no_reading():
+    (record,) = json.loads(telemetry.dating("dev", "1790000000", 12, 9, 7, "81.25"))
+    head = {"bn": "urn:dev:mac:dev:", "bt": 1790000000, "seq": 12, "epoch": 9}
+    eq(record, dict(head, boot=7, up=81.25))
 
 
 def test_synchronised_clock_counts_from_1970():
-    eq(telemetry.now(True).count("e"), 0)
+    eq(telemetry.seconds(telemetry.now()).count("e"), 0)
     # 2025-01-01 in this runtime's epoch.
     start = 1_735_689_600
-    assert float(telemetry.now(True)) > start, telemetry.now(True)
-    assert abs(float(telemetry.now(True)) - (time.time() + telemetry.EPOCH)) < 5
+    assert telemetry.now() > start, telemetry.now()
+    assert abs(telemetry.now() - (time.time() + telemetry.EPOCH)) < 5
+    assert abs(telemetry.now(100) - (time.time() + telemetry.EPOCH + 100)) < 5
 
 
 def broken():

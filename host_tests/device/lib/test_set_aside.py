@@ -387,6 +387,19 @@ def test_discard():
             eq([found[0] for found in messages(peer.session)], [3] if qos == 1 or not restart else [2, 3])
 
 
+def test_discard_by_the_number():
+    """Another message than that of the number stays."""
+    peer = Peer(max_inflight=2)
+    for k in range(4):
+        peer.publish(b"%d" % k)
+    session = peer.session
+    numbers = {found[0]: found[1] for found in messages(session)}
+    eq((discard_message(session, 4, numbers[3]), discard_message(session, 4, numbers[4] + 1)), (False, False))
+    for left, mid in ((3, 4), (2, 1), (1, 3), (0, 2)):
+        eq((discard_message(session, mid, numbers[mid]), session.pending), (True, left))
+    eq(discard_message(session, 2, numbers[2]), False)
+
+
 def test_discard_past_pubrec():
     """[MQTT-4.3.3-1] Its PUBREL goes, and its end is not told as completed."""
     peer = Peer()

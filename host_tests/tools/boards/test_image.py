@@ -262,10 +262,14 @@ def test_an_outage_that_the_journal_bridges():
         return bridged_s(configured(json.dumps({"host": "b", "device": "246f28000001", **fields})))
 
     usual = bridged()
-    assert 600 < usual < 1200
+    assert 9_000 < usual < 12_000 and 17 < usual / bridged(interval_ms=500) < 21
     assert usual * 15 < bridged(journal_kb=1020) < usual * 25
-    assert bridged(interval_ms=1000) < usual / 4 < usual < bridged(health_ms=3_600_000) < 2 * usual
-    assert bridged(sleep_ms=600_000) == bridged(sleep_ms=60_000) * 10
+    assert bridged(journal_kb=448) >= 86_400
+    assert bridged(health_ms=60_000) == usual < bridged(health_ms=86_400_000)
+    assert bridged(batch=1) == bridged(when_full="oldest") == bridged(qos=2) < usual / 5
+    assert bridged(sleep_ms=600_000, batch=1) == bridged(sleep_ms=60_000, batch=1) * 10
+    assert bridged(sleep_ms=10_000) > usual
+    assert bridged(sleep_ms=10_000, batch=1) < bridged(sleep_ms=10_000, report_every=4) < usual
     assert bridged(sensors=[{"driver": "dht22", "pin": 4}]) > usual
     times = (119, 7199, 7200, 172_799, 172_800)
     assert [told(s) for s in times] == ["119 seconds", "119 minutes", "2 hours", "47 hours", "2 days"]

@@ -27,7 +27,7 @@ def test_the_tables_name_modules():
 
 
 def test_those_of_the_application_name_modules_and_methods():
-    """On some board each: boards differ."""
+    """On some board each: boards differ. A Radio is a Wifi, too."""
     texts = [file.read_text() for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")]
     names = {path.stem for folder in ("boards", "firmware") for path in (CHECKOUT / folder).rglob("*.py")}
     assert {*loading.BORROWED, *loading.TEXTS}.union(*loading.TOGETHER.values()) | {

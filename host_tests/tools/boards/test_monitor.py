@@ -133,6 +133,9 @@ def test_how_readings_are_shown():
     taken = {"bt": now - 3600, "n": "a", "u": "V", "v": 3.3000001}
     assert readings(pack(taken, {"n": "b", "vs": "up"}), now) == "a=3.3 V  b=up  (taken 2026-09-21 13:13:20Z)"
     assert readings(pack(taken | {"bt": now - 2, "v": 7}), now) == "a=7 V"
+    gathered = {"bt": now - 70, "seq": 1, "epoch": 2, "n": ["a"], "u": ["V"], "rows": [[0, 1], [5, 2], [70, 3]]}
+    shown = readings(json.dumps(gathered, separators=(",", ":")).encode(), now)
+    assert shown == "a=1 V  (taken 2026-09-21 14:12:10Z)  a=2 V  (taken 2026-09-21 14:12:15Z)  a=3 V"
     for payload in (b"[]", b"{}", b"21.5", b"\xff"):
         with pytest.raises(ValueError):
             readings(payload, now)

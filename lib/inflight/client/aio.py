@@ -376,13 +376,13 @@ class AsyncClient(Base):
         self.session.commit()
         return self.session.count[counters.DROPPED] == dropped
 
-    async def discard(self, mid):
+    async def discard(self, mid, seq=-1):
         """As Client.discard(). Waits while the message is being written."""
         from ..session.drop import discard_message
 
         while True:
             self._check_interrupted()
-            done = discard_message(self.session, mid)
+            done = discard_message(self.session, mid, seq)
             if done is not None:
                 return done
             await self._wait_for_change()

@@ -302,8 +302,9 @@ class Client(Base):
             except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
 
-    def discard(self, mid):
-        """Gives up message `mid` (what publish() returned), durably. Returns True, and counts it as dropped; False if
+    def discard(self, mid, seq=-1):
+        """Gives up message `mid` (what publish() returned), durably. Its sequence number, what the journal's next_seq
+        was before publish(), spares a search of the whole journal. Returns True, and counts it as dropped; False if
         it is not pending. One of QoS 2 that the broker may have stays pending until a PUBREL has ended its handshake.
         Raises OSError if flash fails. [MQTT-4.3.3-1]"""
         if mid.__class__ is not int:
@@ -313,7 +314,7 @@ class Client(Base):
         self._begin(RUNNING | OUTSIDE)
         try:
             self._check_interrupted()
-            return discard_message(self.session, mid)
+            return discard_message(self.session, mid, seq)
         finally:
             self._guard &= ~RUNNING
 

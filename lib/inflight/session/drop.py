@@ -177,12 +177,17 @@ def find_mid(journal, mid):
     return at
 
 
-def discard_message(session, mid):
-    """The application gives up message `mid`. Returns True if it was pending; None: it is being written in pieces. A
-    PUBREL ends what the broker may know of its Message ID; that it was given up is not known after a restart, nor of a
-    message that waits: then the end of the handshake counts as completed, too. Raises OSError if flash fails."""
+def discard_message(session, mid, seq=-1):
+    """The application gives up message `mid`, of sequence number `seq` if that is known, else -1. Returns True if it
+    was pending; None: it is being written in pieces. A PUBREL ends what the broker may know of its Message ID; that it
+    was given up is not known after a restart, nor of a message that waits: then the end of the handshake counts as
+    completed, too. Raises OSError if flash fails."""
     journal = session.journal
-    at = find_mid(journal, mid) if journal else -1
+    at = -1
+    if journal:
+        at = find_mid(journal, mid) if seq < 0 else journal.find(OUT, seq)
+        if at >= 0 and journal.found_mid != mid:
+            at = -1
     i = session.row_at(at)
     if at < 0 or (i >= 0 and session.states[i] & GIVEN_UP):
         return False

@@ -125,7 +125,10 @@ OCCASIONAL = {
     "node_more": (
         "node",
         {
-            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join", "_sync_time"),
+            "Node": (
+                *("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+                *("_gather", "_date_readings", "_sync_time"),
+            ),
             "": ("will", "_properties"),
         },
     ),

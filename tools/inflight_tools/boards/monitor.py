@@ -14,6 +14,7 @@ from inflight_tools.boards.bundle import translate
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
 from inflight_tools.broker import broker_of_settings
+from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.output import failing
 from inflight_tools.payload import fields_of
@@ -53,19 +54,24 @@ def describe(payload, kind=""):
 
 def readings(payload, now):
     """The readings of a message as the pipeline reads them: "temperature=21.5 Cel", and when they were taken if that is
-    not just now, s since 1970. ValueError if there are none."""
+    not just now, s since 1970; of gathered ones each row so. ValueError if there are none."""
     at = {"at": int(now * 1000), "by": "-", "topic": "-/-/telemetry", "qos": 0, "dup": False, "retain": False}
-    row = parse(json.dumps(at | {"text": payload.decode()}).encode(), _TOPICS)
-    if not row["records"]:
-        raise ValueError("no readings")
+    line = json.dumps(at | {"text": payload.decode()}, separators=(",", ":")).encode()
     words = []
-    for name, unit, taken, clock, *values in row["records"]:
-        value = next((value for value in values[:4] if value is not None), "")
-        text = f"{value:.7g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else value
-        words.append(f"{name}={text} {unit or ''}".rstrip())
-        late = clock == "device" and now - taken / 1e6 > _LATE_S
-    if late:
-        words.append(time.strftime("(taken %Y-%m-%d %H:%M:%SZ)", time.gmtime(taken / 1e6)))
+    for records in [parse(one, _TOPICS)["records"] or () for one in expanded(line)]:
+        late = False
+        for name, unit, taken, clock, *values in records:
+            value = next((value for value in values[:4] if value is not None), "")
+            if isinstance(value, float):
+                value = f"{value:.7g}"
+            elif isinstance(value, bool):
+                value = str(value).lower()
+            words.append(f"{name}={value} {unit or ''}".rstrip())
+            late = clock == "device" and now - taken / 1e6 > _LATE_S
+        if late:
+            words.append(time.strftime("(taken %Y-%m-%d %H:%M:%SZ)", time.gmtime(taken / 1e6)))
+    if not words:
+        raise ValueError("no readings")
     return "  ".join(words)
 
 

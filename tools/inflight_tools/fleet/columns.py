@@ -18,11 +18,13 @@ _PROPERTIES = (
 FACTS = {
     # Every delivery, repetitions included. `first`: the delivery that counts.
     "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
-    f"digest bigint, next_s bigint, made timestamp, oldest bigint, first boolean, {_PROPERTIES}",
-    # clock: the source of `time`. 'device': its clock; 'receipt': the device had no time, so it is the time of receipt;
-    # 'ahead', 'behind': the device's time was wrong, so it is the time of receipt.
+    f"digest bigint, next_s bigint, made timestamp, oldest bigint, first boolean, {_PROPERTIES}, up double, "
+    "boot bigint",
+    # clock: the source of `time`. 'device': its clock; 'uptime': the device told later when its readings were made;
+    # 'receipt': it had no time, so it is the time of receipt; 'ahead', 'behind': the device's time was wrong, so it is
+    # the time of receipt. up: of a reading that the device may still date, its time since the boot in s.
     "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
-    "clock string, value double, text string, flag boolean, data string, sum double",
+    "clock string, value double, text string, flag boolean, data string, sum double, up double",
     "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
     "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary, {_PROPERTIES}",
 }
@@ -31,7 +33,11 @@ LEDGER = (
     f"{_KEY}, part bigint, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
     "measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
 )
+# What devices told later of the time since a boot: at `time` it was `up`, in s. It dates the readings without a time of
+# the numbers from `boot` up to `seq`.
+CLOCKS = f"{_KEY}, seq bigint, boot bigint, up double, time timestamp"
+# Of readings that the device may still date there is a row for each message, with its number and `up`, until it does.
 MINUTES = (
     "device string, name string, unit string, minute timestamp, count bigint, total double, min double, max double, "
-    "sketch binary"
+    "sketch binary, epoch bigint, seq bigint, up double"
 )

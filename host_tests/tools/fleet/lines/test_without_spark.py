@@ -21,7 +21,7 @@ def test_every_module_is_imported_without_pyspark():
     done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     package = "inflight_tools.fleet.lines"
-    modules = ("parse", "properties", "reader", "rows", "senml", "telemetry")
+    modules = ("gathered", "parse", "properties", "reader", "rows", "senml", "telemetry")
     assert done.stdout.split() == [
         "inflight_tools",
         "inflight_tools.fleet",

@@ -17,6 +17,7 @@ OLDEST = 1_577_836_800_000_000  # 2020: no device is older
 AHEAD = 86_400_000_000  # a day: clocks drift, and time zones are configured wrongly
 _BIG = 1 << 32  # sequence numbers and epochs
 _COUNT = 1 << 63
+_LONGEST_S = 1e10  # of an uptime
 _JOURNAL = ("live", "used", "limit", "erases", "damaged", "skipped")
 _URN = re.compile(r"urn:dev:mac:[^:]*:(?=.)")  # the base name of devices; the topic has the device's id already
 
@@ -54,6 +55,27 @@ def _when(seconds, received):
     if time < OLDEST:
         return received, "behind"
     return int(time), "receipt" if relative else "device"
+
+
+def _uptime(row, pack):
+    """Fills the columns that tell when undated readings were made: `up`, of readings without a time; `boot`, `up` and
+    `made`, of a pack that dates readings. Returns a list of problems."""
+    first = pack[0] if isinstance(pack, list) and pack and isinstance(pack[0], dict) else {}
+    up, boot = first.get("up"), first.get("boot")
+    if up is None and boot is None:
+        return []
+    if isinstance(up, bool) or not isinstance(up, (int, float)) or not 0 <= up < _LONGEST_S:
+        return ["up is not a number of seconds"]
+    if boot is None:
+        row["up"] = up if row["records"] and row["records"][0][3] == "receipt" else None
+        return []
+    base, since = first.get("bt"), row["seq"]
+    if since is None or not _is_number(boot, since + 1) or isinstance(base, bool) or not isinstance(base, (int, float)):
+        return ["not a pack that dates readings"]
+    made, clock = _when(base, row["received"])
+    if clock == "device":
+        row["boot"], row["up"], row["made"] = boot, up, made
+    return []
 
 
 def _measurements(pack, received):
@@ -174,6 +196,7 @@ def _read(row, payload, text):
         row["records"], problems = _measurements(body, row["received"])
         if row["records"] and row["records"][0][3] == "device":
             row["made"] = row["records"][0][2]
+        problems += _uptime(row, body)
     elif not isinstance(body, dict):
         return ["not an object"]
     elif row["kind"] == "collector":
@@ -239,5 +262,5 @@ def parse(line, topics):
 
 COLUMNS = (
     *("received", "by", "topic", "qos", "dup", "retain", "device", "kind", "name", "epoch", "seq"),
-    *("state", "next_s", "oldest", "made", "records", "health", "problem", "payload", "properties"),
+    *("state", "next_s", "oldest", "made", "up", "boot", "records", "health", "problem", "payload", "properties"),
 )

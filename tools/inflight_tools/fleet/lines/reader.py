@@ -4,6 +4,7 @@ other lines by parse()."""
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .gathered import MARK, expanded
 from .parse import Topics, parse
 from .rows import SCHEMA
 from .telemetry import Telemetry
@@ -17,7 +18,7 @@ def reader(root):
         topics = Topics(root)
         kinds = Telemetry(root), Telemetry(root, expiry=True)  # in turn: lines without properties are matched once
         for batch in batches:
-            lines = batch.column(0)
+            lines = _expanded(batch.column(0))
             for telemetry in kinds:
                 if len(lines):
                     usual, rows = telemetry(lines)
@@ -28,6 +29,14 @@ def reader(root):
                 yield parsed(lines, topics)
 
     return read
+
+
+def _expanded(lines):
+    gathered = pc.match_substring(lines, MARK)
+    if not pc.any(gathered).as_py():
+        return lines
+    more = [one for line in lines.filter(gathered).to_pylist() for one in expanded(line)]
+    return pa.concat_arrays([lines.filter(pc.invert(gathered)), pa.array(more, lines.type)])
 
 
 def parsed(lines, topics):

@@ -47,6 +47,8 @@ _TYPES = {
     "next_s": pa.int64(),
     "oldest": pa.int64(),
     "made": TIME,
+    "up": pa.float64(),
+    "boot": pa.int64(),
     "records": pa.list_(MEASUREMENT),
     "health": _HEALTH,
     "payload": pa.binary(),

@@ -9,11 +9,11 @@ import tempfile
 
 import duckdb
 
-from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, PAIRS, RANGES
+from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES, PAIRS, RANGES
 from inflight_tools.fleet.delta import WrongTables, batch_of, last_batch, opened
 from inflight_tools.fleet.spark.storage import files_in
 
-_TABLES = {"ledger": LEDGER, "minutes": MINUTES, **FACTS}
+_TABLES = {"ledger": LEDGER, "minutes": MINUTES, "clocks": CLOCKS, **FACTS}
 _COLUMN = re.compile(r"`?(\w+)`? ([^,<]+(?:<.*?>+)?)")
 _TYPES = {
     RANGES: "STRUCT(lo BIGINT, hi BIGINT)[]",
@@ -119,7 +119,7 @@ class Database:
             source = f"FROM stored_{name} WHERE {mine}" if present else "WHERE false"
             self.run(f"CREATE OR REPLACE VIEW every_{name} AS SELECT {listed} {source}")
             limits = " AND ".join(_limits(_TIMES.get(name, "received"), since, until))
-            where = f"WHERE {limits}" if limits and name != "ledger" else ""
+            where = f"WHERE {limits}" if limits and name not in ("ledger", "clocks") else ""
             self.run(f"CREATE OR REPLACE VIEW {name} AS FROM every_{name} {where}")
 
     def run(self, sql, *values):

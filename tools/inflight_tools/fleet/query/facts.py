@@ -56,6 +56,7 @@ _FLAGS = {
     "same number, other content": lambda row: row["conflicts"],
     "clock wrong": lambda row: row["odd_clock"],
     "clock jumped": lambda row: row["jumps"],
+    "time of receipt": lambda row: row["undated"],
     "journal was full": lambda row: row["refused"],
     "journal damaged": lambda row: row["last"] and row["last"]["journal_damaged"],
     "lost, or expired at the broker": lambda row: row["lost"] and row["expires"],

@@ -96,6 +96,8 @@ SELECT device, count(*) AS jumps FROM (
     FROM raw WHERE first AND seq IS NOT NULL AND made IS NOT NULL)
 WHERE made < before - INTERVAL 60 SECONDS GROUP BY device
 """
+# How many readings have the time of receipt, and a device may still date them.
+_UNDATED = "SELECT device, sum(count) AS undated FROM minutes WHERE up IS NOT NULL GROUP BY device"
 # The last health message of each device, and the sums of its counters over all restarts, until and since a time.
 _COUNTERS = {
     "resends": "sum(CASE WHEN ends THEN resent END)",
@@ -144,7 +146,17 @@ GROUP BY device
 _EXPIRIES = "SELECT device, max(expiry) AS expires FROM raw WHERE expiry IS NOT NULL GROUP BY device"
 _PLACES = ("accepted", "delivered", "on_device", "erased", "on_way", "gone", "guessed", "before")
 _OF_JOURNALS = (*_PLACES, "repeated", "measurements", "odd_clock")
-_OF_DEVICES = ("dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "refused", *rules.COUNTED)
+_OF_DEVICES = (
+    "dead_letters",
+    "conflicts",
+    "jumps",
+    "undated",
+    "restarts",
+    "resends",
+    "outages",
+    "refused",
+    *rules.COUNTED,
+)
 COUNTS = (*_OF_JOURNALS, "epochs", *_OF_DEVICES, "given_up", "lost")
 _CHANGED = f"least(gone, {' + '.join(rules.COUNTED)})"
 # One row for each device. accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the
@@ -161,6 +173,7 @@ joined AS (
         last_status.next_s AS next_s, state_since, expires, shared.device IS NOT NULL AS shared
     FROM counted FULL JOIN dead USING (device) LEFT JOIN health_sums USING (device) LEFT JOIN states USING (device)
         LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device)
+        LEFT JOIN undated USING (device)
         LEFT JOIN expiries USING (device))
 SELECT *, {{silent}} AS silent, erased + {_CHANGED} AS given_up, gone - {_CHANGED} AS lost FROM joined
 """
@@ -303,6 +316,7 @@ def define(database, proof, now, since=None, until=None):
         "shared": _SHARED,
         "conflicts": _CONFLICTS,
         "clock_jumps": _CLOCK_JUMPS,
+        "undated": _UNDATED,
         "expiries": _EXPIRIES,
         # Without a count of accepted messages they are left out.
         "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES
+from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES
 from inflight_tools.fleet.lines.reader import reader
 from inflight_tools.fleet.lines.rows import SCHEMA
 
-from .schema import fold_ledger, fold_minutes, joined, part
+from .schema import date_measurements, date_minutes, fold_ledger, fold_minutes, joined, part
 from .tables import KEPT_H, Table
 
 _MERGED = 16  # so many batches of the ledger are merged
@@ -35,10 +35,11 @@ class Tables:
             setattr(self, name, Table(spark, root, name, schema))
         self.ledger = Table(spark, root, "ledger", LEDGER, fold_ledger)
         self.minutes = Table(spark, root, "minutes", MINUTES, fold_minutes)
+        self.clocks = Table(spark, root, "clocks", CLOCKS)
 
     def _all(self):
         """All tables. `raw` is the last one."""
-        return [getattr(self, name) for name in ("ledger", "minutes", *reversed(FACTS))]
+        return [getattr(self, name) for name in ("ledger", "minutes", "clocks", *reversed(FACTS))]
 
     def create(self):
         """Makes tables that are missing, and adds columns that they lack."""
@@ -90,18 +91,30 @@ def _write(tables, marked, batch):
     marked = marked.select("*", "properties.*")
     fresh = marked.where("first")
     measurements = _measurements(fresh)
+    clocks = fresh.where("boot IS NOT NULL").withColumn("time", F.col("made"))
     dead = fresh.where("problem IS NOT NULL").withColumnRenamed("problem", "reason")
-    health = fresh.where("health IS NOT NULL").select("*", "health.*")
+    health = fresh.where("health IS NOT NULL").drop("up").select("*", "health.*")
     counts = {
         "raw": "count(*)",
         "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
         "health": "count_if(first AND health IS NOT NULL)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
+        "clocks": "count_if(first AND boot IS NOT NULL)",
+        "undated": "count_if(first AND boot IS NULL AND up IS NOT NULL)",
     }
     many = marked.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).first()
+    clocks = clocks.select(*StructType.fromDDL(CLOCKS).names)
+    if many["clocks"]:
+        # Before anything of this batch is written: if it is repeated, this has nothing more to do.
+        tables.measurements.date(clocks, date_measurements)
+        tables.minutes.date(clocks, date_minutes)
+        tables.clocks.write(clocks, batch)
+    undated = many["undated"] > 0
+    if undated:  # the messages of several collectors are in no order
+        measurements = date_measurements(measurements, tables.clocks.read().unionByName(clocks).distinct())
     tables.raw.write(_select(marked, "raw"), batch, many["raw"])
-    tables.measurements.write(_select(measurements, "measurements"), batch, many["measurements"])
-    tables.minutes.write(_minutes(measurements), batch, many["measurements"])
+    tables.measurements.write(_select(measurements, "measurements"), batch, many["measurements"], undated)
+    tables.minutes.write(_minutes(measurements), batch, many["measurements"], undated)
     tables.health.write(_select(health, "health"), batch, many["health"])
     tables.dead_letters.write(_select(dead, "dead_letters"), batch, many["dead_letters"])
     tables.ledger.write(_arrivals(marked), batch)
@@ -136,13 +149,16 @@ def _marked(parsed, ledger):
 
 
 def _measurements(fresh):
-    exploded = fresh.select("device", "epoch", "seq", "received", F.posexplode("records").alias("place", "record"))
-    return exploded.select("*", "record.*").drop("record")
+    records = F.posexplode("records").alias("place", "record")
+    rows = fresh.select("device", "epoch", "seq", "received", "up", records).select("*", "record.*").drop("record")
+    up = "up + (unix_micros(time) - unix_micros(received)) / 1e6"  # a record may be older than its message
+    return rows.withColumn("up", F.expr(f"CASE WHEN clock = 'receipt' THEN greatest(0, {up}) END"))
 
 
 def _minutes(measurements):
     numbers = measurements.where("value IS NOT NULL").withColumn("minute", F.expr("date_trunc('minute', time)"))
-    return numbers.groupBy("device", "name", "unit", "minute").agg(
+    of_message = (F.expr(f"CASE WHEN up IS NOT NULL THEN {name} END").alias(name) for name in ("epoch", "seq"))
+    return numbers.groupBy("device", "name", "unit", "minute", *of_message, "up").agg(
         F.count("value").alias("count"),
         F.sum("value").alias("total"),
         F.min("value").alias("min"),

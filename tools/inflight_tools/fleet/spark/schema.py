@@ -2,6 +2,8 @@
 
 from pyspark.sql import functions as F
 
+from inflight_tools.fleet.lines.parse import OLDEST
+
 _SUMS = ("repeated", "measurements", "dead_letters", "odd_clock")
 
 
@@ -38,10 +40,40 @@ def fold_ledger(parts):
 
 def fold_minutes(parts):
     """Adds up minutes."""
-    return parts.groupBy("device", "name", "unit", "minute").agg(
+    return parts.groupBy("device", "name", "unit", "minute", "epoch", "seq", "up").agg(
         F.sum("count").alias("count"),
         F.sum("total").alias("total"),
         F.min("min").alias("min"),
         F.max("max").alias("max"),
         F.expr("kll_merge_agg_double(sketch)").alias("sketch"),
     )
+
+
+def _dated(rows, clocks):
+    """The rows with the time that `clocks`, of the columns CLOCKS, tells for those that have `up`, in the new column
+    `dated`; NULL where it tells nothing. A row stays one row: all that is told of a journal is in one."""
+    told = "struct(boot, seq AS until, up AS told_up, time AS told)"
+    told = clocks.groupBy("device", "epoch").agg(F.expr(f"collect_list({told})").alias("clocks"))
+    made = "unix_micros({0}told) - CAST(1e6 * ({0}told_up - up) AS BIGINT)"
+    fits = f"c.boot <= seq AND seq < c.until AND up <= c.told_up AND {made.format('c.')} >= {OLDEST}"
+    rows = rows.join(told, ["device", "epoch"], "left")
+    rows = rows.withColumn("clocks", F.expr(f"array_max(filter(clocks, c -> {fits}))"))
+    return rows.withColumn("dated", F.expr(f"timestamp_micros({made.format('clocks.')})")).drop("clocks")
+
+
+def _changed(rows, clocks, changes):
+    """`rows` with the columns `changes`, SQL, of those that _dated() dates."""
+    found = _dated(rows.where("up IS NOT NULL"), clocks)
+    for name, sql in (changes | {"up": "NULL"}).items():
+        found = found.withColumn(name, F.expr(f"CASE WHEN dated IS NULL THEN {name} ELSE {sql} END"))
+    return rows.where("up IS NULL").unionByName(found.drop("dated"))
+
+
+def date_measurements(rows, clocks):
+    """Measurements with the time that `clocks` tells."""
+    return _changed(rows, clocks, {"time": "dated", "clock": "'uptime'"})
+
+
+def date_minutes(rows, clocks):
+    """Minutes with the time that `clocks` tells."""
+    return _changed(rows, clocks, {"minute": "date_trunc('minute', dated)", "epoch": "NULL", "seq": "NULL"})

@@ -5,13 +5,16 @@ Exactly once
 - A micro-batch writes its files to `parts/N-RANDOM`, and commits them with its number N as an application transaction.
   A batch that is repeated after a crash is not written again.
 - Files without a commit are no part of the table: those of a driver that was killed. vacuum() deletes them.
-- merge() commits larger files and the removal of the smaller ones together. So a reader sees each row once.
+- merge() commits larger files and the removal of the smaller ones together, date() files with other rows and the
+  removal of those with the old ones. So a reader sees each row once.
 """
 
 import json
 import math
 import secrets
 import time
+
+from pyspark.sql import functions as F
 
 from inflight_tools.fleet.delta import BATCHES, batch_of, last_batch, opened
 
@@ -21,6 +24,9 @@ from .storage import Storage
 _MERGES = "inflight-merge"  # name of the application transactions; batches have another
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
 _RETRIES = 20  # of a commit, when others commit meanwhile
+# In the name of the folder of files with rows that devices may still date, and no other rows: few, so that what they
+# tell is quickly done.
+_UNDATED = "-undated"
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
 _OPTIONS = {
     "delta.checkpointInterval": "50",
@@ -62,12 +68,46 @@ class Table:
         if missing := [field for field in wanted.fields if field.name not in present]:
             table.alter.add_columns(Schema.from_json(StructType(missing).json()).fields)
 
-    def write(self, rows, batch, any_rows=True):
+    def write(self, rows, batch, any_rows=True, undated=False):
         """Writes the rows of batch number `batch`, unless the table has that batch. any_rows: without rows there is no
-        commit."""
+        commit. undated: devices may still date some of the rows, those that have `up`."""
         table = self._open()
         if any_rows and batch > last_batch(table):
-            self.commit(table, self._part(table, rows, batch), [], (BATCHES, batch))
+            parts = self._split(table, rows, batch) if undated else self._part(table, rows, batch)
+            self.commit(table, parts, [], (BATCHES, batch))
+
+    def date(self, clocks, changed):
+        """Replaces the rows that `clocks`, a DataFrame, dates. changed(rows, clocks): with their time."""
+        from deltalake.exceptions import CommitFailedError
+
+        for left in reversed(range(_RETRIES)):
+            try:
+                return self._date(clocks, changed)
+            except CommitFailedError:  # files were merged meanwhile
+                if not left:
+                    raise
+
+    def _date(self, clocks, changed):
+        table = self._open()
+        files = [file for file in _files_of(table) if _UNDATED in file["path"]]
+        if not files:
+            return
+        rows = self._read(files).withColumn("file", F.input_file_name())
+        found = changed(rows, clocks).where("up IS NULL").select("file").distinct().collect()
+        names = {file.rpartition("/")[2] for (file,) in found}
+        chosen = [file for file in files if file["path"].rpartition("/")[2] in names]
+        if chosen:
+            rows = changed(self._read(chosen), clocks).select(*rows.columns[:-1])
+            parts = self._split(table, rows, max(batch_of(file["path"]) for file in chosen))
+            self.commit(table, parts, chosen, (_MERGES, table.version()))
+
+    def _split(self, table, rows, batch):
+        rows = rows.persist()
+        try:
+            parts = self._part(table, rows.where("up IS NULL"), batch)
+            return parts + self._part(table, rows.where("up IS NOT NULL"), batch, _UNDATED)
+        finally:
+            rows.unpersist()
 
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
@@ -94,8 +134,12 @@ class Table:
     def merge(self, last, oldest=None):
         """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows that were received
         before. Returns how many files were replaced."""
+        return sum(self._merge(last, oldest, kind) for kind in ("", _UNDATED))
+
+    def _merge(self, last, oldest, kind):
         table = self._open()
         files = [one for one in _files_of(table) if batch_of(one["path"]) <= last]
+        files = [one for one in files if (_UNDATED in one["path"]) == bool(kind)]
         chosen = [file for file in files if _is_stale(file, oldest)]
         small = [file for file in files if file["size_bytes"] < _LARGE and file not in chosen]
         if chosen or len(small) > 1:
@@ -106,7 +150,7 @@ class Table:
         if oldest:
             rows = rows.where(rows.received.isNull() | (rows.received >= oldest))
         rows = self._folded(rows).coalesce(math.ceil(sum(file["size_bytes"] for file in chosen) / (2 * _LARGE)))
-        part = self._part(table, rows, last, data_change=bool(oldest))
+        part = self._part(table, rows, last, kind, data_change=bool(oldest))
         self.commit(table, part, chosen, (_MERGES, table.version()), data_change=bool(oldest))
         return len(chosen)
 
@@ -120,13 +164,13 @@ class Table:
             if changed < time.time() - 3600 * hours and not self._files.glob(f"parts/{name}/*.parquet"):
                 self._files.delete(f"parts/{name}")
 
-    def _part(self, table, rows, batch, data_change=True):
+    def _part(self, table, rows, batch, kind="", data_change=True):
         """Writes Parquet files. Returns the actions that add them to the table."""
         from deltalake.fs import DeltaStorageHandler
         from deltalake.transaction import AddAction
 
         storage = DeltaStorageHandler.from_table(table._table)
-        folder = f"parts/{batch}-{secrets.token_hex(4)}"
+        folder = f"parts/{batch}-{secrets.token_hex(4)}{kind}"
         rows.write.parquet(self._files.path(folder))
         added = []
         for name, (size, changed) in self._files.glob(f"{folder}/*.parquet").items():

@@ -2,6 +2,11 @@
 
 from inflight_tools.fleet.proof import COUNTED
 
+# When an undated message of `raw` was made, if the device has told.
+_DATED = """
+SELECT arg_max(time - to_microseconds(CAST(1e6 * (clocks.up - raw.up) AS BIGINT)), clocks.boot) FROM clocks
+WHERE clocks.epoch = raw.epoch AND clocks.boot <= raw.seq AND raw.seq < clocks.seq AND raw.up <= clocks.up
+"""
 _FILE = ("path", "modification_time")
 
 
@@ -48,10 +53,11 @@ class History:
         """The deliveries of a number, as dicts, the first one first. Times are in s since 1970. `properties`: a
         dict of those of MQTT 5 that the sender gave, correlation in base64."""
         found = self._database.rows(
-            """SELECT epoch(received) AS received, "by", topic, qos, dup, kind, epoch(made) AS made, problem, first,
-                {'expiry': expiry, 'content_type': content_type, 'payload_format': payload_format,
+            f"""SELECT epoch(received) AS received, "by", topic, qos, dup, kind, problem, first,
+                epoch(coalesce(made, ({_DATED}))) AS made,
+                {{'expiry': expiry, 'content_type': content_type, 'payload_format': payload_format,
                 'response_topic': response_topic, 'correlation': base64(correlation),
-                'user_properties': user_properties} AS properties
+                'user_properties': user_properties}} AS properties
             FROM raw WHERE epoch = ? AND seq = ? ORDER BY first DESC, received""",
             epoch,
             seq,

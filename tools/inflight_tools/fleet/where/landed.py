@@ -2,6 +2,7 @@
 
 from json.encoder import encode_basestring_ascii as quote
 
+from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.fleet.spark.storage import ARCHIVE, files_in
 
@@ -35,7 +36,7 @@ def waiting(landing, root_topic, device, epoch, seq):
     for name in (*files.glob("*.ndjson"), *files.glob(".*.spool")):
         for line in files.lines(name):
             if mark in line:
-                row = parse(line, topics)
-                if (row["device"], row["epoch"], row["seq"]) == (device, epoch, seq):
-                    found.append((files.path(name), row["received"] / 1e6))
+                rows = (parse(one, topics) for one in expanded(line))
+                mine = (row for row in rows if (row["device"], row["epoch"], row["seq"]) == (device, epoch, seq))
+                found += [(files.path(name), row["received"] / 1e6) for row in mine]
     return found
