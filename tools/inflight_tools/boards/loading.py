@@ -52,7 +52,11 @@ GROUPS = {
     "mqtt5_core": ("lengths5", "mqtt5"),
 }
 # The same of the application.
-TOGETHER = {"node": ("files", "telemetry", "log", "node"), "radio": ("wifi", "radio")}
+TOGETHER = {
+    "node": ("files", "telemetry", "log", "node"),
+    "app": ("connectivity", "app"),
+    "radio": ("wifi", "radio"),
+}
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
@@ -99,7 +103,7 @@ SELDOM = {
         f"{PACKAGE}/client",
         {
             "Client": (
-                *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
+                *("connect", "_connect", "_do_step", "disconnect", "_end_connection"),
                 *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
                 *("discard", "_publish_when_free"),
             )
@@ -112,11 +116,11 @@ OCCASIONAL = {
     "node_more": (
         "node",
         {
-            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_set_up_network"),
             "": ("will", "_properties"),
         },
     ),
-    "app_more": ("app", {"App": ("__init__", "_rescue_network", "close")}),
+    "app_more": ("app", {"App": ("__init__", "close")}),
     "radio_more": (
         "radio",
         {"Wifi": ("__init__", "setup", "join", "_try_next", "_dial", "_leave"), "Radio": ("connect",)},
