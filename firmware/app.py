@@ -52,6 +52,10 @@ class App(Node):
         self.telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
         self._connectivity = Connectivity(self.network, config.wifi_ssid, config.wifi_key) if config.joins else None
+        if not (crash and "safe" in crash):
+            import hook
+
+            self.rules = hook.load(self)
         self._clock = Timer(_CLOCK_MS)
         self._restart = Timer(_RESTART_MS)  # due without a connection for so long
         self._restart.put_off(ticks_ms())
@@ -113,7 +117,10 @@ class App(Node):
         if left > 0:
             return left
         self._reading_sensors = False
-        self._publish_telemetry(self._read())
+        readings = self._read()
+        self._publish_telemetry(readings)
+        if self.rules:
+            self.rules.see(readings)
         return self.telemetry.left(now)
 
     def step(self):

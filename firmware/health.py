@@ -37,6 +37,8 @@ def report(app):
         "errors": app.errors,
         "counters": app.client.counters(),
     }
+    if app.rules:
+        fields["rules"] = app.rules.failed
     if app.crash:
         import crash
 

@@ -42,6 +42,7 @@ class Node:
     start, see crash."""
 
     RECONNECT = True  # for the client
+    rules = None  # see hook
     version = VERSION
 
     @staticmethod
