@@ -49,6 +49,10 @@ _CONFIG = "a device's configuration file: a board gets it; broker, user and root
 Config = Annotated[Path, typer.Option(help=_CONFIG)]
 ConfigOrNone = Annotated[Path | None, typer.Option(help=_CONFIG)]
 CONFIG = Path("config.json")  # the default, where a command needs one
+App = Annotated[
+    Path | None,
+    typer.Option(help="folder of your own modules", show_default="app beside the configuration, or in this folder"),
+]
 Ca = Annotated[Path | None, typer.Option(**_FILE, help="TLS: the CA's certificate, PEM or DER; tls_ca on a board")]
 Cert = Annotated[
     Path | None,
@@ -141,6 +145,7 @@ class ImageOptions:
     firmware: Firmware = None
     sha256: Sha256 = None
     config: Config = CONFIG
+    app: App = None
     ca: Ca = None
     cert: Cert = None
     key: Key = None
