@@ -38,7 +38,7 @@ def report(app):
         "counters": app.client.counters(),
     }
     if app.rules:
-        fields["rules"] = app.rules.failed
+        fields["rules"] = app.rules.count
     if app.crash:
         import crash
 

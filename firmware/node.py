@@ -42,7 +42,7 @@ class Node:
     start, see crash."""
 
     RECONNECT = True  # for the client
-    rules = None  # see hook
+    rules = None  # see callback
     version = VERSION
 
     @staticmethod

@@ -88,7 +88,7 @@ LENT = (
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # Likewise, of boards and firmware.
-BORROWED = ("assemble", "health", "hook", "storage")
+BORROWED = ("assemble", "callback", "health", "storage")
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}
@@ -120,7 +120,7 @@ OCCASIONAL = {
             "": ("will", "_properties"),
         },
     ),
-    "app_more": ("app", {"App": ("__init__", "close")}),
+    "app_more": ("app", {"App": ("__init__", "_made_rules", "close")}),
     "radio_more": (
         "radio",
         {"Wifi": ("__init__", "setup", "join", "_try_next", "_dial", "_leave"), "Radio": ("connect",)},

@@ -1,5 +1,5 @@
-# The module `rules` of one's own, if the device has one: on_reading(name, value) is called with each reading, after it
-# is in the journal. Loaded once, and not kept without rules.
+# The function on_reading(name, value) of the module `rules` of one's own: it is called with each reading that is in the
+# journal. Loaded by a device that has rules; no others pay for its names.
 
 import sys
 
@@ -8,13 +8,13 @@ from inflight.compat import print_exception
 from telemetry import describe
 
 
-class Rules:
-    """`on_reading`: the function. failed: its exceptions. They are reported as those of a sensor are."""
+class _Rules:
+    """`on_reading`: the function. count: its exceptions. They are reported as those of a sensor are."""
 
     def __init__(self, on_reading, errors):
         self._on_reading = on_reading
         self._errors = errors
-        self.failed = 0
+        self.count = 0
 
     def see(self, readings):
         """Calls the function with each of `readings`, (name, unit, value)."""
@@ -23,7 +23,7 @@ class Rules:
             try:
                 self._on_reading(name, value)
             except Exception as e:
-                self.failed += 1
+                self.count += 1
                 if "rules" not in self._errors:
                     _report(e, self._errors, before)
 
@@ -36,15 +36,15 @@ def _report(error, errors, before=None):
         log.say("rules: " + text)
 
 
-def load(app):
-    """The Rules of the device; None if it has none, or an error keeps them from loading."""
+def load(rules, errors):
+    """What calls the functions of the module `rules`, or of the exception that it raised: None. Errors of rules go to
+    the dict `errors`."""
     try:
-        import rules  # type: ignore[import-not-found]
-
+        if isinstance(rules, Exception):
+            raise rules
         if rules.on_reading:  # of a release without rules it is None
-            return Rules(rules.on_reading, app.errors)
+            return _Rules(rules.on_reading, errors)
     except Exception as e:
-        if not (isinstance(e, ImportError) and "'rules'" in str(e)):
-            _report(e, app.errors)
+        _report(e, errors)
     sys.modules.pop("rules", None)
     return None
