@@ -80,11 +80,11 @@ sensor: setup  ## this machine as a sensor (CONFIG=config.json)
 SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
 	$(if $(KEY),--key "$(KEY)")
 
-flash: setup-boards  ## MicroPython, application and settings onto a bare board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1 OTA=1 ROMFS=1])
+flash: setup-boards  ## MicroPython, application and settings onto a bare board ([BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json ERASE=1 OTA=1 ROMFS=1])
 	$(INFLIGHT) board flash --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") \
 		$(if $(SHA256),--sha256 "$(SHA256)") $(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)") \
 		$(if $(filter 1,$(OTA)),--ota) $(if $(filter 1,$(ROMFS)),--romfs) $(if $(PORT),--port "$(PORT)") \
-		$(if $(filter 1,$(ERASE)),--erase)
+		$(if $(filter 1,$(ERASE)),--erase) $(BROKER_HERE)
 
 OWN = $(if $(PICOW_UF2),PICOW_UF2="$(PICOW_UF2)")
 UPDATED = $(if $(LIVES),LIVES="$(LIVES)") $(if $(CUTS),CUTS="$(CUTS)")

@@ -12,6 +12,7 @@ from node import Node
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
+_DOUBTS = const(60)  # answers in a row far from the known time, after which that is taken for wrong
 _DAY_MS = const(86_400_000)
 _RESTART_MS = const(900_000)  # without a connection to the broker: nothing is lost by it
 _DRAIN_MS = const(5_000)
@@ -55,6 +56,7 @@ class App(Node):
         if not (crash and "safe" in crash):
             self.rules = self._made_rules()
         self._clock = Timer(_CLOCK_MS)
+        self._doubts = 0  # answers in a row that were refused
         self._restart = Timer(_RESTART_MS)  # due without a connection for so long
         self._restart.put_off(ticks_ms())
         self._wifi_status = None
@@ -78,6 +80,8 @@ class App(Node):
         """Sets the interval of telemetry until the next start."""
         self.telemetry.ms = ms
         self.telemetry.put_off(ticks_ms())
+        if self.home:
+            self.home.announce()  # readings are available for longer, or not so long
 
     def _on_connect(self, session_present):
         # step() does what follows: within a callback an RP2040 has little stack left.
@@ -92,7 +96,7 @@ class App(Node):
         if self.actuators:
             self.actuators.publish_all()
         if self.home:
-            self.home.connected()
+            self.home.announce()
 
     def _keep_network(self, now):
         if self.client.connected or not (self._connectivity or self.config.trial):
@@ -110,10 +114,16 @@ class App(Node):
         if status != self._wifi_status:
             self._wifi_status = status
             log.say("network: " + status, INFO)
-        if status == ONLINE and self._clock.due(now) and self.board.sync_time(self.config.ntp):
+        if status == ONLINE and self._clock.due(now):
+            self._keep_time(now)
+
+    def _keep_time(self, now):
+        is_set = self._sync_time(-1 if self._doubts >= _DOUBTS else 0)
+        self._doubts = self._doubts + 1 if is_set is None else 0
+        if is_set:
             self.synchronised = True
-            self._clock.ms = _DAY_MS
-            self._clock.put_off(now)
+        self._clock.ms = _DAY_MS if is_set else _CLOCK_MS
+        self._clock.put_off(now)
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.
@@ -150,6 +160,8 @@ class App(Node):
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
         if self._connected_anew and self.client.connected:
             self._after_connection()
+        if self.later:
+            self.later()
 
     def run(self):
         """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker

@@ -152,6 +152,13 @@ def build(board, began, crash=None, limit=None, path=None):
     else:
         flash = board.journal_flash(config.journal_kb)
     journal = Journal(flash)
+    n = config.journal_kb * 1024 // flash.ioctl(5, 0)
+    if n > flash.ioctl(4, 0) and hasattr(flash, "grow") and not limit:
+        flash, journal = flash.grow(journal, n)
+        if n > flash.ioctl(4, 0):
+            print(
+                "inflight: no space for a journal of %d KiB, it keeps its %d" % (config.journal_kb, journal.size >> 10)
+            )
     client = Client(
         config.host,
         config.device,

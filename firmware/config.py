@@ -1,5 +1,6 @@
 # The configuration: a JSON object in a file. Every field is checked; errors tell what to do, and never show a value
-# that could be a secret.
+# that could be a secret. The tools check a configuration with this module, too: what the board reads, and nothing that
+# it would read otherwise, must pass there.
 
 import json
 from binascii import a2b_base64
@@ -9,18 +10,17 @@ from network_fields import check as check_network
 
 REQUIRED = "required"
 _EXAMPLE = '{"host": "broker.example"}'
-NOT_JSON = "not JSON: look for a missing quote, comma or brace"
 # Numbers: default, minimum, maximum.
 _NUMBERS = {
     "port": (0, 0, 65535),  # 0: 1883, or 8883 with TLS
-    "qos": (1, 1, 2),
+    "qos": (1, 1, 2),  # of telemetry; if it is given, also the highest one of all else
     "protocol_level": (4, 3, 5),
     "expiry_s": (0, 0, 31_536_000),  # of telemetry; 0: for ever
     "will_delay_s": (0, 0, 31_536_000),  # 0: none, or two and a half sleeps between reports
     "keepalive": (60, 0, 65535),
     "max_inflight": (8, 1, 64),
     "buffer": (1024, 512, 32768),
-    "journal_kb": (64, 12, 1020),  # of a journal that is made; one that is there stays
+    "journal_kb": (64, 12, 1020),  # the journal grows, and does not shrink
     "timeout_ms": (10_000, 100, 60_000),
     "interval_ms": (10_000, 100, 86_400_000),
     "health_ms": (60_000, 1_000, 86_400_000),
@@ -79,6 +79,15 @@ def _check_name(field, text, more, most=64):
             raise ConfigError("%s: use letters, digits and %s" % (field, more))
 
 
+def _check_host(field, text, port):
+    # A name or an address, as it goes to the resolver. port: what to do with one.
+    for c in text.encode():
+        if not 32 < c < 127 or c in b"/@[]":  # of a URL; what is not ASCII has another form in DNS, xn--...
+            raise ConfigError('%s: write a name or an address alone, "%s": "broker.example"' % (field, field))
+    if text.count(":") == 1:
+        raise ConfigError("%s: %s" % (field, port))
+
+
 def _check_ha(prefix):
     # Returns the prefix of Home Assistant's discovery, None without it.
     if prefix is None or isinstance(prefix, bool):
@@ -128,10 +137,13 @@ def check(given, device):
         raise ConfigError("write one JSON object, " + _EXAMPLE)
     for name in given:
         if name not in _FIELDS:
-            raise ConfigError('unknown field "%s": remove it, or use one of %s' % (name, ", ".join(sorted(_FIELDS))))
+            from suggestion import unknown
+
+            raise ConfigError(unknown("unknown field", name, _FIELDS))
     config = Config()
     for name in _NUMBERS:
         setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
+    config.most_qos = config.qos if "qos" in given else 2
     for name in _TEXTS:
         value = given.get(name)
         if name == "ntp" and value is False:
@@ -152,6 +164,9 @@ def check(given, device):
 def _check_together(given, config):
     if config.host is REQUIRED:
         raise ConfigError("host is missing: write " + _EXAMPLE)
+    _check_host("host", config.host, "write the port in `port`")
+    if config.ntp:
+        _check_host("ntp", config.ntp, "leave the port out, it is 123")
     if config.when_full not in (None, "oldest", "newest"):
         raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages')
     if config.log not in ("info", "error", "off"):
@@ -183,22 +198,42 @@ def _check_together(given, config):
         raise ConfigError("actuators: not with sleep_ms, which does not hold pins")
 
 
+def parse(data, loads=json.loads):
+    """What the JSON object `data` (bytes) says, by `loads`. Raises ConfigError where a board would read something else,
+    or nothing."""
+    if data[:3] == b"\xef\xbb\xbf":
+        raise ConfigError("begins with a BOM: save it as UTF-8 without one")
+    # MicroPython makes of each half of a pair a character of its own.
+    escapes = data.replace(b"\\\\", b"").replace(b"\\uD", b"\\ud").split(b"\\ud")
+    for i in range(1, len(escapes)):
+        if not b"0" <= escapes[i][:1] < b"8":
+            raise ConfigError("write characters as they are, not as \\ud83d\\ude00")
+    try:
+        text = str(data, "utf-8")
+    except UnicodeError:
+        raise ConfigError("not UTF-8: save it as UTF-8")
+    text = text.strip(" \t\r\n")  # without an argument CPython takes more away
+    # MicroPython accepts an object without its end: an incomplete file would lose fields silently.
+    if text[-1:] == "}":
+        try:
+            return loads(text)
+        except ConfigError:
+            raise
+        except ValueError:
+            pass  # what json says may quote it
+    raise ConfigError("not JSON, or no object: look for a missing quote, comma or brace")
+
+
 def load(path, device, limit=None):
     """Returns the Config in the file at path; check() tells what `device` is. limit: chooses the fields, see safe.
     Raises ConfigError."""
     problem = ""
     try:
-        with open(path) as f:
-            text = f.read().strip()
-        # MicroPython accepts an object without its end: an incomplete file would lose fields silently.
-        if text[-1:] != "}":
-            raise ValueError
-        given = json.loads(text)
+        with open(path, "rb") as f:
+            given = parse(f.read())
         return check(limit(given) if limit else given, device)
     except ConfigError as e:
         problem = str(e)
     except OSError:
         problem = "cannot be read: create it with " + _EXAMPLE
-    except ValueError:
-        problem = NOT_JSON
     raise ConfigError("%s: %s" % (path, problem))

@@ -2,14 +2,38 @@
 
 import gc
 
+from inflight.compat import const
+from telemetry import describe
+
+_MOST = const(3)  # messages that were set aside, in a health message
+
+
+def _errors(app):
+    # With the messages that the broker does not take.
+    found = dict(app.errors)
+    client = app.client
+    most = len(found) + _MOST
+    try:
+        for mid, seq, topic, size, _, state in client.pending_messages():
+            if state == "waiting" or len(found) == most:
+                break  # all behind it wait
+            if state == "set aside":
+                why = "too long" if size > client.session.maximum_out else "it ended connections"
+                topic = topic[len(app.config.root) + len(app.config.device) + 2 :]
+                found["message %d" % mid] = "set aside: %s, number %d, %d bytes to %s" % (why, seq, size, topic)
+    except OSError as e:  # the flash fails
+        found["journal"] = describe(e)
+    return found
+
 
 def report(app):
     """The fields of a health message, a dict. journal: pending messages, bytes in use and their limit, sector erases
     since it was formatted, damaged records and skipped sequence numbers since then, too: they only grow; `worn`, what
     these erases are in percent of the 100,000 that flash takes at least in each sector; where it is stored and what
     was repaired there, if the board reports that. outbox_full: messages refused by a full journal.
-    counters: of the client, since the start; a device's connections after its first are its reconnects, `resent` its
-    resends. heap: free bytes, null if unlimited."""
+    errors: by the name of a sensor, or of a message that is set aside. counters: of the client, since the start; a
+    device's connections after its first are its reconnects, `resent` its resends. heap: free bytes, null if
+    unlimited."""
     gc.collect()
     journal = app.journal
     kept = {
@@ -39,6 +63,8 @@ def report(app):
     }
     if app.rules:
         fields["rules"] = app.rules.count
+    if fields["counters"]["set_aside"]:
+        fields["errors"] = _errors(app)
     if app.crash:
         import crash
 

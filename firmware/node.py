@@ -3,15 +3,15 @@
 
 import json
 import sys
+import time
 
 import log
 import telemetry
 from inflight import __version__ as VERSION
 from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
-from log import INFO
 
-_NAME = const(64)  # characters of a command's name, at most
+_JUMP_S = const(900)  # a time that is farther from the known one is refused
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 
 
@@ -64,6 +64,7 @@ class Node:
         self.full = 0  # messages refused by a full journal
         self.errors = {}  # errors of sensors, by name
         self.stopping = False  # a command requested a restart
+        self.later = None  # a function: what a command requested that its handler may not do
         self.synchronised = False  # the clock is right
         self.crash = crash
         self.actuators = self._made_actuators()
@@ -82,7 +83,7 @@ class Node:
 
     def subscribe(self):
         """Subscribes to the device's commands: before the client connects, so that none comes before its handler."""
-        self.client.subscribe(self._base + "command/#", 2, self._on_command)
+        self.client.subscribe(self._base + "command/#", self.config.most_qos, self._on_command)
         if self.config.update_keys:
             import updates
 
@@ -117,6 +118,19 @@ class Node:
         self._up_s += self._up_ms // 1000
         self._up_ms %= 1000
         return self._up_s
+
+    def time(self):
+        """Seconds since 1970; right if the clock is `synchronised`."""
+        return int(time.time()) + telemetry.EPOCH
+
+    def _sync_time(self, drift_s=0):
+        # Sets the clock. The known time may be wrong by drift_s; -1: by anything. Returns True if it is set, None if
+        # the answer was too far from the known time.
+        within = None
+        if self.synchronised and drift_s >= 0:
+            now = self.time()
+            within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
+        return self.board.sync_time(self.config.ntp, within)
 
     # --- publishing ---
 
@@ -157,6 +171,8 @@ class Node:
     def _publish_status(self, state, **more):
         more["state"] = state
         more["firmware"] = VERSION
+        if not self.config.update_keys:
+            more["updates"] = False
         if self.crash and "safe" in self.crash:
             more["safe"] = True
         return self.report("status", more, True)
@@ -165,6 +181,8 @@ class Node:
         from health import report
 
         more.update(report(self))
+        if self.home:
+            self.home.see_health(more)
         self.report("health", more)
 
     def _read(self):
@@ -194,13 +212,9 @@ class Node:
             settings.confirm(self)
 
     def _on_command(self, message):
-        name = message.topic[len(self._base) + len("command/") :]
         import commands
 
-        log.say("command " + name, INFO)
-        reply = commands.execute(self, name, message)
-        # Limits the length of names, which appear in topics and in `errors`.
-        self.report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
+        commands.answer(self, message.topic[len(self._base) + len("command/") :], message)
 
     # --- network ---
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from config import NOT_JSON, ConfigError, check
+from config import ConfigError, check, parse
 from files import exists, write
 from network_fields import PLACE
 
@@ -45,8 +45,13 @@ def _changed(app, path, fields):
         for name in places:
             if secret in before and secret not in fields and before.get(name) != given.get(name):
                 raise ConfigError("%s: write it as well, or null: with another %s it may go elsewhere" % (secret, name))
-    if check(given, app.config.device).device != app.config.device:
+    config = check(given, app.config.device)
+    if config.device != app.config.device:
         raise ConfigError("device: the journal belongs to the present name, to change it flash with --erase")
+    if "sensors" in fields or "actuators" in fields:
+        from entries import check as check_entries
+
+        check_entries(config)
     return json.dumps(given)
 
 
@@ -58,10 +63,7 @@ def keep(app, **fields):
 
 def change(app, text):
     """The next start tries the fields of `text`, a JSON object; null removes one. Raises ValueError, OSError."""
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        raise ConfigError(NOT_JSON)
+    fields = parse(text)
     write(app.board.config_path() + _NEW, _changed(app, _files(app)[0], fields))
 
 

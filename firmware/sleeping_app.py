@@ -29,6 +29,7 @@ _SLICE = const(50)  # polling interval for that
 _JOINS = const(3)  # attempts to join: the first of a radio may find nothing, or refuse the right key
 _STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SUBACK
 _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
+_DRIFT_MS = const(50_000)  # in which a clock may be wrong by 1 s: 2 %
 _NEVER = const(255)
 _MAX = const(65535)
 _MOST_WAKES = const(0x7FFF)  # since a health message; the bit above is `known`
@@ -231,9 +232,6 @@ class SleepingApp(Node):
         self._confirm()
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
-            if self.home:
-                self.home.connected()
-                self.home.step()
         if log.waiting:
             self._publish_log()
         # Sends status and health with the backlog while max_inflight allows it; not to a broker that acknowledges
@@ -243,6 +241,8 @@ class SleepingApp(Node):
                 memory.health = 0
                 self._publish_health(wake=self._wake())
             self._publish_asleep(ticks_diff(ticks_ms(), self._began))
+        if self.home:
+            self.home.step(self.board.reset_cause() != DEEP_SLEEP)  # what was announced is retained
         until_report_ms = ticks_diff(ticks_ms(), self._began)
         done = self._exchange(True)
         if self._end_of_stay() and not self.stopping:
@@ -282,6 +282,8 @@ class SleepingApp(Node):
             except (OSError, ProtocolError):
                 return False  # on_disconnect() was called
             now = ticks_ms()
+            if self.later:
+                self.later()
             if self._stay:
                 self._feed()
             if self.update:
@@ -301,12 +303,16 @@ class SleepingApp(Node):
 
     def _keep_time(self):
         memory = self._memory
-        reports = _SYNC_MS // (self.config.sleep_ms * self.config.report_every)
-        if self.synchronised and memory.sync < min(reports, _NEVER - 1):
+        period = self.config.sleep_ms * self.config.report_every
+        if self.synchronised and memory.sync < min(_SYNC_MS // period, _NEVER - 1):
             memory.sync += 1
-        elif self.board.sync_time(self.config.ntp):
+            return
+        is_set = self._sync_time((memory.sync + 1) * period // _DRIFT_MS)
+        if is_set:
             memory.sync = 0
             self.synchronised = True
+        elif is_set is None:  # after many such answers the known time is taken for wrong
+            memory.sync = min(memory.sync + 1, _NEVER)
 
     def _wake(self):
         # How long the last wake took; None without remembered data.

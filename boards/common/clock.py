@@ -1,50 +1,67 @@
-# Sets the clock from the network, with the ports' module ntptime. Needed seldom: it unloads itself.
+# Sets the clock from the network by SNTP (RFC 5905). Needed seldom: it unloads itself.
 
 import sys
 import time
 
-_NOTHING = (2036, 2, 7, 6, 28, 16)  # an NTP timestamp of 0, which means no time
 _EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
+_FROM_1900 = 2_208_988_800  # that of NTP
+_QUERY = b"\x1b" + bytes(47)  # version 3, from a client
+_SERVER = 4  # mode of an answer
+_UNSYNCHRONISED = 3  # leap indicator
+_STRATA = range(1, 16)  # 0 is an error, 16 has no time
 
 
-def sync(host=None):
-    """Asks `host`, default pool.ntp.org, twice, with a time-out of 1 s after name resolution; False: nobody. Returns
-    True if the clock was set. Otherwise it is unchanged, but not before the day this firmware was built: without that,
-    TLS would refuse certificates as not valid yet."""
+def sync(host=None, within=None):
+    """Asks `host`, default pool.ntp.org, twice, with a time-out of 1 s after name resolution; False: nobody. Sets the
+    clock to an answer of a server that knows the time, if it is not before the day this firmware was built, nor outside
+    of `within`: (least, most) in s since 1970. Returns True if the clock was set; None if an answer was outside of
+    `within`; else False. The clock is unchanged then, but not before the day of the build: without that, TLS would
+    refuse certificates as not valid yet."""
     from built import TIME
 
+    result = False
     try:
-        if host is not False and _ask(host or "pool.ntp.org"):
+        for _ in range(0 if host is False else 2):
+            try:
+                t = _ask(host or "pool.ntp.org")
+            except Exception:  # no network, unknown name, no answer, incomplete answer
+                continue
+            if t < TIME:
+                continue
+            if within and not within[0] <= t <= within[1]:
+                result = None
+                continue
+            _set(t)
             return True
-        earliest = TIME - _EPOCH
-        if time.time() < earliest:
-            _set(time.gmtime(earliest))
-        return False
+        if time.time() + _EPOCH < TIME:
+            _set(TIME)
+        return result
     finally:
         for name in ("clock", "built"):
             sys.modules.pop(name, None)
 
 
 def _ask(host):
-    try:
-        import ntptime
+    # Returns seconds since 1970, 0 if the server does not know the time.
+    import socket
 
-        ntptime.host = host
-        ntptime.timeout = 1
-    except ImportError:  # a firmware without it
-        return False
-    for _ in range(2):
-        try:
-            t = time.gmtime(ntptime.time())
-        except Exception:  # no network, unknown name, no answer, incomplete answer
-            continue
-        if t[:6] != _NOTHING:
-            _set(t)
-            return True
-    return False
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.settimeout(1)
+        sock.sendto(_QUERY, socket.getaddrinfo(host, 123)[0][-1])
+        answer = sock.recv(48)
+    finally:
+        sock.close()
+    seconds = int.from_bytes(answer[40:44], "big")  # when it was sent
+    if answer[0] & 7 != _SERVER or answer[0] >> 6 == _UNSYNCHRONISED or answer[1] not in _STRATA or not seconds:
+        return 0
+    if not seconds >> 31:
+        seconds += 1 << 32  # they wrap around in 2036
+    return seconds - _FROM_1900
 
 
 def _set(t):
     from machine import RTC
 
+    t = time.gmtime(t - _EPOCH)
     RTC().datetime((t[0], t[1], t[2], t[6] + 1, t[3], t[4], t[5], 0))

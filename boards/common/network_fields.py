@@ -1,6 +1,8 @@
 # The fields of the configuration that belong to the network: those of Wi-Fi, and `network`, of Ethernet. Loaded while a
 # configuration is checked.
 
+from binascii import unhexlify
+
 TEXTS = ("wifi_ssid", "wifi_key", "wifi_security", "wifi_country", "hostname")
 # Without wifi_ssid the others of these mean nothing.
 _OF_WIFI = ("wifi_key", "wifi_security", "wifi_networks", "wifi_txpower", "wifi_country", "wifi_ip", "wifi_power_save")
@@ -11,6 +13,9 @@ _DRIVERS = {  # pins and numbers: of them needed, and the others
     "lan8720": (("mdc", "mdio"), ("power", "reset", "phy_addr", "ref_clk")),
     "w5500": (("sck", "mosi", "miso", "cs"), ("int", "reset", "spi", "baudrate")),
 }
+_SSID = 32  # bytes
+_KEY = 8, 63  # bytes of a passphrase
+_HEX = 64  # digits of the key that is made of it
 _MOST = {"phy_addr": 31, "spi": 3, "baudrate": 80_000_000}
 _PINS = 63
 
@@ -46,21 +51,42 @@ def _check_wifi(config, error):
     if dbm is not None and (isinstance(dbm, bool) or not isinstance(dbm, (int, float)) or not 2 <= dbm <= 21):
         raise error("wifi_txpower: write dBm, a number from 2 to 21")
     country = config.wifi_country
-    if country and (len(country) != 2 or not country.isalpha() or country != country.upper()):
+    if country and (len(country) != 2 or min(country.encode()) < 65 or max(country.encode()) > 90):
         raise error('wifi_country: write two capital letters, "wifi_country": "DE"')
     _check_hostname(config.hostname, error)
     if config.wifi_ip is not None:
         _check_address("wifi_ip", config.wifi_ip, error)
     _check_security("wifi_security", config.wifi_security, error)
+    _check_lengths("wifi_ssid", config.wifi_ssid, "wifi_key", config.wifi_key, error)
     for entry in config.wifi_networks or ():
         if not isinstance(entry, dict) or not isinstance(entry.get("ssid"), str) or not entry["ssid"]:
             raise error('wifi_networks: write objects, "wifi_networks": [{"ssid": "...", "key": "..."}]')
         for name in entry:
             if name not in ("ssid", "key", "security"):
-                raise error('wifi_networks: unknown field "%s": use ssid, key and security' % name)
+                from suggestion import unknown
+
+                raise error(unknown("wifi_networks: unknown field", name, ("ssid", "key", "security")))
         if not isinstance(entry.get("key", ""), str):
             raise error('wifi_networks: write a text in quotes, "key": "..."')
         _check_security("wifi_networks: security", entry.get("security"), error)
+        _check_lengths("wifi_networks: ssid", entry["ssid"], "wifi_networks: key", entry.get("key"), error)
+
+
+def _check_lengths(ssid_field, ssid, key_field, key, error):
+    # What a radio takes.
+    if ssid and len(ssid.encode()) > _SSID:
+        raise error("%s: write %d bytes at most" % (ssid_field, _SSID))
+    if not key:
+        return
+    size = len(key.encode())
+    if size == _HEX:
+        try:
+            unhexlify(key)
+            return
+        except ValueError:
+            pass
+    if not _KEY[0] <= size <= _KEY[1]:
+        raise error("%s: write %d to %d characters, or %d hexadecimal digits" % ((key_field,) + _KEY + (_HEX,)))
 
 
 def _check_hostname(name, error):
@@ -90,6 +116,12 @@ def _is_ipv4(text):
     return len(parts) == 4 and all(part.encode().isdigit() and len(part) < 4 and int(part) < 256 for part in parts)
 
 
+def pins(fields):
+    """[(name, number)] of the pins in the field `network`."""
+    needed, more = _DRIVERS[fields["driver"]]
+    return [(name, fields[name]) for name in needed + more if name in fields and name not in _MOST]
+
+
 def _check_ethernet(fields, error):
     driver = fields.get("driver") if isinstance(fields, dict) else None
     if driver not in _DRIVERS:
@@ -110,5 +142,6 @@ def _check_ethernet(fields, error):
             if type(value) is not int or not 0 <= value <= most:
                 raise error("network: %s: write a whole number from 0 to %d" % (name, most))
         elif name != "driver":
-            names = ", ".join(needed + more)
-            raise error('network: unknown field "%s": %s takes %s and ip' % (name, driver, names))
+            from suggestion import unknown
+
+            raise error(unknown("network: unknown field", name, needed + more + ("ip",)))

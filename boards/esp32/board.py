@@ -37,10 +37,10 @@ def firmware_slot():
     return firmware_slot
 
 
-def sync_time(host=None):
+def sync_time(host=None, within=None):
     from clock import sync
 
-    return sync(host)
+    return sync(host, within)
 
 
 # --- flash ---

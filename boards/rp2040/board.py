@@ -40,10 +40,10 @@ def network(fields=None):
     return power.network
 
 
-def sync_time(host=None):
+def sync_time(host=None, within=None):
     from clock import sync
 
-    return sync(host)
+    return sync(host, within)
 
 
 # --- flash ---

@@ -183,7 +183,7 @@ def network(fields=None):
     return _network
 
 
-def sync_time(host=None):
+def sync_time(host=None, within=None):
     return True
 
 
@@ -193,13 +193,43 @@ def sync_time(host=None):
 def journal_flash(kb=64):
     from inflight.flash.flash import FileFlash
 
+    class File(FileFlash):
+        def grow(self, journal, n):
+            # As PinnedFlash.grow().
+            from inflight.arguments import number
+            from inflight.flash.flash import sync_folder
+            from inflight.journal.copying import copy_journal
+
+            number("n", n, 0, 255)
+            for name in (larger, larger + ".new"):  # its copy was not finished
+                if _size(name) is not None:
+                    os.remove(name)
+            disk = os.statvfs(home())
+            if n <= self.ioctl(4, 0) or disk[4] * disk[1] < n * 4096:
+                return self, journal
+            try:
+                flash = File(larger, blocks=n)
+            except OSError:
+                return self, journal  # a quota
+            journal = copy_journal(journal, flash)
+            os.rename(larger, path)
+            sync_folder(path)
+            self.close()
+            return flash, journal
+
     path = home() + "/journal.bin"
+    larger = home() + "/journal.larger"
+    return File(path, blocks=(_size(path) or kb * 1024) // 4096)
+
+
+def _size(path):
+    # Bytes of a file, None if there is none.
     try:
-        kb = os.stat(path)[6] // 1024 or kb
+        return os.stat(path)[6]
     except OSError as e:
         if e.errno != ENOENT:
             raise
-    return FileFlash(path, blocks=kb // 4)
+        return None
 
 
 # --- sensors ---

@@ -10,7 +10,8 @@
 #
 # A command is executed once, also if the power is cut at any instant: before the hardware is set, the new state and
 # the identity of the command are written to a file. QoS 2 delivers a command again only if the power was cut before
-# its handler had ended; if the file has its identity, it is not executed again.
+# its handler had ended; if the file has its identity, it is not executed again. The identity of a command with a number
+# is that number, see commands.
 
 import json
 from errno import EIO
@@ -20,10 +21,19 @@ from inflight.journal.journal import IN
 from sensors import SensorError, make
 from telemetry import describe
 
-_KNOWN = "led, pwm, switch"
+KNOWN = "led, pwm, switch"
 _RESTORE = ("last", "on", "off")
 
 actuators = {}  # {name: Actuator}: for rules, see there
+
+
+def of_driver(entry):
+    """(`entry` without the field `restore`, which no driver gets; what that says). Raises SensorError."""
+    entry = dict(entry)
+    restore = entry.pop("restore", _RESTORE[0])
+    if restore not in _RESTORE:
+        raise SensorError('restore: write "last", "on" or "off"')
+    return entry, restore
 
 
 def _identity(journal, message):
@@ -92,12 +102,9 @@ class Actuators:
         # Returns the driver.
         if name in self.drivers:
             return self.drivers[name]
-        entry = dict(self._entries[name])
-        restore = entry.pop("restore", _RESTORE[0])
         try:
-            if restore not in _RESTORE:
-                raise SensorError('restore: write "last", "on" or "off"')
-            driver = make("actuator", entry, name, _KNOWN)
+            entry, restore = of_driver(self._entries[name])
+            driver = make("actuator", entry, name, KNOWN)
             state = driver.ON if restore == "on" else driver.OFF
             kept = self._file.get(name)
             if restore == "last" and kept and kept[0] == entry["driver"]:
@@ -117,9 +124,14 @@ class Actuators:
         write(self.path, json.dumps(file))
         self._file = file
 
+    def _last(self, name):
+        # The identity of the last command that changed its state.
+        return self._file[name][2] if name in self._file else []
+
     def _set(self, name, driver, state, identity):
         # The state is in the file before the hardware is set.
         before = self.states[name]
+        last = self._last(name)
         if state != before:
             self._keep(name, state, identity)
         try:
@@ -128,7 +140,7 @@ class Actuators:
             del self.drivers[name], self.states[name]
             self._app.errors[name] = describe(e)
             if state != before:
-                self._keep(name, before, identity)
+                self._keep(name, before, last)  # it was not executed
             raise OSError(EIO, describe(e))
         self.states[name] = state
         self.publish(name)
@@ -139,19 +151,21 @@ class Actuators:
         driver = self._open(name)
         state = driver.change(command, self.states[name])
         if state != self.states[name]:
-            kept = self._file.get(name)  # with the last message, which may come again
-            self._set(name, driver, state, kept and kept[2])
+            self._set(name, driver, state, self._last(name))  # that message may come again
 
-    def execute(self, name, message):
-        """Executes the command `message` of actuator `name`. Returns its state. Raises ValueError, OSError."""
+    def numbers(self):
+        """The numbers of the commands that have changed the states, of those that had one."""
+        return [kept[2][0] for kept in self._file.values() if len(kept[2]) == 1]
+
+    def execute(self, name, message, number=0):
+        """Executes the command `message` of actuator `name`, which may have a number. Returns its state. Raises
+        ValueError, OSError."""
         if name not in self._entries:
             raise ValueError("no actuator of this name: use " + ", ".join(sorted(self._entries)))
         driver = self._open(name)
-        identity = _identity(self._app.journal, message)
-        before = self.states[name]
-        kept = self._file.get(name)
-        state = before
-        if not (message.redelivered and kept and kept[2] == identity):
+        identity = [number] if number else _identity(self._app.journal, message)
+        state = before = self.states[name]
+        if not (message.redelivered and self._last(name) == identity):
             state = driver.change(str(message.payload, "utf-8"), before)
         self._set(name, driver, state, identity)
         return dict(state)

@@ -6,7 +6,7 @@ from errno import EIO, ENODEV
 
 from i2c import Chip
 from inflight.compat import const
-from sensors import NEEDED
+from sensors import NEEDED, measured
 
 FIELDS = {"sda": NEEDED, "scl": NEEDED, "address": 118}
 _ID = const(0xD0)
@@ -18,7 +18,8 @@ _CTRL_MEAS = const(0xF4)
 _DATA = const(0xF7)
 _FORCED = const(0x25)  # each quantity once, then sleep
 _MEASURE_MS = const(10)  # 9.3 at most
-_SKIPPED = const(0x80000)  # the value of a quantity that was not measured
+_SKIPPED = const(0x80000)  # temperature or pressure that was not measured,
+_SKIPPED_HUMIDITY = const(0x8000)
 
 
 def temperature(t, raw):
@@ -50,21 +51,31 @@ def humidity(h, raw, fine):
 
 
 class Driver:
+    RANGES = {"Cel": (-40, 85), "Pa": (30_000, 110_000)}
+
     def __init__(self, fields, name):
         self._name = name
         self._chip = chip = Chip(fields, (118, 119))
         kind = chip.read_register(_ID, 1)[0]
         if kind not in (_BME280, _BMP280):
             raise OSError(ENODEV, "chip %d at address %d is not a BME280 or BMP280" % (kind, chip.address))
-        numbers = struct.unpack("<HhhHhhhhhhhh", chip.read_register(0x88, 24))
+        numbers = struct.unpack("<HhhHhhhhhhhh", self._calibration(0x88, 24))
         self._t = numbers[:3]
         self._p = numbers[3:]
         self._h = self._read_humidity() if kind == _BME280 else None
 
+    def _calibration(self, register, n):
+        # A wrong bit would make every value wrong, and there is no checksum.
+        data = self._chip.read_register(register, n)
+        measured(int.from_bytes(data, "big"), 8 * n)
+        if data != self._chip.read_register(register, n):
+            raise OSError(EIO, "its calibration changes: check the wires, shorter ones disturb less")
+        return data
+
     def _read_humidity(self):
-        h1 = self._chip.read_register(0xA1, 1)[0]
+        h1 = self._calibration(0xA1, 1)[0]
         # Two numbers of 12 bits share the middle byte.
-        h2, h3, h4, low, h5, h6 = struct.unpack("<hBbBbb", self._chip.read_register(0xE1, 7))
+        h2, h3, h4, low, h5, h6 = struct.unpack("<hBbBbb", self._calibration(0xE1, 7))
         return h1, h2, h3, h4 * 16 | low & 15, h5 * 16 | low >> 4, h6
 
     def start(self):
@@ -77,12 +88,10 @@ class Driver:
         if self._chip.read_register(_STATUS, 1)[0] & 8:
             raise OSError(EIO, "still measuring")
         d = self._chip.read_register(_DATA, 8 if self._h else 6)
-        raw = d[3] << 12 | d[4] << 4 | d[5] >> 4
-        if raw == _SKIPPED:
-            raise OSError(EIO, "it did not measure: check its power")
-        fine = temperature(self._t, raw)
+        fine = temperature(self._t, measured(d[3] << 12 | d[4] << 4 | d[5] >> 4, 20, _SKIPPED))
         yield self._name + "-temperature", "Cel", fine / 5120
-        value = pressure(self._p, d[0] << 12 | d[1] << 4 | d[2] >> 4, fine)
+        value = pressure(self._p, measured(d[0] << 12 | d[1] << 4 | d[2] >> 4, 20, _SKIPPED), fine)
         yield self._name + "-pressure", "Pa", OSError(EIO, "no calibration") if value is None else value
         if self._h:
-            yield self._name + "-humidity", "%RH", humidity(self._h, d[6] << 8 | d[7], fine)
+            raw = measured(d[6] << 8 | d[7], 16, _SKIPPED_HUMIDITY)
+            yield self._name + "-humidity", "%RH", humidity(self._h, raw, fine)

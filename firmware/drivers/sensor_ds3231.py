@@ -18,6 +18,8 @@ _OTHER = "the chip at address 104 is not a DS3231"
 
 
 class Driver:
+    RANGES = {"Cel": (-45, 90)}
+
     def __init__(self, fields, name):
         self._name = name
         self._chip = Chip(fields, (_ADDRESS,))
@@ -40,7 +42,4 @@ class Driver:
         high, low = self._chip.read_register(_TEMPERATURE, 2)
         if low & 63:  # always 0
             raise OSError(ENODEV, _OTHER)
-        value = (high - 256 if high > 127 else high) + low / 256
-        if not -45 <= value <= 90:
-            raise ValueError("%s degrees: it cannot measure that, check its power" % value)
-        yield self._name + "-temperature", "Cel", value
+        yield self._name + "-temperature", "Cel", (high - 256 if high > 127 else high) + low / 256

@@ -6,7 +6,7 @@ from errno import EIO, ENODEV
 
 from i2c import Chip
 from inflight.compat import const
-from sensors import NEEDED, SensorError
+from sensors import NEEDED, SensorError, measured
 
 FIELDS = {"sda": NEEDED, "scl": NEEDED, "address": 64, "shunt": 0.1}
 _CONFIGURATION = const(0)
@@ -43,7 +43,7 @@ class Driver:
         bus = self._read(_BUS, ">H")
         if not bus & _READY:
             raise OSError(EIO, "still measuring")
-        bus >>= 3
+        bus = measured(bus, 16) >> 3
         shunt = self._read(_SHUNT, ">h")
         volts = bus / 250
         amperes = shunt / 100_000 / self._ohms

@@ -19,6 +19,8 @@ _MOST = const(40_000)  # ppm
 
 
 class Driver:
+    RANGES = {"Cel": (-10, 60)}
+
     def __init__(self, fields, name):
         self._name = name
         self._chip = chip = Chip(fields, (_ADDRESS,))

@@ -11,6 +11,8 @@ _KINDS = {"sht3x": ((68, 69), b"\x24\x00", 16, 0, 100), "sht4x": ((68, 69, 70), 
 
 
 class Driver:
+    RANGES = {"Cel": (-40, 125)}
+
     def __init__(self, fields, name):
         addresses, self._command, self._ms, self._least, self._most = _KINDS[fields["driver"]]
         self._name = name

@@ -33,13 +33,15 @@ dBm    dBm  signal_strength
 /
 count
 """
-# Field of the health message: name, SenML unit.
+# Field of the state's `health`: name, SenML unit, object.
 _DIAGNOSTICS = {
-    "rssi": ("Signal", "dBm"),
-    "heap": ("Free heap", "B"),
-    "up": ("Uptime", "s"),
-    "journal.live": ("Messages waiting", None),
+    "rssi": ("Signal", "dBm", "health-rssi"),
+    "heap": ("Free heap", "B", "health-heap"),
+    "up": ("Uptime", "s", "health-up"),
+    "live": ("Messages waiting", None, "health-journal_2elive"),
 }
+_MISSED = 3  # states in a row, and some seconds, after which a reading is not available
+_SECONDS = 60
 
 
 def _identifier(text):
@@ -113,7 +115,7 @@ class _Device:
                 "device_class": "restart",
                 "entity_category": "config",
                 "command_topic": self._base + "command/reboot",
-                "qos": 2,
+                "qos": self._app.config.most_qos,
             },
         )
         if not self._app.config.sleep_ms:
@@ -125,7 +127,7 @@ class _Device:
                     "name": "Interval",
                     "entity_category": "config",
                     "command_topic": self._base + "command/interval",
-                    "qos": 2,
+                    "qos": self._app.config.most_qos,
                     "min": 100,
                     "max": 86_400_000,
                     "mode": "box",
@@ -141,16 +143,26 @@ class _Device:
     def _reading(self, name):
         unit, field = self._readings[name]
         owner = self._owner(name)
-        # A sensor that failed is not in the message: its entity keeps its state.
-        template = "{{ value_json | selectattr('n', 'eq', '%s') | map(attribute='%s') | first | default(%s) }}"
+        config = self._app.config
+        period = config.sleep_ms * config.report_every if config.sleep_ms else self._app.telemetry.ms
+        expires = _MISSED * period // 1000 + _SECONDS
+        # A sensor that failed is not in the state.
+        there = "'%s' in value_json.readings" % name
+        if config.sleep_ms:  # it has no will that tells Home Assistant, when that starts, that the state is an old one
+            there += " and (value_json.t is not defined or value_json.t > now().timestamp() - %d)" % expires
         fields = {
             "name": name,
-            "state_topic": self._base + "telemetry",
-            "value_template": template % (name, field, "this.state" if field == "vs" else "''"),
+            "state_topic": self._base + "state",
+            "value_template": "{{ value_json.readings.get('%s', %s) }}"
+            % (name, "this.state" if field == "vs" else "''"),
+            "expire_after": expires,
+            "availability": [
+                {
+                    "topic": self._base + "state",
+                    "value_template": "{{ 'online' if %s else 'offline' }}" % there,
+                }
+            ],
         }
-        config = self._app.config
-        if config.sleep_ms:
-            fields["expire_after"] = 3 * config.sleep_ms * config.report_every // 1000 + 60
         if field == "vb":
             fields["payload_on"] = "True"
             fields["payload_off"] = "False"
@@ -161,20 +173,21 @@ class _Device:
         return "sensor", _identifier(name), owner, fields
 
     def _diagnostic(self, field):
-        name, unit = _DIAGNOSTICS[field]
+        name, unit, object_id = _DIAGNOSTICS[field]
         fields = {
             "name": name,
-            "state_topic": self._base + "health",
-            "value_template": "{{ value_json.%s }}" % field,
+            "state_topic": self._base + "state",
+            "value_template": "{{ value_json.health.get('%s', '') }}" % field,
             "entity_category": "diagnostic",
             "state_class": "measurement",
         }
-        return "sensor", "health-" + _identifier(field), _OWN, _with_unit(fields, unit)
+        return "sensor", object_id, _OWN, _with_unit(fields, unit)
 
     def _actuator(self, name, kind):
         command = "%scommand/actuator/%s" % (self._base, name)
         state = "%sactuator/%s" % (self._base, name)
-        fields = {"name": name, "command_topic": command, "state_topic": state, "qos": 2}
+        qos = self._app.config.most_qos
+        fields = {"name": name, "command_topic": command, "state_topic": state, "qos": qos}
         component = "switch"
         if kind == "percent":
             component = "number"
@@ -202,8 +215,13 @@ def _common(app):
     # The fields of all entities.
     config = app.config
     return {
-        "availability_topic": "%s/%s/status" % (config.root, config.device),
-        "availability_template": "{{ 'offline' if value_json.state == 'offline' else 'online' }}",
+        "availability": [
+            {
+                "topic": "%s/%s/status" % (config.root, config.device),
+                "value_template": "{{ 'offline' if value_json.state == 'offline' else 'online' }}",
+            }
+        ],
+        "availability_mode": "all",
         "device": {
             "identifiers": [config.device],
             "name": config.hostname or config.device,
@@ -259,9 +277,12 @@ def announce(app, readings, publish):
     for topic in gone:
         publish(topic, b"")
     if not prefix:
+        publish("%s/%s/state" % (app.config.root, app.config.device), b"")
         return
     common = _common(app)
     for component, name, _, fields in device.entities():
+        more = fields.get("availability", [])
         fields.update(common)
+        fields["availability"] = common["availability"] + more
         fields["unique_id"] = "%s-%s" % (node, name)
         publish(_TOPIC % (prefix, component, node, name), json.dumps(fields).encode())

@@ -154,7 +154,11 @@ class Setup:
             self._ca = upload
         self._given = given = self._settings(fields)
         try:
-            check(given, self._board.device_id)
+            config = check(given, self._board.device_id)
+            if config.sensors or config.actuators:
+                from entries import check as check_entries
+
+                check_entries(config)
             if self._networks is not None and "wifi_ssid" not in given:
                 raise ValueError("choose a network")
         except ValueError as e:

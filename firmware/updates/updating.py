@@ -36,7 +36,7 @@ class Update:
         self._folder = folder_of(app.board)
         self._pieces = self._announced = None
         self._slot = None
-        self._number = None  # of the release that is fetched
+        self._number = self._sha256 = None  # of the release that is fetched
         self._untold = None  # arguments of told(), while the journal is full
         self._until = 0  # offset behind what was asked for
         self._asked_at = None
@@ -114,6 +114,7 @@ class Update:
         self.close()
         self._slot = None
         self._number = number = release["release"]
+        self._sha256 = release["sha256"]
         good_s, firmware = release["trial_s"], release["target"]
         if (record.state, record.candidate, record.good_s, record.firmware) != (FETCH, number, good_s, firmware):
             self._erase(record, firmware)
@@ -210,6 +211,20 @@ class Update:
         if keys:
             write(place % record.other, keys)
 
+    def _keep_digest(self, record):
+        # A number alone does not tell which release it is: of the one that runs, and of the one that is tried.
+        path = beside(self._app.board, "release.json")
+        digests = {}
+        try:
+            with open(path) as f:
+                before = json.loads(f.read())
+            running = str(record.release)
+            digests[running] = before[running]
+        except (OSError, ValueError, KeyError):
+            pass  # it has none
+        digests[str(self._number)] = self._sha256
+        write(path, json.dumps(digests))
+
     def _make_space(self, size, record):
         from announcement import Refused
         from slot import reclaim, space
@@ -270,6 +285,7 @@ class Update:
         record = load(self._folder)
         if not record.firmware:
             self._keep_keys(record)
+        self._keep_digest(record)
         with open(self._place(record) + ".errors", "w") as f:
             f.write(json.dumps(list(self._app.errors)))  # these are not the release's
         record.begin_trial()

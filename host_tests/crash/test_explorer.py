@@ -260,9 +260,14 @@ def _unverified(monkeypatch):
     monkeypatch.setattr("inflight.journal.pages.has_taken", lambda *of: True)
 
 
+def _messages_forgotten(monkeypatch):
+    monkeypatch.setattr("inflight.journal.checkpoint.Checkpoints.leave_out", lambda *of: None)
+
+
 PLANTED = {
     "undecided": _undecided_bits_ignored,
     "stuck": _unverified,
+    "checkpoints": _messages_forgotten,
     "three": _nothing_copied,
 }
 
@@ -273,12 +278,12 @@ def test_campaign(campaign):
     search = Search(1, 200, scripts=2, each=25, campaign=campaign)
     assert search.run(), search.found
     assert search.count["cuts"] == 200
-    assert bool(search.count["undecided"]) == (campaign == "undecided")
+    assert bool(search.count["undecided"]) == (campaign in ("undecided", "checkpoints"))
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("campaign", ["undecided", "three"])
+@pytest.mark.parametrize("campaign", ["undecided", "checkpoints", "three"])
 def test_campaign_finds_a_defect(campaign, monkeypatch):
     PLANTED[campaign](monkeypatch)
     monkeypatch.setattr(machine, "shrunk", lambda *found: found)

@@ -130,14 +130,14 @@ def test_every_driver_is_explained_with_its_fields():
     found = {}
     for names, fields, _ in _rows(CONFIGURATION, "Sensors"):
         found |= dict.fromkeys(_code(names), set(_code(fields)))
-    assert sorted(found) == sensors._KNOWN.split(", ")
+    assert sorted(found) == sensors.KNOWN.split(", ")
     for driver, fields in found.items():
-        module = importlib.import_module("sensor_" + sensors._SAME.get(driver, driver))
+        module = importlib.import_module(sensors.module_of("sensor", driver))
         assert fields == set(module.FIELDS), driver
 
 
 def test_every_driver_is_known():
-    modules = {sensors._SAME.get(name, name) for name in sensors._KNOWN.split(", ")}
+    modules = {sensors.module_of("sensor", name)[7:] for name in sensors.KNOWN.split(", ")}
     assert modules == {
         path.stem.removeprefix("sensor_") for path in (CHECKOUT / "firmware/drivers").glob("sensor_*.py")
     }

@@ -43,7 +43,7 @@ def test_a_publisher(bench, number, record_property):
         for life in count():
             if life >= bench.LIVES and len(cuts.accepted) > bench.LIVES // 4:
                 break
-            task, most, longest = (OFFLINE, 8, 0.15) if life % 4 else (PUBLISHER, 20, 0.3)
+            task, most, longest = (OFFLINE, 28, 0.15) if life % 4 else (PUBLISHER, 36, 0.3)
             flash = cuts.live(bench, task + number, flash, most, longest)
         cuts.last(bench, PUBLISHER + number, flash, port, topic)
         verdict(cuts, subscriber, record_property)

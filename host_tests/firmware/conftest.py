@@ -32,11 +32,12 @@ class Board:
         self.readings = [("temperature", "Cel", 21.5)]
         self.wifi = ONLINE
         self.joins = IDLE  # the status after join(); a list: after each
-        self.clock = True
+        self.clock = True  # what sync_time() returns; a list: in turn, the last one for ever
         self.cause = POWER_ON
         self.memory = None
         self.switched_off = 0
         self.joined, self.set_up, self.asked, self.fed, self.log, self.slept = [], [], [], [], [], []
+        self.within = []  # of sync_time()
 
     def sensors(self):
         yield from self.readings
@@ -62,8 +63,11 @@ class Board:
         self.wifi = self.joins.pop(0) if isinstance(self.joins, list) else self.joins
         return self.wifi
 
-    def sync_time(self, host=None):
+    def sync_time(self, host=None, within=None):
         self.asked.append(host)
+        self.within.append(within)
+        if isinstance(self.clock, list):
+            return self.clock.pop(0) if len(self.clock) > 1 else self.clock[0]
         return self.clock
 
     def remember(self, data):

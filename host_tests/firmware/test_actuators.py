@@ -1,6 +1,7 @@
 """Actuators of the application, with a broker: commands, states, and power cuts at every write."""
 
 import functools
+import json
 import sys
 import time
 import types
@@ -14,6 +15,7 @@ from host_tests.clients import cut_power
 from inflight import RamFlash
 from tools.reference.server import Session
 
+files_write = files.write
 PUMP = {"driver": "switch", "pin": 5, "name": "pump"}
 
 
@@ -139,8 +141,9 @@ class Toggled:
         self.app = self.start()
         self.run(lambda: broker.sessions and not self.app.client.pending)  # the birth is not what is cut
         self.flash.power = power
-        write = functools.partial(power.write, files.write)
+        write = functools.partial(power.write, files_write)
         monkeypatch.setattr(actuators, "write", write)
+        monkeypatch.setattr(files, "write", write)  # of modules that are loaded for each command
         monkeypatch.setattr(Pin, "value", lambda _, level: power.write(setattr, Pin, "level", int(level)))
 
     def run(self, condition):
@@ -154,8 +157,9 @@ class Toggled:
         client = self.app.client
         return client.connected and not (self.broker._gifts or session.flight or session.queue or client.pending)
 
-    def toggle(self):
-        self.broker.give("inflight/dev/command/actuator/pump", b"toggle", 2)
+    def toggle(self, number=None):
+        name, qos = ("pump", 2) if number is None else (f"pump@{number}", 1)
+        self.broker.give(f"inflight/dev/command/actuator/{name}", b"toggle", qos)
         try:
             self.run(self.is_done)
         except PowerCut:
@@ -189,3 +193,57 @@ def test_a_command_is_executed_once_whatever_write_the_power_cuts(make, monkeypa
                 assert (Pin.level, device.app.actuators.states["pump"]["state"] == "on") == (level, level), at
             cut_power(device.app.client)
     assert at > 20
+
+
+def test_a_numbered_command_of_qos_1_is_executed_once_whatever_write_the_power_cuts(make, monkeypatch):
+    at = 0
+    power = Power(0)
+    while power.writes >= at:
+        at += 1
+        power = Power(at)
+        for name in ("actuators.json", "executed"):
+            (make.path.parent / name).unlink(missing_ok=True)
+        with Automatic() as broker, monkeypatch.context() as patch:
+            device = Toggled(make, patch, broker, power)
+            for number, level in ((7, 1), (4294967295, 0), (1, 1)):
+                device.toggle(number)
+                assert (Pin.level, device.app.actuators.states["pump"]["state"] == "on") == (level, level), at
+                device.toggle(number)  # the sender has had no answer
+                assert Pin.level == level, at
+            replies = [json.loads(m.payload) for m in broker.arrived if "/reply/" in m.topic]
+            assert all(reply["ok"] for reply in replies)
+            assert {reply["number"] for reply in replies} == {1, 7, 4294967295}
+            cut_power(device.app.client)
+    assert at > 20
+
+
+def test_a_command_that_came_before_the_power_was_cut_may_come_again_behind_another(make, monkeypatch):
+    """No broker need keep the order of messages over a connection that broke."""
+    with Automatic() as broker, monkeypatch.context() as patch:
+        power = Power(0)
+        device = Toggled(make, patch, broker, power)
+        device.toggle(1)
+        # As a power cut leaves it that comes before the number was written down.
+        (make.path.parent / "executed").unlink()
+        cut_power(device.app.client)
+        device.app = device.start()
+        device.toggle(2)
+        device.toggle(1)
+        assert Pin.level == 0
+        cut_power(device.app.client)
+
+
+def test_a_numbered_command_that_failed_may_be_sent_again(make, broker, until, published, monkeypatch):
+    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
+
+    def fail(*_):
+        raise OSError(5, "EIO")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pin, "value", fail)
+        broker.give("inflight/dev/command/actuator/pump@3", b"on", 1)
+        (reply,) = until(app, lambda: published("reply/actuator/pump"))
+        assert not reply["ok"] and "EIO" in reply["error"]
+    broker.give("inflight/dev/command/actuator/pump@3", b"on", 1)
+    until(app, lambda: len(published("reply/actuator/pump")) == 2)
+    assert Pin.level == 1 and published("reply/actuator/pump")[1]["state"] == "on"

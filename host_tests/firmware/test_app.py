@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,8 +26,8 @@ def numbers(broker):
 def ask(broker, until, published):
     """ask(app, name, payload) sends a command, and returns the reply."""
 
-    def run(app, name, payload=b"", retain=0):
-        topic = f"reply/{name or '?'}"
+    def run(app, name, payload=b"", retain=0, reply=None):
+        topic = f"reply/{reply or name or '?'}"
         before = len(published(topic))
         broker.give(f"inflight/dev/command/{name}", payload, 2, retain)
         until(app, lambda: len(published(topic)) > before)
@@ -255,11 +256,13 @@ def test_an_error_is_told_from_slot_files_too(make, broker, until, published, le
     assert published("health")[1]["counters"]["accepted"]
 
 
-def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until, published):
-    app = make(broker.port)
+@pytest.mark.parametrize("given, qos", [({}, 2), ({"qos": 1}, 1), ({"qos": 2}, 2)])
+def test_commands_are_subscribed_with_the_connection(make, broker, until, published, given, qos):
+    """At QoS 2, unless the configuration says that 1 is the highest."""
+    app = make(broker.port, **given)
     until(app, lambda: published("status"))
     requests = [p.filters for p in broker.connections[0].packets if p.kind == SUBSCRIBE]
-    assert requests == [[("inflight/dev/command/#", 2)]]
+    assert requests == [[("inflight/dev/command/#", qos)]]
 
 
 def test_each_connection_has_its_birth(make, broker, until, published):
@@ -374,7 +377,16 @@ def test_interval_survives_a_restart(app, ask):
     [
         (b"", "not JSON"),
         (b'{"qos": 1', "not JSON"),
-        (b"[]", "one JSON object"),
+        (b"[]", "not JSON, or no object"),
+        (b'\xef\xbb\xbf{"qos": 1}', "begins with a BOM"),
+        (b'{"wifi_ssid": "caf\xe9"}', "not UTF-8"),
+        (b'{"wifi_ssid": "\\ud83d\\ude00"}', "write characters as they are"),
+        (b'{"host": "10.0.0.1:1883"}', "write the port in `port`"),
+        (
+            b'{"sensors": [{"driver": "dth22", "pin": 4}]}',
+            'sensors: dth22: unknown driver "dth22": did you mean "dht22"?',
+        ),
+        (b'{"sensors": [{"driver": "dht22", "pim": 4}]}', 'sensors: dht22: unknown field "pim": did you mean "pin"?'),
         (b"{}", "one JSON object"),
         (b'{"qos": 7}', "qos: write a whole number from 1 to 2"),
         (b'{"wlan": "x"}', 'unknown field "wlan"'),
@@ -496,7 +508,7 @@ def test_the_level_of_the_configuration(make, broker, until, published):
 @pytest.mark.parametrize("name", ["format", "ping/now", "PING", "\u00fc\u20ac", "__class__", ""])
 def test_unknown_command_is_answered_with_the_known_ones(app, ask, name):
     reply = ask(app, name, b"x")
-    assert not reply["ok"] and "interval, log, ping, reboot, set, stay-awake" in reply["error"]
+    assert not reply["ok"] and "discard, interval, log, ping, reboot, retry, set, stay-awake" in reply["error"]
 
 
 def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
@@ -509,6 +521,68 @@ def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
 def test_ping_with_ill_formed_text_is_an_error(app, ask):
     assert not ask(app, "ping", b"\xc3\x28")["ok"]
     assert ask(app, "ping", b"fine")["ok"]
+
+
+def test_a_command_with_a_number_is_executed_once(app, broker, until, published):
+    """However often it comes, and whoever sent another one meanwhile; the last hundred numbers are remembered."""
+
+    def send(number, ms):
+        count = len(published("reply/interval"))
+        broker.give(f"inflight/dev/command/interval@{number}", b"%d" % ms, 1)
+        until(app, lambda: len(published("reply/interval")) > count)
+        return published("reply/interval")[-1]
+
+    assert send(5, 500)["interval_ms"] == 500
+    assert send(6, 700)["number"] == 6
+    repeated = send(5, 500)
+    assert (repeated["ok"], repeated["repeated"], repeated["number"]) == (True, True, 5)
+    assert app.telemetry.ms == 700
+    for number in range(100, 199):
+        send(number, 900)
+    assert send(6, 700)["repeated"] and app.telemetry.ms == 900
+    assert send(5, 500)["interval_ms"] == 500  # it is too long ago
+
+
+@pytest.mark.parametrize("number", ["0", "4294967296", "-1", "1.5", "x", "1@2", "1/2"])
+def test_a_number_that_is_none(app, ask, number):
+    reply = ask(app, f"ping@{number}", reply="ping")
+    assert not reply["ok"] and "1 to 4294967295" in reply["error"]
+
+
+def test_flash_that_fails_while_health_looks_for_messages_set_aside(make, broker, until, published, monkeypatch):
+    def fail():
+        raise OSError(5, "EIO")
+
+    app = make(broker.port, interval_ms=60_000)
+    counters = app.client.counters
+    monkeypatch.setattr(app.client, "counters", lambda: {**counters(), "set_aside": 1})
+    monkeypatch.setattr(app.client, "pending_messages", fail)
+    until(app, lambda: published("health"))
+    assert "EIO" in published("health")[0]["errors"]["journal"]
+
+
+def test_one_request_at_a_time(app, ask):
+    message = SimpleNamespace(retain=False, payload=b"", redelivered=False)
+    assert commands.execute(app, "retry", message)["ok"]
+    assert "send this one again" in commands.execute(app, "retry", message)["error"]
+    app.step()
+    assert ask(app, "retry")["ok"]
+
+
+def test_flash_that_fails_while_a_command_is_carried_out(app, ask, monkeypatch):
+    """The device goes on, and its log tells it."""
+
+    def fail():
+        raise OSError(5, "EIO")
+
+    monkeypatch.setattr(app.client, "retry", fail)
+    assert ask(app, "retry")["ok"]
+    assert "EIO" in ask(app, "log")["lines"][-2]
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", b"-1", b"7"])
+def test_only_what_was_set_aside_can_be_discarded(app, ask, payload):
+    assert "health lists them" in ask(app, "discard", payload)["error"]
 
 
 def test_retained_command_is_not_executed(app, ask):
@@ -582,10 +656,10 @@ def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some
 
 
 def test_wifi_is_joined_when_it_is_down(make, nobody, until):
-    app = make(nobody, wifi_ssid="net", wifi_key="key")
+    app = make(nobody, wifi_ssid="net", wifi_key="the-wifi-key")
     app.board.wifi = IDLE
     until(app, lambda: app.board.joined)
-    assert app.board.joined == [("net", "key", 0)]
+    assert app.board.joined == [("net", "the-wifi-key", 0)]
 
 
 def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, published):
@@ -608,7 +682,7 @@ def test_clock_is_set_from_the_configured_host(make, broker, until):
 
 @pytest.mark.parametrize("status", [ONLINE, CONNECTING])
 def test_wifi_that_works_is_not_joined_again(make, nobody, until, status):
-    app = make(nobody, wifi_ssid="net", wifi_key="key")
+    app = make(nobody, wifi_ssid="net", wifi_key="the-wifi-key")
     app.board.wifi = status
     until(app, lambda: len(app.board.log) >= 2)
     assert not app.board.joined

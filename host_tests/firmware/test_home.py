@@ -6,6 +6,8 @@ import types
 
 import pytest
 
+from codes import IDLE, ONLINE
+from host_tests.firmware.conftest import Board
 from inflight import RamFlash
 
 RUNTIMES = "micropython-x86"
@@ -15,6 +17,7 @@ ACTUATORS = [
     {"driver": "pwm", "pin": 6, "name": "fan"},
     {"driver": "led", "pin": 7, "name": "lamp"},
 ]
+STATE = "inflight/dev/state"
 TOPICS = {
     "sensor/dev/temperature",
     "sensor/dev/health-rssi",
@@ -62,8 +65,11 @@ def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, a
     assert set(announced()) == TOPICS
     found = announced()["sensor/dev/temperature"]
     assert (found["device_class"], found["unit_of_measurement"]) == ("temperature", "°C")
-    assert (found["state_topic"], found["state_class"]) == ("inflight/dev/telemetry", "measurement")
-    assert found["availability_topic"] == "inflight/dev/status"
+    assert (found["state_topic"], found["state_class"]) == ("inflight/dev/state", "measurement")
+    for fields in announced().values():
+        topics = [condition["topic"] for condition in fields["availability"]]
+        assert topics[0] == "inflight/dev/status" and fields["availability_mode"] == "all"
+        assert topics[1:] == (["inflight/dev/state"] if fields["name"] == "temperature" else [])
     assert len({fields["unique_id"] for fields in announced().values()}) == len(TOPICS)
     assert {tuple(fields["device"]["identifiers"]) for fields in announced().values()} == {("dev",)}
 
@@ -71,7 +77,7 @@ def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, a
 def test_they_take_no_sequence_number(make, broker, until, announced, published):
     app = make(broker.port, ha=True, interval_ms=60_000)
     until(app, lambda: set(announced()) >= TOPICS and published("health") and not app.client.pending)
-    numbers = [m.payload for m in broker.arrived if m.topic.startswith("inflight/")]
+    numbers = [m.payload for m in broker.arrived if m.topic.startswith("inflight/") and m.topic != STATE]
     assert len(numbers) == app.journal.next_seq
 
 
@@ -89,6 +95,104 @@ def test_actuators_are_entities(make, broker, until, announced, machine_module):
     switch = announced("ha/x")["switch/dev/actuator-pump"]
     assert (switch["command_topic"], switch["qos"]) == ("inflight/dev/command/actuator/pump", 2)
     assert switch["state_topic"] == "inflight/dev/actuator/pump"
+
+
+def test_home_assistant_sends_commands_at_the_highest_qos_that_is_configured(
+    make, broker, until, announced, machine_module
+):
+    app = make(broker.port, ha=True, actuators=ACTUATORS, interval_ms=60_000, qos=1)
+    until(app, lambda: {"light/dev/actuator-lamp", "button/dev/reboot", "number/dev/interval"} <= set(announced()))
+    qos = {fields["qos"] for fields in announced().values() if "command_topic" in fields}
+    assert qos == {1}
+
+
+# --- the state ---
+
+
+def states(broker):
+    found = []
+    for m in list(broker.arrived):
+        if m.topic == STATE and m.payload:
+            assert (m.qos, m.retain) == (0, True)
+            found.append(json.loads(m.payload))
+    return found
+
+
+def expiries(announced):
+    return {topic: fields.get("expire_after") for topic, fields in announced().items() if "/health" not in topic}
+
+
+def test_the_state_has_the_newest_readings_and_diagnostics(make, broker, until):
+    app = make(broker.port, ha=True)
+    app.board.readings = [("temperature", "Cel", 21.5), ("door", None, True), ("mode", None, "auto")]
+    until(app, lambda: states(broker) and states(broker)[-1]["health"])
+    state = states(broker)[-1]
+    assert state["readings"] == {"temperature": 21.5, "door": True, "mode": "auto"}
+    assert set(state["health"]) == {"rssi", "heap", "up", "live"} and state["health"]["rssi"] == -67
+    app.board.readings = [("temperature", "Cel", 22), ("door", None, OSError("no answer"))]
+    until(app, lambda: states(broker)[-1]["readings"] == {"temperature": 22})
+    assert "no answer" in app.errors["door"]
+
+
+def test_after_an_outage_the_state_is_what_is_now(make, broker, until, published):
+    """The readings of the outage are in the telemetry alone, and in the order in which they were made."""
+    app = make(broker.port, ha=True, wifi_ssid="net", health_ms=1000)
+    until(app, lambda: states(broker))
+    app.board.wifi = IDLE
+    app.client.disconnect()
+    for degrees in range(100, 110):
+        app.board.readings = [("temperature", "Cel", degrees)]
+        before = len(app.board.log)
+        until(app, lambda before=before: "telemetry" in [topic for _, _, topic in app.board.log[before:]])
+    broker.arrived.clear()
+    app.board.wifi = ONLINE
+    until(app, lambda: states(broker) and not app.client.pending)
+    values = [body["v"] for body in published("telemetry")]
+    assert values == sorted(values) and set(values) == set(range(100, 110))
+    assert {state["readings"]["temperature"] for state in states(broker)} == {109}
+
+
+def test_readings_expire_after_some_intervals(make, broker, until, announced):
+    """Also after the interval has been changed. Nothing else expires."""
+    app = make(broker.port, ha=True, interval_ms=10_000)
+    until(app, lambda: set(announced()) >= TOPICS)
+    wanted = {"sensor/dev/temperature": 90, "button/dev/reboot": None, "number/dev/interval": None}
+    assert expiries(announced) == wanted
+    broker.arrived.clear()
+    broker.give("inflight/dev/command/interval", b"3600000", 2)
+    until(app, lambda: set(announced()) >= TOPICS)
+    assert expiries(announced) == wanted | {"sensor/dev/temperature": 10_860}
+
+
+def test_home_assistant_that_starts_gets_the_state(make, broker, until):
+    app = make(broker.port, ha=True, interval_ms=3_600_000)
+    until(app, lambda: states(broker) and states(broker)[-1]["readings"])
+    broker.arrived.clear()
+    broker.give("homeassistant/status", b"online", 0)
+    until(app, lambda: states(broker))
+    assert states(broker)[-1]["readings"] == {"temperature": 21.5}
+
+
+def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, published):
+    """The newest reading, although it waited with others for the report; and when that was."""
+    from codes import DEEP_SLEEP
+
+    flash = RamFlash(8, 4096)
+    board = Board()
+    for degrees in range(7):
+        board.readings = [("temperature", "Cel", degrees)]
+        make(broker.port, flash, board=board, ha=True, sleep_ms=60_000, report_every=3).run()
+        board.cause = DEEP_SLEEP
+    assert [state["readings"]["temperature"] for state in states(broker)] == [0, 3, 6]
+    assert [body["v"] for body in published("telemetry")] == list(range(7))
+    assert all(state["t"] > 1_700_000_000 for state in states(broker))
+    board = Board()
+    board.clock = False
+    make(broker.port, flash, board=board, ha=True, sleep_ms=60_000).run()
+    assert len(states(broker)) == 4 and "t" not in states(broker)[-1]
+
+
+# --- when it is announced ---
 
 
 def test_announced_again_when_home_assistant_starts(make, broker, until, announced):
@@ -183,7 +287,7 @@ def test_a_wake_announces_after_power_on_only(make, broker, announced):
         app = make(broker.port, flash, ha=True, sleep_ms=60_000)
         app.board.cause = cause
         app.run()
-        assert bool(announced()) == (cause != DEEP_SLEEP)
+        assert bool(announced()) == (cause != DEEP_SLEEP) and len(states(broker)) == 1
         if announced():
             assert set(announced()) == TOPICS - {"number/dev/interval"}
             assert announced()["sensor/dev/temperature"]["expire_after"] == 240
@@ -196,6 +300,7 @@ def test_switched_off_removes_all(machine, broker, announced, published):
     machine.wait_for(lambda: [topic for topic in announced() if topic == "number/box/interval"])
     machine.kill()
     topics = set(announced())
+    machine.wait_for(lambda: [m for m in list(broker.arrived) if m.topic == "inflight/box/state" and m.payload])
     broker.arrived.clear()
     machine.configure(port=broker.port, interval_ms=1000)
     for removed_again in (True, True, False):
@@ -206,5 +311,7 @@ def test_switched_off_removes_all(machine, broker, announced, published):
         machine.end()
         assert bool(announced()) == removed_again and set(announced().values()) <= {None}
         assert set(announced()) == (topics if removed_again else set())
+        emptied = [m.payload for m in broker.arrived if m.topic == "inflight/box/state" and m.retain]
+        assert emptied == ([b""] if removed_again else [])
         broker.arrived.clear()
     assert not (machine.home / "home.json").exists()

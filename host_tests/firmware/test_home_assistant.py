@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import types
 
 import pytest
@@ -13,7 +14,8 @@ from tools.setup import home_assistant
 from tools.setup.common import CHECKOUT
 
 PREFIX = "homeassistant"
-READINGS = [(f"in-{n}", unit, n + 0.5) for n, unit in enumerate([*_UNITS, "ppm", "count/min"])]
+UNITS = [row.split()[0] for row in _UNITS.strip().split("\n")]
+READINGS = [(f"in-{n}", unit, n + 0.5) for n, unit in enumerate([*UNITS, "ppm", "count/min"])]
 READINGS += [
     ("air-co2", "ppm", 500),
     ("door", None, True),
@@ -81,12 +83,13 @@ def test_every_announcement_is_valid_and_its_templates_find_the_values(device):
         object_id = {"at:a/1.5": "at_3aa_2f1_2e5"}.get(name, name)
         entity = found[f"{component}/dev/{object_id}"]
         assert (entity["state"], entity["available"]) == (str(value), "online"), name
-        # A reading that is not in the message: Home Assistant ignores an empty state of a sensor.
-        assert entity["without"] == ("before" if isinstance(value, str) else ""), name
-    health = json.loads(states["inflight/dev/health"])
+        # A reading that is not in the state: Home Assistant ignores an empty state of a sensor.
+        assert entity["without"] == (["before" if isinstance(value, str) else "", "offline"]), name
+    health = json.loads(states["inflight/dev/state"])["health"]
     for field in ("rssi", "heap", "up"):
         assert found[f"sensor/dev/health-{field}"]["state"] == str(health[field])
-    assert found["sensor/dev/health-journal_2elive"]["state"] == str(health["journal"]["live"])
+        assert found[f"sensor/dev/health-{field}"]["without"] == ["", "online"]
+    assert found["sensor/dev/health-journal_2elive"]["state"] == str(health["live"])
     assert found["switch/dev/actuator-pump"]["state"] == "off"
     assert found["number/dev/actuator-fan"]["state"] == "0"
     lamp = found["light/dev/actuator-lamp"]
@@ -98,6 +101,19 @@ def test_of_a_sensor_that_sleeps(device):
     found = checked(announced, states)
     assert {topic: entity["problems"] for topic, entity in found.items() if entity["problems"]} == {}
     assert {entity.get("available") for entity in found.values()} == {"online"}
+
+
+def test_an_old_state_of_a_sensor_that_sleeps(device):
+    """It is retained: Home Assistant has it when that starts. Without a clock nobody knows how old it is."""
+    announced, states = device(sleep_ms=60_000)
+    state = json.loads(states["inflight/dev/state"])
+    for age_s, available in ((-3600, "online"), (0, "online"), (60, "online"), (500, "offline"), (None, "online")):
+        state.pop("t", None)
+        if age_s is not None:
+            state["t"] = int(time.time()) - age_s
+        found = checked(announced, states | {"inflight/dev/state": json.dumps(state)})
+        assert found["sensor/dev/rain"]["available"] == available, age_s
+        assert found["sensor/dev/health-up"]["available"] == "online"
 
 
 def test_unavailable_when_the_will_was_published(device):
@@ -116,7 +132,9 @@ def test_the_check_finds_mistakes(device):
         {"unit_of_measurement": "K/s"},
         {"value_template": "{{ value_json"},
         {"state_class": "total_increasing", "device_class": "carbon_dioxide", "unit_of_measurement": "ppm"},
-        {"availability_topic": "inflight/dev#"},
+        {"availability": [{"topic": "inflight/dev#"}]},
+        {"availability_mode": "some"},
+        {"expire_after": -1},
         {"qos": 3},
     )
     wrong = {f"{PREFIX}/sensor/dev/wrong-{n}/config": right | change for n, change in enumerate(changes)}

@@ -67,12 +67,20 @@ def test_reboot_publishes_offline_and_asks_for_a_restart(machine, broker, publis
     assert [body["state"] for body in published("status")] == ["online", "offline"]
 
 
-def test_the_journal_is_made_as_large_as_configured(machine, broker, published):
-    """And stays so."""
-    for kb in (100, 64):
-        online(machine, published, port=broker.port, journal_kb=kb)
+def test_the_journal_is_as_large_as_configured(machine, broker, published):
+    """It grows, with what is in it; and does not shrink."""
+
+    def told():
+        return {(body["epoch"], body["seq"]) for body in published("status")}
+
+    for k, (kb, size) in enumerate(((12, 12), (100, 100), (64, 100))):
+        machine.configure(port=broker.port, journal_kb=kb)
+        machine.start()
+        machine.wait_for(told, k + 1)
         machine.kill()
-        assert (machine.home / "journal.bin").stat().st_size == 100 * 1024
+        assert (machine.home / "journal.bin").stat().st_size == size * 1024
+        assert not (machine.home / "journal.larger").exists()
+    assert len({epoch for epoch, _ in told()}) == 1
 
 
 @pytest.mark.parametrize(

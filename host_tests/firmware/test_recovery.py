@@ -6,6 +6,7 @@ from codes import CONNECTING, IDLE, NO_AP, ONLINE
 from host_tests.clients import no_network
 
 HOUR_MS = 3_600_000
+DAY = 1440  # minutes
 
 
 class Device:
@@ -18,7 +19,13 @@ class Device:
         self.errors = []  # what its client reported
 
     def start(self, port, **fields):
-        fields = {"wifi_ssid": "net", "wifi_key": "key", "interval_ms": HOUR_MS, "health_ms": HOUR_MS, **fields}
+        fields = {
+            "wifi_ssid": "net",
+            "wifi_key": "the-wifi-key",
+            "interval_ms": HOUR_MS,
+            "health_ms": HOUR_MS,
+            **fields,
+        }
         self._make.backoff_ms = self.backoff_ms
         self.app = self._make(port, **fields)
         self.app.client.on_error = self.errors.append
@@ -28,6 +35,10 @@ class Device:
     @property
     def minutes(self):
         return (self._clock.now - self._began) / 60
+
+    def pass_until(self, minute):
+        """The time passes, and the device does nothing."""
+        self._clock.now = self._began + 60 * minute
 
     def run(self, until):
         """Runs until minute `until`, or until it restarts. Returns [(minute, what it did)]."""
@@ -67,7 +78,7 @@ def test_without_a_connection_the_radio_restarts_and_then_the_device(device, nob
     app = device.start(nobody)
     app.board.wifi = app.board.joins = joins
     assert device.run(60) == [(5, "radio off"), (10, "radio off"), (15, "restart")]
-    assert app.board.joined[-1] == ("net", "key", 0)
+    assert app.board.joined[-1] == ("net", "the-wifi-key", 0)
 
 
 def test_a_connection_begins_the_time_anew(device, virtual):
@@ -132,3 +143,47 @@ def test_when_the_network_comes_the_client_connects_at_once(device, virtual):
     with virtual.play(connection_until(0)):
         device.run(2.1)
     assert app.client.counters()["connects"] == 1
+
+
+# --- the clock ---
+
+
+def asks(device, port, answers):
+    """A device to which a time server gives these answers, as sync_time() has them. Returns [(minute, within)] of each
+    time that it asks; `within` is the known time, twice, or None."""
+    device.backoff_ms = HOUR_MS, HOUR_MS
+    board = device.start(port, wifi_ssid=None, wifi_key=None).board
+    board.clock = answers
+    found = []
+    sync_time = board.sync_time
+
+    def noted(host, within):
+        found.append((round(device.minutes), within and (within[0] + 900, within[1] - 900)))
+        return sync_time(host, within)
+
+    board.sync_time = noted
+    return found
+
+
+def test_the_time_is_asked_for_again_in_a_minute(device, nobody, monkeypatch):
+    """Until a server has told it; and a day later, when the device knows it."""
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000 + device.minutes * 60)
+    found = asks(device, nobody, [False, False, True, False, None, True])
+    device.run(1.5)
+    assert [minute for minute, _ in found] == [0, 1] and not device.app.synchronised
+    device.run(5)
+    device.pass_until(DAY - 5)
+    device.run(DAY + 10)
+    assert [minute for minute, _ in found] == [0, 1, 2, 1442, 1443, 1444] and device.app.synchronised
+    assert [within for _, within in found[:3]] == [None] * 3
+    for minute, within in found[3:]:
+        assert within[0] == within[1] and abs(within[0] - 1_800_000_000 - minute * 60) < 60
+
+
+def test_the_known_time_may_be_the_wrong_one(device, nobody):
+    """After an hour in which every answer is far from it, the next one is taken."""
+    found = asks(device, nobody, [False] + [None] * 30 + [False] + [None] * 60 + [True])
+    device.app.synchronised = True
+    device.run(100)
+    assert [minute for minute, _ in found] == list(range(93))
+    assert [within is None for _, within in found] == [False] * 92 + [True]

@@ -122,7 +122,7 @@ def test_watchdog_guards_the_wake(wake, broker):
 
 @pytest.mark.parametrize("wifi", [NO_AP, IDLE])
 def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, wifi, published):
-    wifi_fields = {"wifi_ssid": "net", "wifi_key": "key"}
+    wifi_fields = {"wifi_ssid": "net", "wifi_key": "the-wifi-key"}
     wake(nobody, **wifi_fields)
     for n in range(2, 7):
         wake.board.wifi = wake.board.joins = wifi
@@ -150,9 +150,9 @@ def test_wifi_is_set_up_before_it_is_joined(wake, broker, nobody):
     wake.board.wifi = IDLE
     wake.board.joins = ONLINE
     ip = ["10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.1"]
-    wake(broker.port, wifi_ssid="net", wifi_key="key", hostname="attic", wifi_country="DE", wifi_ip=ip)
+    wake(broker.port, wifi_ssid="net", wifi_key="the-wifi-key", hostname="attic", wifi_country="DE", wifi_ip=ip)
     assert wake.board.set_up == [("attic", "DE", ip)]
-    assert wake.board.joined == [("net", "key", 15_000)]
+    assert wake.board.joined == [("net", "the-wifi-key", 15_000)]
 
 
 def test_a_join_that_fails_is_repeated_in_the_same_wake(wake, broker, nobody):
@@ -160,7 +160,7 @@ def test_a_join_that_fails_is_repeated_in_the_same_wake(wake, broker, nobody):
     wake(nobody)
     wake.board.wifi = IDLE
     wake.board.joins = [NO_AP, WRONG_KEY, ONLINE]
-    wake(broker.port, wifi_ssid="net", wifi_key="key")
+    wake(broker.port, wifi_ssid="net", wifi_key="the-wifi-key")
     assert len(wake.board.joined) == 3 and wake.app.journal.live == 0
     assert all(0 < ms <= 15_000 for _, _, ms in wake.board.joined)
 
@@ -373,10 +373,30 @@ def test_clock_is_set_before_the_device_connects_with_tls(wake, broker, tls):
     fields = {"tls_ca": "ca.pem"} if tls else {}
     wake(broker.port, **fields)
     wake.board.memory = None
-    wake.board.sync_time = lambda host: connections.append(len(broker.connections))
+    wake.board.sync_time = lambda host, within: connections.append(len(broker.connections))
     connections = []
     wake(broker.port, **fields)
     assert connections == [1 if tls else 2] and len(broker.connections) == 2
+
+
+def test_a_time_far_from_the_known_one_is_refused(wake, broker, published):
+    """What the clock may have lost since it was set depends on how long ago that was. After many refusals the known
+    time is taken for wrong."""
+    wake(broker.port, sleep_ms=3_600_000)
+    assert wake.board.within == [None]  # it knew nothing
+    wake.board.clock = None
+    for reports in (1, 2, 200):
+        remember(wake, sync=reports)
+        wake(broker.port, sleep_ms=3_600_000)
+        least, most = wake.board.within[-1]
+        assert abs((least + most) / 2 - time.time()) < 60 * 60
+        assert (most - least) // 2 == 15 * 60 + (reports + 1) * 72
+        assert Memory(wake.board.memory).sync == reports + 1  # asked again with the next report
+    remember(wake, sync=254)
+    for _ in range(2):
+        wake(broker.port, sleep_ms=3_600_000)
+    assert wake.board.within[-1] is None
+    assert published("telemetry")[-2]["bt"] > 1_700_000_000
 
 
 def test_clock_is_set_without_a_broker(wake, nobody):
@@ -389,7 +409,7 @@ def test_the_readings_leave_before_the_clock_is_set(wake, broker, published):
     wake(broker.port)
     wake.board.memory = None
 
-    def sync_time(host):
+    def sync_time(host, within):
         wait_for(lambda: len(published("telemetry")) == 2, PATIENCE_S)
         found.append(len(published("status")))
 
@@ -461,6 +481,15 @@ def test_wrong_time_to_stay_awake(wake, broker, published, payload):
     broker.give("inflight/dev/command/stay-awake", payload, 2)
     wake(broker.port)
     assert "from 0 to 3600000" in published("reply/stay-awake")[0]["error"]
+
+
+def test_what_a_handler_may_not_do_follows(wake, broker, published):
+    wake(broker.port)
+    for _ in range(2):
+        broker.give("inflight/dev/command/retry", b"", 2)
+        wake(broker.port)
+        assert not wake.app.later
+    assert [reply["ok"] for reply in published("reply/retry")] == [True, True]
 
 
 def test_interval_is_refused_with_advice(wake, broker, published):

@@ -142,3 +142,13 @@ def test_a_child_process_has_no_part_in_the_file(tmp_path):
         os.waitpid(child, 0)
         for fd in (ended, told, tell):
             os.close(fd)
+
+
+def test_a_disk_that_is_full(tmp_path):
+    """What was written of the file does not fill it."""
+    path = tmp_path / "journal.bin"
+    os.symlink("/dev/full", f"{path}.new")
+    with pytest.raises(OSError, match="No space"):
+        FileFlash(str(path), 4, 512)
+    assert not list(tmp_path.iterdir())
+    FileFlash(str(path), 4, 512).close()

@@ -61,6 +61,24 @@ def test_a_message_that_ends_each_connection(broker, make, level):
         client.disconnect()
 
 
+def test_retry_does_not_wait_for_the_pause(broker, make, virtual):
+    """[MQTT-4.4.0-1] The message failed a second time, alone, and would wait for a minute."""
+    client = make(broker.port)
+    connections, bad = [], bytearray(b"bad")
+    with broker.play(policy(connections, bad)):
+        client.retry()  # nothing is set aside
+        mid = client.publish("t/bad", b"bad", 1)
+        assert not client.drain(60_000)
+        client.run_for(5_000)
+        bad[:] = b"none"
+        client.run_for(5_000)
+        assert client.is_pending(mid)
+        client.retry()
+        client.run_for(5_000)
+        assert not client.is_pending(mid) and client.counters()["set_aside"] == 1
+        client.disconnect()
+
+
 def test_a_message_that_ends_each_connection_asyncio(broker):
     errors = []
     connections = []

@@ -72,7 +72,12 @@ def test_wrong_arguments_end_with_status_2(words):
 
 
 @pytest.mark.parametrize(
-    ("word", "others"), [("fleet", ["boards", "update", "installer"]), ("keys", ["fleet", "installer"])]
+    ("word", "others"),
+    [
+        ("fleet", ["boards", "update", "installer"]),
+        ("keys", ["fleet", "installer"]),
+        ("--help", ["boards", "fleet", "update", "installer"]),
+    ],
 )
 def test_a_command_does_not_load_the_others(word, others):
     """Each would take as long to start as all together."""
@@ -80,6 +85,13 @@ def test_a_command_does_not_load_the_others(word, others):
     loaded = subprocess.run([sys.executable, "-c", code, word], check=True, capture_output=True, text=True).stdout
     assert "inflight_tools" in loaded
     assert not [name for name in others if f"inflight_tools.{name}.commands" in loaded.split()]
+
+
+def test_the_list_of_commands_is_the_same_without_them():
+    whole, shown = (
+        CliRunner().invoke(cli.build(*asked), ["--help"], env={"COLUMNS": "200"}).stdout for asked in ((), ("--help",))
+    )
+    assert shown == whole
 
 
 def test_a_group_without_its_packages_says_what_to_install(monkeypatch):

@@ -42,7 +42,13 @@ def told(*words):
         (("fleet", "report", "--data", "none"), 1, "there is no folder none: name that of"),
         (("fleet", "export", "out", "--data", "none"), 1, "there is no folder none: name that of"),
         (("fleet", "where", "attic", "1", "--data", "none"), 1, "there is no folder none: name that of"),
-        (("fleet", "compact", "--data", "none"), 1, "there is no folder none: name that of"),
+        (("fleet", "compact", "--data", "none"), 1, "none/tables: name the tables with"),
+        (("fleet", "compact", "--data", "."), 1, "/tables: name the tables with --data or --of"),
+        (("fleet", "compact", "--of", "none"), 1, "there is no folder none: name the tables with"),
+        (("fleet", "tables", "--once", "--data", "none"), 1, "none/landing: name that of"),
+        (("fleet", "tables", "--once", "--landing", "none"), 1, "there is no folder none: name that of"),
+        (("fleet", "report", "--of", "none", "--landing", "."), 1, "none: name another one with --of"),
+        (("fleet", "where", "attic", "1", "--landing", "none", "--of", "."), 1, "name another one with --landing"),
         (("fleet", "report", "--data", "file"), 2, "Invalid value for '--data'"),
         (("board", "deploy", "--board", "esp32", "--port", "file"), 1, "file is no serial port"),
         (("board", "deploy", "--board", "esp32", "--port", "x", "--ca", "file"), 1, "name it with --config"),
@@ -66,3 +72,13 @@ def test_a_file_that_cannot_be_replaced_is_named_and_nothing_is_left(here):
         write_atomic(here / "dir", "text")
     assert reason(raised.value) == f"{here / 'dir'}: Is a directory"
     assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["a*", "a?b", "a[b]", "{a,b}", "a\\b", "a:b"])
+@pytest.mark.parametrize("command", ["tables --once", "compact", "pipeline --broker x"])
+def test_a_folder_whose_name_is_a_pattern_for_spark(here, name, command):
+    """Its tables would stay empty, without an error."""
+    (here / name / "landing").mkdir(parents=True)
+    (here / name / "tables").mkdir()
+    status, text = told("fleet", *command.split(), "--data", name)
+    assert status == 1 and "Spark reads " in text and "give another folder, or a symbolic link to it" in text

@@ -2,7 +2,9 @@
 
 EXPORTS = {
     "erase": "journal.journal",
+    "CardFlash": "flash.card",
     "JoinedFlash": "flash.joined",
+    "copy_journal": "journal.copying",
     "ConnectRefused": "session.refused",
     "Disconnected": "session.refused",
     "PublishRefused": "session.refused",

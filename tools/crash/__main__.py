@@ -2,8 +2,9 @@
 
 `python -m tools.crash --cuts 100000 --seed 7` prints statistics and findings of each campaign.
 `--campaign undecided` is one of them: cuts; undecided (bits that read differently at each read after a cut);
-stuck (bits that cannot be cleared, or not be set); three (rings of three sectors). After a finding
-the exit status is 1, and the counterexample is saved in tools/crash/scripts, where `make test` replays it."""
+stuck (bits that cannot be cleared, or not be set); checkpoints (in the journals, of which a start reads a part then);
+three (rings of three sectors). After a finding the exit status is 1, and the counterexample is saved in
+tools/crash/scripts, where `make test` replays it."""
 
 import random
 import time

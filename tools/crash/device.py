@@ -150,16 +150,18 @@ class Device(Client):
 def aged(setup):
     """The flash that a Simulation's setup describes."""
     flash = NorFlash(setup["sectors"], setup["size"], GRANULARITIES[setup["granularity"]], cache=True)
-    names = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
+    flash.checkpoints = setup["checkpoints"]
+    names = ("granularity", "sectors", "size", "age", "last_mid", "stuck", "checkpoints")
     flash.restore(_old(*(setup[name] for name in names)))
     return flash
 
 
 @lru_cache(256)
-def _old(granularity, sectors, size, age, last_mid, stuck):
+def _old(granularity, sectors, size, age, last_mid, stuck, checkpoints):
     """A snapshot of flash with a journal that has seen `stuck` received Message IDs, which are still live, and then
     `age` messages, which are completed; the last one had the id `last_mid`. age None: the flash is blank."""
     flash = NorFlash(sectors, size, GRANULARITIES[granularity])
+    flash.checkpoints = checkpoints
     if age is not None:
         journal = mounted(flash)
         for mid in range(60001, 60001 + stuck):

@@ -37,6 +37,8 @@ RINGS = [
     (4, 4096),
     (16, 1024),
 ]
+# For journals with checkpoints: so many sectors that some are not read.
+LONGER_RINGS = [(16, 512), (16, 1024), (8, 512), (24, 512), (6, 1024), (5, 512), (64, 512), (32, 1024)]
 SETUPS = st.fixed_dictionaries(
     {
         "age": st.one_of(st.none(), st.integers(0, 60)),
@@ -58,12 +60,13 @@ SETUPS = st.fixed_dictionaries(
 _SMALL_RING = 4
 _WORN_BIT = st.tuples(st.integers(0, 1 << 16), st.integers(0, 7), st.integers(0, 1)).map(list)
 # What a search is about. rings: (sectors, size); undecided: the share of cuts that leave undecided bits; worn: bits
-# that cannot be cleared, or not be set, as the setup of a Simulation tells them.
-Campaign = namedtuple("Campaign", "rings undecided worn", defaults=(RINGS, 0, st.just([])))
+# that cannot be cleared, or not be set, as the setup of a Simulation tells them; checkpoints: so are those in journals.
+Campaign = namedtuple("Campaign", "rings undecided worn checkpoints", defaults=(RINGS, 0, st.just([]), False))
 CAMPAIGNS = {
     "cuts": Campaign(),
     "undecided": Campaign(undecided=0.8),
     "stuck": Campaign(worn=st.lists(_WORN_BIT, min_size=1, max_size=2)),
+    "checkpoints": Campaign(LONGER_RINGS, 0.3, checkpoints=True),
     "three": Campaign([(3, 512), (3, 1024), (3, 1024), (3, 2048)]),
 }
 
@@ -80,7 +83,8 @@ class Script(RuleBasedStateMachine):
         worn = data.draw(self.search.campaign.worn)[: 2 if sectors > _SMALL_RING else 1]
         # Ids that are never released count towards receive_maximum.
         setup["receive_maximum"] = max(setup["receive_maximum"], setup["stuck"])
-        setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, "worn": worn, **setup}
+        own = {"granularity": self.search.granularity, "sectors": sectors, "size": size, "worn": worn}
+        setup = {**own, "checkpoints": self.search.campaign.checkpoints, **setup}
         self.setup, self.steps = setup, []
         self.simulation = Simulation(setup)
         self.simulation.power_on()

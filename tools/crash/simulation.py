@@ -31,6 +31,7 @@ SETUP = {
     "granularity": "page-4",
     "sectors": 4,
     "size": 1024,
+    "checkpoints": False,  # in the journal, as a ring of more than 64 KiB has them
     "age": 40,  # messages that the journal contained before
     "last_mid": 40,
     "stuck": 0,  # received Message IDs that the broker never releases
@@ -74,6 +75,15 @@ class State:
         """Adds up the messages that a full journal dropped since the device started."""
         if self.device:
             self.peer.out.dropped += self.device.session.count[DROPPED]
+
+
+def _read_all(journal):
+    # What rots in a sector that a mount has not read is found when the device has time.
+    while getattr(journal, "unread", 0):
+        try:
+            journal.collect()
+        except OSError:
+            journal.recover()
 
 
 class Simulation:
@@ -120,13 +130,17 @@ class Simulation:
         state = self.state
         state.phase = "mount"
         journal = self._mounted()
+        if state.bit_flipped:
+            _read_all(journal)
         state.peer.out.durable()
         if (journal.found_damaged or journal.lost) and not state.bit_flipped:
             told = f"the mount found {journal.found_damaged} damaged records, and told of {journal.lost}"
             raise Finding(OTHER, f"{told}, after mere power cuts")
         if state.bit_flipped:  # damage to the newest record counts as `skipped`, like a record cut short
             state.peer.records_damaged(journal.found_damaged + (journal.found_skipped > 0))
-        if len(set(numbers(journal))) != journal.live:
+        # To search them all would count them.
+        all_counted = not hasattr(journal, "checkpoints") or not journal.checkpoints.uncounted
+        if all_counted and len(set(numbers(journal))) != journal.live:
             raise Finding(OTHER, f"a message is in the journal twice: {numbers(journal)}")
         state.phase = "work"
         journal.recover = self._recovering(journal.recover)

@@ -86,6 +86,7 @@ class Downstream:
         folder.mkdir(parents=True)
         self.folder, self.root = folder, root
         landing, broker = folder / "landing", f"127.0.0.1:{port}"
+        landing.mkdir()  # Spark may be there before the collector
         secret = folder / "password"
         secret.write_text(mosquitto.password(COLLECTOR))
         login = ("--user", COLLECTOR, "--password-file", secret)

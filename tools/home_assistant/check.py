@@ -1,8 +1,8 @@
 """Checks announcements by Home Assistant's own code: runs in its environment, see tools/setup/home_assistant.py.
 
 stdin: {"prefix": text, "announced": {topic: fields}, "states": {topic: payload}}. stdout: {topic: {"problems": [text],
-"state": what Home Assistant makes of the payload of its state topic, "without": the same, if the payload lacks the
-reading}}."""
+"state": what Home Assistant makes of the payload of its state topic, "available": "online" or "offline", "without":
+[both, if the device's state lacks the readings and diagnostics]}}."""
 
 import asyncio
 import importlib
@@ -18,6 +18,7 @@ from homeassistant.exceptions import HomeAssistantError
 from voluptuous import Invalid
 
 BEFORE = {"this": {"state": "before"}}
+NOTHING = '{"readings": {}, "health": {}}'  # a device's state
 
 
 def checked(prefix, topic, fields):
@@ -53,15 +54,25 @@ def states(hass, kept, payloads):
     payload = payloads.get(kept.get("state_topic"))
     if template and payload is not None:
         yield "state", rendered(hass, template, payload)
-        if payload.startswith("["):
-            yield "without", rendered(hass, template, '[{"n": "other", "v": 1}]')
+        if "readings" in payload:
+            without = dict(payloads)
+            without[kept["state_topic"]] = NOTHING
+            yield "without", [rendered(hass, template, NOTHING), available(hass, kept, without)]
     if "rgb_value_template" in kept and payload is not None:
         yield "color", rendered(hass, kept["rgb_value_template"], payload)
         command = MqttCommandTemplate(kept["rgb_command_template"], hass=hass)
         yield "command", command.async_render(None, {"red": 255, "green": 8, "blue": 0})
-    status = payloads.get(kept.get("availability_topic"))
-    if status is not None:
-        yield "available", rendered(hass, kept["availability_template"], status)
+    if "availability" in kept:
+        yield "available", available(hass, kept, payloads)
+
+
+def available(hass, kept, payloads):
+    """ "online" if all of its conditions are so; "offline" too if Home Assistant waits for one of the messages."""
+    found = set()
+    for condition in kept["availability"]:
+        payload = payloads.get(condition["topic"])
+        found.add("offline" if payload is None else rendered(hass, condition["value_template"], payload))
+    return "online" if found == {"online"} and kept["availability_mode"] == "all" else "offline"
 
 
 async def main():

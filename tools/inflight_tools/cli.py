@@ -1,13 +1,18 @@
 """The command `inflight`: a group of commands for boards, one for fleets, and commands without a group."""
 
+import ast
 import importlib
+import os
 import sys
+from pathlib import Path
 
 import inflight
 from inflight_tools.extras import not_installed
 
 _GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
-_ALONE = {"update": ("keys", "release", "rollout"), "installer": ("installer",)}  # they need the extra "boards"
+# package: {command: its module}; they need the extra "boards"
+_ALONE = {"update": {name: name for name in ("keys", "release", "rollout")}, "installer": {"installer": "folder"}}
+_COMPLETION = "_INFLIGHT_COMPLETE"  # the variable with which a shell asks for completions
 _HELP = """Boards and fleets of Inflight, the MQTT client that never loses a message.
 
 Exit status of every command: 0 done, 1 failed, 2 wrong arguments. The option --install-completion lets your shell
@@ -19,12 +24,13 @@ def main():
         import typer  # noqa: F401 (whoever has only the client is told what to install)
     except ModuleNotFoundError:
         sys.exit("inflight: " + not_installed("the command", "boards", "fleet"))
-    build(*sys.argv[1:2])(prog_name="inflight")
+    asked = sys.argv[1:2] or ([] if _COMPLETION in os.environ else ["--help"])
+    build(*asked)(prog_name="inflight")
 
 
 def build(asked=None):
     """The Typer with all commands. A group with missing packages reports that when it is called. asked: the first word
-    of a command line; if it names a command, the others are not loaded."""
+    of a command line; if it names a command, the others are not loaded; for the list of commands none is."""
     import typer
 
     # A traceback with local variables could show a secret.
@@ -36,6 +42,13 @@ def build(asked=None):
             print(f"inflight {inflight.__version__}")
             raise typer.Exit
 
+    if asked in ("--help", "--version"):
+        for name, package in _GROUPS.items():
+            _stand_in(app, name, importlib.import_module(f"inflight_tools.{package}").__doc__)
+        for package, modules in _ALONE.items():
+            for name, module in modules.items():
+                _stand_in(app, name, _docstring(f"{package}/{module}.py"))
+        return app
     known = asked in {*_GROUPS}.union(*_ALONE.values())
     for name, package in _GROUPS.items():
         if known and name != asked:
@@ -53,6 +66,12 @@ def build(asked=None):
             for name in names:
                 _stand_in(app, name, _reason(error.name, "boards"))
     return app
+
+
+def _docstring(file):
+    """The help of a command, of the function main() in its module, which is not loaded for that."""
+    tree = ast.parse((Path(__file__).parent / file).read_text(encoding="utf-8"))
+    return next(ast.get_docstring(node) for node in tree.body if getattr(node, "name", "") == "main")
 
 
 def _reason(missing, extra):

@@ -26,6 +26,12 @@ class BoundedClient(paho.Client):
         """Bytes at the end of the present packet that are not in memory."""
         return self._in_packet["remaining_length"] - len(self._in_packet["packet"])
 
+    def forget(self):
+        """What was published and is not acknowledged will not be sent again."""
+        with self._out_message_mutex:
+            self._out_messages.clear()
+            self._inflight_messages = 0
+
     def _sock_recv(self, bufsize):
         packet = self._in_packet
         if not packet["have_remaining"] or packet["remaining_length"] <= self.longest:

@@ -28,6 +28,7 @@ def out(default: str) -> Any:
 
 Board = Annotated[str, typer.Option(help=_BOARD)]
 BoardOrNone = Annotated[str | None, typer.Option(help=_BOARD)]
+BoardFound = Annotated[str | None, typer.Option(help=_BOARD, show_default="what is connected")]
 Boards = Annotated[list[str] | None, typer.Option(help=_BOARD, show_default="all")]
 Firmware = Annotated[Path | None, typer.Option(help="file of MicroPython's firmware for the board")]
 Sha256 = Annotated[str | None, typer.Option(help="what the firmware's SHA-256 has to be")]
@@ -39,6 +40,9 @@ Romfs = Annotated[bool, typer.Option("--romfs", help="modules go to the ROM file
 _PORT = "serial port of the board, /dev/ttyACM0 for example; `flash` also takes a Pico's mounted boot drive"
 Port = Annotated[str, typer.Option(help=_PORT)]
 PortOrNone = Annotated[str | None, typer.Option(help=_PORT)]
+PortFound = Annotated[str | None, typer.Option(help=_PORT, show_default="the one that has a board")]
+Wait = Annotated[float, typer.Option(min=0, help="seconds to wait for the birth message; 0: not at all")]
+WAIT_S = 90  # the default
 SigningKey = Annotated[
     Path, typer.Option("--signing-key", help="file of the private key that signs releases, as `inflight keys` makes it")
 ]
@@ -49,6 +53,7 @@ _CONFIG = "a device's configuration file: a board gets it; broker, user and root
 Config = Annotated[Path, typer.Option(help=_CONFIG)]
 ConfigOrNone = Annotated[Path | None, typer.Option(help=_CONFIG)]
 CONFIG = Path("config.json")  # the default, where a command needs one
+ConfigHere = Annotated[Path | None, typer.Option(help=_CONFIG, show_default="config.json, if there is one")]
 App = Annotated[
     Path | None,
     typer.Option(help="folder of your own modules", show_default="app beside the configuration, or in this folder"),
@@ -144,7 +149,7 @@ class ImageOptions:
     board: Board
     firmware: Firmware = None
     sha256: Sha256 = None
-    config: Config = CONFIG
+    config: ConfigHere = None
     app: App = None
     ca: Ca = None
     cert: Cert = None
@@ -152,6 +157,22 @@ class ImageOptions:
     flash_mb: FlashMb = None
     ota: Ota = False
     romfs: Romfs = False
+
+    @property
+    def configuration(self) -> Path | None:
+        """The file of the configuration; None: there is none, and the board is to be set up."""
+        return self.config or (CONFIG if CONFIG.is_file() else None)
+
+    def given(self, **others: Any) -> dict[str, Any]:
+        """Arguments for images.board_image.make()."""
+        return vars(self) | {"config": self.configuration} | others
+
+
+@dataclasses.dataclass(frozen=True)
+class FlashOptions(ImageOptions):
+    """ImageOptions for a board that is there, and can tell what it is."""
+
+    board: BoardFound = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """The settings of one device: its configuration and certificates, as files for its file system."""
 
 import base64
+import codecs
+import contextlib
 import functools
+import importlib
 import importlib.util
 import json
 import math
@@ -9,30 +12,40 @@ import re
 import ssl
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-from inflight_tools.sources import device_sources
+from inflight_tools.sources import device_sources, search_path
 
 CONFIG = "/config.json"  # its path on every board
+APP = "app"  # the folder of one's own modules, beside the configuration
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
+_LARGEST = 3.4e38  # of the numbers with a point: a board has 32 bits for them
 _SECRET = ("password", "wifi_key", "wifi_networks")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 
 def settings(
-    config_file: Path | str, ca: Path | None = None, cert: Path | None = None, key: Path | None = None
+    config_file: Path | str,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    pin: Callable[[Any, str, str], None] | None = None,
+    app: Path | None = None,
 ) -> dict[str, bytes]:
     """{absolute path on the device: content} of the configuration in `config_file`, and of the certificates it names:
     the local files `ca`, `cert` and `key`, PEM or DER, become DER at the paths that tls_ca, tls_cert and tls_key say.
+    pin(number, driver, field): raises ValueError if the board has no such pin; by default it has every one. app: the
+    folder of one's own drivers, by default APP beside the configuration.
     ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
     path = Path(config_file)
-    fields = _checked(path)
+    fields, content = _checked(path, pin, app or path.parent / APP)
     secrets = [name for name in _SECRET if fields.get(name)]
     if secrets:
         keep_from_git(path, f"holds {' and '.join(secrets)}")
-    result = {CONFIG: path.read_bytes()}
+    result = {CONFIG: content}
     for field, option, local in (("tls_ca", "--ca", ca), ("tls_cert", "--cert", cert), ("tls_key", "--key", key)):
         place = fields.get(field)
         if bool(place) != bool(local):
@@ -42,44 +55,108 @@ def settings(
             if place in result:
                 raise ValueError(f"{path}: {field}: {place} is taken: write another path")
             result[place] = _der(Path(local), private=field == "tls_key")
+    if cert and key:
+        _check_pair(Path(cert), Path(key), result)
     return result
 
 
 def configured(text: str | bytes | None) -> Any:
     """The firmware's Config of a configuration in JSON, without one that of the defaults. ValueError."""
     given = json.loads(text) if text else {"host": "-"}
-    return _firmware_config().check(given, "device")
+    with _device_code():
+        return importlib.import_module("config").check(given, "device")
 
 
 def settings_given(
-    config_file: Path | None, ca: Path | None = None, cert: Path | None = None, key: Path | None = None
+    config_file: Path | None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    pin: Callable[[Any, str, str], None] | None = None,
+    app: Path | None = None,
 ) -> dict[str, bytes] | None:
     """settings(), or None without a configuration. ValueError if there are certificates without one."""
     if not config_file and (ca or cert or key):
         raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
-    return settings(config_file, ca, cert, key) if config_file else None
+    return settings(config_file, ca, cert, key, pin, app) if config_file else None
 
 
-def _checked(path: Path) -> dict[str, Any]:
-    """The fields of the configuration, checked by the firmware's own code."""
+def _checked(path: Path, pin: Callable[[Any, str, str], None] | None, app: Path) -> tuple[dict[str, Any], bytes]:
+    """(the fields of the configuration, the file that a device gets), checked by the firmware's own code."""
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
-    firmware_config = _firmware_config()
-    vars(firmware_config)["open"] = functools.partial(open, encoding="utf-8")  # as on a device, whatever the locale is
-    firmware_config.load(str(path), "device")
-    fields = json.loads(path.read_text(encoding="utf-8"))
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    with _device_code():
+        config = importlib.import_module("config")
+        try:
+            fields = config.parse(content, functools.partial(_strict, config.ConfigError))
+            checked = config.check(fields, "device")
+            for kind in ("sensor", "actuator"):  # a driver of one's own checks its entry on the device
+                found = [
+                    entry
+                    for entry in getattr(checked, f"{kind}s") or ()
+                    if not (app / f"{kind}_{entry['driver']}.py").is_file()
+                ]
+                setattr(checked, f"{kind}s", found)
+            importlib.import_module("entries").check(checked, pin or (lambda *of: None))
+        except ValueError as e:
+            problem = str(e)
+        else:
+            problem = ""
+    if problem:  # here the error has no context, which could quote the file
+        raise ValueError(f"{path}: {problem}")
     # The firmware knows what one looks like. A wrong one would bar all updates, so here it is looked at again.
     for number, key in enumerate(fields.get("update_keys") or (), 1):
         if not is_public_key(key):
             raise ValueError(f"{path}: update_keys: number {number} is no public key: copy what `inflight keys` prints")
-    return fields
+    return fields, content
 
 
-def _firmware_config() -> ModuleType:
-    """The module config of the firmware, by a name that no package has; it imports another one of a device."""
-    fields = device_sources().boards / "common/network_fields.py"
-    sys.modules.setdefault("network_fields", _loaded("network_fields", fields))
-    return firmware_module("config")
+def _strict(error: type[Exception], text: str) -> Any:
+    """What the JSON `text` says. error(text) where it says nothing, or not the same to everybody."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise error(f'"{name}" is there twice: remove one of them')
+            found[name] = value
+        return found
+
+    def number(digits: str) -> float:
+        if abs(value := float(digits)) > _LARGEST:
+            raise error(f"{digits} is too large: a device knows numbers up to {_LARGEST:g}")
+        return value
+
+    def refuse(name: str) -> NoReturn:
+        raise error(f"{name} is no JSON: write a number")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_float=number, parse_constant=refuse)
+    except json.JSONDecodeError as e:
+        line = e.lineno
+    except RecursionError:
+        raise error("nests too deep") from None
+    raise error(f"not JSON: look for a missing quote, comma or brace in line {line}, or before")
+
+
+@contextlib.contextmanager
+def _device_code() -> Iterator[None]:
+    """Within it, modules of the firmware, and those of boards that these import, are imported by their own names, which
+    other packages may have as well."""
+    sources = device_sources()
+    folders = [*search_path(sources.firmware), sources.boards / "common"]
+    names = {file.stem for folder in folders for file in folder.glob("*.py")}
+    hidden = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
+    before = list(sys.path)
+    sys.path[:0] = map(str, folders)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+        for name in names:
+            sys.modules.pop(name, None)
+        sys.modules.update(hidden)
 
 
 def firmware_module(name: str) -> ModuleType:
@@ -140,6 +217,26 @@ def _der(path: Path, private: bool) -> bytes:
     if not _is_der(data) or not (private or _is_certificate(data)):
         raise ValueError(f"{path}: not a {kind} in PEM or DER")
     return data
+
+
+def _check_pair(cert: Path, key: Path, files: dict[str, bytes]) -> None:
+    """ValueError unless the private key, the last of `files`, is that of the certificate before it."""
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+        from cryptography.hazmat.primitives.serialization import load_der_private_key
+        from cryptography.x509 import load_der_x509_certificate
+    except ImportError:
+        return  # the pipeline alone: it brings nothing to a device, and connects with both
+    *_, certificate, private = files.values()
+    try:
+        found = load_der_private_key(private, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        found = None
+    if not isinstance(found, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+        raise ValueError(f"{key}: a device knows private keys of RSA and EC alone, and no pass phrase")
+    if found.public_key() != load_der_x509_certificate(certificate).public_key():
+        raise ValueError(f"{key} is not the private key of {cert}: name the key with which it was made")
 
 
 def _is_der(data: bytes) -> bool:

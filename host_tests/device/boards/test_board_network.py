@@ -1,10 +1,8 @@
 """Wi-Fi and clock, with a fake of each port: behaviour that all boards share."""
 
-import sys
-
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_AP, ONLINE, WRONG_KEY
 from harness import eq
-from ports import AccessPoint, Module, install, outcome, set_up, vanish
+from ports import AccessPoint, Module, install, ntp_answer, outcome, set_up, vanish
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
@@ -306,46 +304,95 @@ def test_several_networks_share_the_time_out():
 
 # --- the clock ---
 
+BUILT = 1_700_000_000  # a Tuesday
+LATER = BUILT + 5 * 86_400
+DAY_OF_BUILD = (2023, 11, 14, 2, 22, 13, 20, 0)
+LATER_DATE = (2023, 11, 19, 7, 22, 13, 20, 0)
+
+
+def built(seconds=BUILT):
+    """The firmware was built so many seconds after 1970."""
+    install(built=Module(TIME=seconds))
+
 
 def test_time_from_the_network():
     for new in CHIPS:
         chip = new()
-        chip.ntp.answers = [1_700_000_000]  # a Tuesday
+        chip.ntp.answers = [BUILT]
+        built()
         eq(chip.board.sync_time(), True)
-        eq((chip.date, chip.ntp.asked), ((2023, 11, 14, 2, 22, 13, 20, 0), [("pool.ntp.org", 1)]))
-        chip.ntp.answers = [OSError("no answer"), 1_700_000_000 + 5 * 86_400]
+        eq((chip.date, chip.ntp.asked), (DAY_OF_BUILD, [("pool.ntp.org", 1)]))
+        chip.ntp.answers = [OSError("no answer"), LATER]
+        built()
         eq(chip.board.sync_time("ntp.example"), True)
-        eq((chip.date, chip.ntp.asked[-1]), ((2023, 11, 19, 7, 22, 13, 20, 0), ("ntp.example", 1)))
-
-
-def built(seconds):
-    """The firmware was built so many seconds after 1970."""
-    install(built=Module(TIME=seconds))
+        eq((chip.date, chip.ntp.asked[-1], chip.ntp.open), (LATER_DATE, ("ntp.example", 1), 0))
+        chip.ntp.answers = [2_085_978_496 + 3_600]  # NTP counts from 0 again
+        built()
+        eq((chip.board.sync_time(), chip.date), (True, (2036, 2, 7, 4, 7, 28, 16, 0)))
 
 
 def test_failed_synchronisation_keeps_the_clock():
     for new in CHIPS:
         chip = new()
-        for wrong in (2_085_978_496, OSError(-2), OSError(110), IndexError("half an answer"), OverflowError()):
+        for wrong in (
+            OSError(-2),
+            OSError(110),
+            OverflowError(),
+            b"",
+            b"half an answer",
+            ntp_answer(LATER)[:40],
+            (LATER, 3),  # it is not synchronised
+            (LATER, 3, 16),
+            (LATER, 0, 0),
+            (LATER, 0, 16),
+            (LATER, 0, 255),
+            (LATER, 0, 2, 3),  # a client
+            (LATER, 0, 2, 5),  # a broadcast
+            (-2_208_988_800,),  # an NTP timestamp of 0, which means no time
+            (315_532_800, 0, 10),
+            (946_684_800, 0, 2),
+            (946_684_800, 3, 16),
+            (BUILT - 1, 0, 2),
+        ):
             chip.ntp.answers = [wrong] * 2
-            built(0)
+            built()
             eq((chip.board.sync_time(), chip.date, chip.ntp.answers), (False, None, []))
+            chip.ntp.answers = [wrong, LATER]
+            built()
+            eq((chip.board.sync_time(), chip.date, chip.ntp.open), (True, LATER_DATE, 0))
+            chip.date = None
+
+
+def test_a_time_far_from_the_known_one_is_refused():
+    for new in CHIPS:
+        chip = new()
+        within = LATER - 60, LATER + 60
+        for wrong in (LATER - 61, LATER + 61, LATER + 3_600, LATER + (1 << 30), BUILT):
+            for answers in ([wrong] * 2, [wrong, OSError(110)], [OSError(110), wrong]):
+                chip.ntp.answers = answers[:]
+                built()
+                eq((chip.board.sync_time("ntp.example", within), chip.date, chip.ntp.answers), (None, None, []))
+        for right in (LATER - 60, LATER, LATER + 60):
+            chip.ntp.answers = [wrong, right]
+            chip.date = None
+            built()
+            assert chip.board.sync_time("ntp.example", within) is True and chip.date, right
+        chip.ntp.answers = [BUILT - 1] * 2  # one that is before the day of the build in any case
+        chip.date = None
+        built()
+        eq((chip.board.sync_time("ntp.example", (0, LATER)), chip.date), (False, None))
 
 
 def test_the_clock_is_not_before_the_day_of_the_build():
     """Otherwise TLS refuses certificates that are not valid yet."""
     for new in CHIPS:
-        for host, answers in (("ntp.example", [OSError(110)] * 2), (False, [])):
+        for host, answers in (
+            ("ntp.example", [OSError(110)] * 2),
+            ("ntp.example", [(315_532_800, 0, 10)] * 2),
+            (False, []),
+        ):
             chip = new()
             chip.ntp.answers = answers
             built(2_000_000_000)
             eq((chip.board.sync_time(host), chip.date), (False, (2033, 5, 18, 3, 3, 33, 20, 0)))
             eq(len(chip.ntp.asked), 2 if host else 0)
-
-
-def test_the_clock_without_a_module_for_ntp():
-    for new in CHIPS:
-        chip = new()
-        sys.modules.pop("ntptime")
-        built(2_000_000_000)
-        eq((chip.board.sync_time(), chip.date[0]), (False, 2033))

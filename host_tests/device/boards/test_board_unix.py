@@ -9,6 +9,9 @@ import codes
 from files import exists
 from harness import SkipTest, eq, raises
 from inflight.compat import ticks_diff, ticks_ms
+from inflight.journal.journal import Journal
+from test_journal import bodies
+from test_journal import put as put_record
 
 RUNTIMES = "cpython micropython-x86"
 
@@ -179,6 +182,65 @@ def test_the_journals_size_is_that_of_its_first_start():
             flash = board.journal_flash(kb)
             eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (25, 4096))
             flash.close()
+
+
+def grown(n):
+    """As at a start: (flash, journal)."""
+    flash = board.journal_flash()
+    return flash.grow(Journal(flash), n)
+
+
+def used():
+    """The messages in the journal of an earlier start."""
+    flash = board.journal_flash(16)
+    journal = Journal(flash)
+    put_record(journal, 1, journal.largest)
+    journal.commit()
+    found = bodies(journal)
+    flash.close()
+    return found
+
+
+def check(flash, journal, n, expected):
+    eq((flash.ioctl(4, 0), bodies(journal)), (n, expected))
+    flash.close()
+    eq([name for name in sorted(os.listdir(board.home())) if "journal" in name], ["journal.bin"])
+
+
+def test_the_journal_grows():
+    """What is in it stays, also what was left of an earlier attempt does not last."""
+    with Home():
+        expected = used()
+        for n in (4, 3, 6, 9):
+            for name in ("journal.larger", "journal.larger.new"):
+                with open(board.home() + "/" + name, "w") as f:
+                    f.write("cut short")
+            check(*grown(n), max(4, n), expected)
+        for wrong in (256, "20", 20.0, None):
+            flash = board.journal_flash()
+            raises(ValueError, flash.grow, Journal(flash), wrong)
+            flash.close()
+
+
+class FullDisk:
+    """In place of os: `free` bytes are left."""
+
+    def __init__(self, free):
+        self.free = free
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def statvfs(self, path):
+        return 512, 512, 1 << 20, self.free // 512, self.free // 512, 0, 0, 0, 0, 255
+
+
+def test_the_journal_stays_where_the_disk_is_full():
+    with Home():
+        expected = used()
+        board.os = FullDisk(9 * 4096 - 512)
+        check(*grown(9), 4, expected)
+        check(*grown(8), 8, expected)
 
 
 def test_sensors_read_this_machine():

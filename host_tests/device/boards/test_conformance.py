@@ -92,3 +92,4 @@ def test_readings_have_a_name_a_unit_and_a_value():
 def test_the_clock_is_told_whether_it_is_set():
     for board in each():
         assert board.sync_time(False) in (True, False)
+        assert board.sync_time(False, (0, 1)) in (True, False)

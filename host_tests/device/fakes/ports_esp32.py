@@ -158,7 +158,7 @@ class Esp32:
             DEEPSLEEP_RESET=4,
             SOFT_RESET=5,
         )
-        install(machine=machine, network=self.network, esp32=self.inside, ntptime=self.ntp)
+        install(machine=machine, network=self.network, esp32=self.inside, socket=self.ntp)
         self.board = load("esp32", self.clock)
         return self.board
 

@@ -156,7 +156,7 @@ class Rp2040:
             WDT_RESET=WDT_RESET,
         )
         rp2 = Module(Flash=lambda: self.flash)
-        install(machine=machine, network=self.network, rp2=rp2, ntptime=self.ntp)
+        install(machine=machine, network=self.network, rp2=rp2, socket=self.ntp)
         self.board = load("rp2040", self.clock)
         import radio
 

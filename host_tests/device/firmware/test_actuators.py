@@ -217,7 +217,7 @@ def test_errors_of_entries():
             {"driver": "switch", "pin": 6, "name": "e"},
         )
         for name, text in (
-            ("a", 'unknown driver "valve": use led, pwm, switch, or copy a module actuator_valve'),
+            ("a", 'unknown driver "valve": remove it, or use one of led, pwm, switch (or copy a module actuator_valve'),
             ("b", 'write "pin": ...'),
             ("c", "pin 99: not a pin of this board"),
             ("d", 'restore: write "last", "on" or "off"'),

@@ -46,9 +46,55 @@ def test_not_an_object():
         assert "JSON object" in str(raises(ConfigError, check, given, "d"))
 
 
-def test_unknown_field_error_lists_the_known_fields():
-    text = refused(intervall_ms=5)
-    assert '"intervall_ms"' in text and "interval_ms" in text.replace("intervall_ms", "")
+def test_an_unknown_field_error_names_the_one_that_is_like_it_or_all():
+    for name, meant in (
+        ("intervall_ms", "interval_ms"),
+        ("Host", "host"),
+        ("hsot", "host"),
+        ("ssid", "wifi_ssid"),
+        ("passwd", "password"),
+        ("sensor", "sensors"),
+        ("tls_crt", "tls_cert"),
+    ):
+        eq(refused(**{name: 5}), 'unknown field "%s": did you mean "%s"?' % (name, meant))
+    for name in ("wlan", "x", ""):
+        text = refused(**{name: 5})
+        assert text.startswith('unknown field "%s": remove it, or use one of actuators, awake_ms, ' % name), text
+    assert 'unknown field "1"' in str(raises(ConfigError, check, {"host": "h", 1: 2}, "d"))  # MicroPython's JSON has it
+    assert 'did you mean "key"?' in refused(wifi_ssid="s", wifi_networks=[{"ssid": "a", "kye": "1"}])
+    assert 'did you mean "mosi"?' in refused(network=dict(PINS, driver="w5500", moosi=1))
+
+
+def test_a_host_is_a_name_or_an_address():
+    for host in ("broker.example", "192.168.0.37", "my_broker", "fe80::1", "fe80::1%wlan0"):
+        eq((config(host=host).host, config(ntp=host).ntp), (host, host))
+    for host in ("192.168.0.37:1883", "broker.example:8883"):
+        eq(refused(host=host), "host: write the port in `port`")
+        eq(refused(ntp=host), "ntp: leave the port out, it is 123")
+    for host in (
+        "mqtt://broker.example",
+        "broker/mqtt",
+        "[fe80::1]:1883",
+        "me@broker",
+        "a b",
+        " a",
+        "b\u00fccher.example",
+    ):
+        eq(refused(host=host), 'host: write a name or an address alone, "host": "broker.example"')
+        assert refused(ntp=host).startswith("ntp: write a name or an address alone"), host
+
+
+def test_lengths_that_a_radio_takes():
+    for ssid in ("x" * 32, "\u00e4" * 16):
+        eq(config(wifi_ssid=ssid).wifi_ssid, ssid)
+    for ssid in ("x" * 33, "\u00e4" * 17):
+        eq(refused(wifi_ssid=ssid), "wifi_ssid: write 32 bytes at most")
+        assert "wifi_networks: ssid: write 32" in refused(wifi_ssid="s", wifi_networks=[{"ssid": ssid}])
+    for key in ("x" * 8, "x" * 63, "\u00e4" * 31, "0aF3" * 16):
+        eq(config(wifi_ssid="s", wifi_key=key).wifi_key, key)
+    for key in ("x" * 7, "\u00e4" * 32, "x" * 64, "0aF3" * 15 + "0aFx", "\u00e4" * 31 + "12", "x" * 65):
+        eq(refused(wifi_ssid="s", wifi_key=key), "wifi_key: write 8 to 63 characters, or 64 hexadecimal digits")
+        assert refused(wifi_ssid="s", wifi_networks=[{"ssid": "a", "key": key}]).startswith("wifi_networks: key: "), key
 
 
 def test_number_errors_show_the_range():
@@ -119,7 +165,7 @@ def test_network_fields():
     assert refused(ntp=True).startswith("ntp:")
     assert "wifi_ssid" in refused(wifi_ip=ip)
     assert "wifi_ssid" in refused(wifi_country="DE")
-    for country in ("de", "D", "DEU", "D1"):
+    for country in ("de", "D", "DEU", "D1", "\u00c4\u00d6"):
         assert '"wifi_country": "DE"' in refused(wifi_ssid="s", wifi_country=country), country
     for hostname in ("a_b", "a b", "-a", "a-", "x" * 33, "\u00e4"):
         assert refused(hostname=hostname).startswith("hostname:"), hostname
@@ -132,7 +178,11 @@ def test_network_fields():
 def test_radio_fields():
     c = config()
     eq((c.wifi_networks, c.wifi_security, c.wifi_txpower, c.wifi_power_save), (None, None, None, False))
-    more = [{"ssid": "cellar", "key": "secret"}, {"ssid": "open"}, {"ssid": "new", "key": "k", "security": "wpa3"}]
+    more = [
+        {"ssid": "cellar", "key": "the-secret"},
+        {"ssid": "open"},
+        {"ssid": "new", "key": "the-new-one", "security": "wpa3"},
+    ]
     c = config(wifi_ssid="s", wifi_networks=more, wifi_security="wpa3", wifi_txpower=8.5, wifi_power_save=True)
     eq((c.wifi_networks, c.wifi_security, c.wifi_txpower, c.wifi_power_save), (more, "wpa3", 8.5, True))
     for name, value in (
@@ -229,9 +279,10 @@ def test_check_number_agrees_with_the_file():
 
 
 def in_file(text):
+    """(the Config in a file with `text`, or bytes; its path)."""
     path = "inflight-test-%s.json" % "".join("%02x" % b for b in os.urandom(6))
-    with open(path, "w") as f:
-        f.write(text)
+    with open(path, "wb") as f:
+        f.write(text if isinstance(text, bytes) else text.encode())
     try:
         return load(path, "dev"), path
     finally:
@@ -250,7 +301,33 @@ def test_load_names_the_file_and_the_field():
 def test_load_of_invalid_json():
     for text in ("", "{", '{"host": "h", "qos": 2', '{"password": hunter2}'):
         error = str(raises(ConfigError, in_file, text))
-        assert "not JSON" in error and "hunter2" not in error, error
+        assert "not JSON, or no object" in error and "hunter2" not in error, error
+
+
+def test_what_is_around_the_object():
+    eq(in_file(' \t\r\n{"host": "h"}\r\n')[0].host, "h")
+    for text in ('{"host": "h"}\u00a0', '\u00a0{"host": "h"}', '["host"]', '"host"'):
+        assert "not JSON, or no object" in str(raises(ConfigError, in_file, text)), text
+
+
+def test_a_byte_order_mark_and_other_encodings_are_told():
+    right = b'{"host": "h"}'
+    assert "begins with a BOM: save it as UTF-8 without" in str(raises(ConfigError, in_file, b"\xef\xbb\xbf" + right))
+    for text in (b"\xff\xfe" + bytes(2).join(bytes((c,)) for c in right), b'{"host": "h", "wifi_ssid": "caf\xe9"}'):
+        assert "not UTF-8: save it as UTF-8" in str(raises(ConfigError, in_file, text)), text
+
+
+def test_characters_that_micropython_reads_otherwise():
+    for text in ("\\ud83d\\ude00", "\\uD83D", "\\\\\\udc00", "a\\uDfFfb"):
+        error = str(raises(ConfigError, in_file, '{"host": "h", "wifi_ssid": "%s"}' % text))
+        assert "write characters as they are, not as \\ud83d\\ude00" in error, error
+    for text, ssid in (
+        ("caf\\u00e9", "caf\u00e9"),
+        ("\\uD7ff", "\ud7ff"),
+        ("\U0001f600", "\U0001f600"),
+        ("\\\\ud83d", "\\ud83d"),
+    ):
+        eq(in_file('{"host": "h", "wifi_ssid": "%s"}' % text)[0].wifi_ssid, ssid)
 
 
 def test_load_without_a_file_tells_what_to_create():

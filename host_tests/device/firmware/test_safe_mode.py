@@ -253,14 +253,16 @@ def test_no_file_remains_of_an_error_that_is_over():
 
 
 def test_safe_mode_reads_no_sensors_and_ends_after_an_hour():
-    with Board(sensors=[{"driver": "dht22", "pin": 4}], buffer=32768, wifi_ssid="net", wifi_key="secret") as board:
+    with Board(
+        sensors=[{"driver": "dht22", "pin": 4}], buffer=32768, wifi_ssid="net", wifi_key="the-wifi-key"
+    ) as board:
         board.end = MemoryError()
         for _ in range(3):
             board.starts()
         board.end = 0
         board.starts()
         found = board.ran[-1]
-        eq((list(found.sources), found.config.buffer, found.config.wifi_key), ([], 1024, "secret"))
+        eq((list(found.sources), found.config.buffer, found.config.wifi_key), ([], 1024, "the-wifi-key"))
         board.report()
         assert not found.stopping
         app.App.uptime = lambda self: 3_600
@@ -270,7 +272,7 @@ def test_safe_mode_reads_no_sensors_and_ends_after_an_hour():
 
 def test_a_wrong_configuration_leads_to_safe_mode_at_once():
     for name, value in (("qos", 7), ("wlan", "x"), ("sensors", 5), ("timeout_ms", "soon"), ("wifi_country", "Germany")):
-        with Board(wifi_ssid="net", wifi_key="secret", **{name: value}) as board:
+        with Board(wifi_ssid="net", wifi_key="the-wifi-key", **{name: value}) as board:
             eq(board.starts(), 0)
             assert board.safe
             eq((board.ran[-1].config.host, board.ran[-1].config.wifi_ssid), ("nowhere.example", "net"))
@@ -436,7 +438,7 @@ def test_a_power_cut_while_settings_are_written():
         board.starts()
         files.open = lambda path, mode="r": Cut(path) if mode == "w" else open(path)
         try:
-            settings.change(board.ran[-1], '{"interval_ms": 5000}')
+            settings.change(board.ran[-1], b'{"interval_ms": 5000}')
         except Restart:
             pass
         finally:

@@ -108,6 +108,65 @@ def test_missing_bme280():
     assert "no answer at address 119" in bosch(address=119)[1]["bme280"]
 
 
+class Disturbed(SoftI2C):
+    """It sends these numbers: temperature, pressure, humidity."""
+
+    raw = RAW_T, RAW_P, 30281
+
+    def writeto_mem(self, at, register, data):
+        super().writeto_mem(at, register, data)
+        t, p, h = Disturbed.raw
+        for i, raw in ((0xF7, p), (0xFA, t)):
+            self.memory[i : i + 3] = bytes([raw >> 12, raw >> 4 & 0xFF, raw << 4 & 0xFF])
+        self.memory[0xFD:0xFF] = struct.pack(">H", h)
+
+
+def test_bme280_values_that_are_none():
+    for raw in (
+        (0, 0, 0),
+        (1048575, 1048575, 65535),
+        (0x80000, 0x80000, 0x8000),  # nothing measured
+        (0x80000, RAW_P, 30281),
+        (RAW_T, 0x80000, 30281),
+        (RAW_T, RAW_P, 0x8000),
+        (RAW_T, RAW_P, 0),
+        (RAW_T, RAW_P, 65535),
+        (RAW_T, 0, 30281),
+        (RAW_T, 1048575, 30281),
+        (0, RAW_P, 30281),
+        (300_000, RAW_P, 30281),  # -44 degrees
+        (720_000, RAW_P, 30281),  # 87
+        (RAW_T, 850_000, 30281),  # 266 hPa
+        (RAW_T, 340_000, 30281),  # 1137
+    ):
+        Disturbed.raw = raw
+        readings, errors = bosch(bus=Disturbed, name="roof")
+        eq((readings, list(errors)), ([], ["roof"]))
+        assert "check its wires" in errors["roof"], (raw, errors)
+    Disturbed.raw = RAW_T, RAW_P, 30281
+    eq((len(bosch(bus=Disturbed)[0]), bosch(bus=Disturbed)[1]), (3, {}))
+
+
+def test_bme280_calibration_that_was_read_wrong():
+    """It has no checksum: a wrong bit would make all values wrong until the next start."""
+
+    class Once(SoftI2C):
+        wrong = {}
+
+        def readfrom_mem(self, at, register, n):
+            data = bytearray(super().readfrom_mem(at, register, n))
+            if register in self.wrong:
+                data[0] ^= self.wrong.pop(register)
+            return bytes(data)
+
+    for register in (0x88, 0xA1, 0xE1):
+        Once.wrong = {register: 4}
+        readings, errors = bosch(bus=Once)
+        eq(readings, [])
+        assert "calibration changes" in errors["bme280"], errors
+    eq(bosch(bus=Once)[1], {})
+
+
 def test_bme280_that_does_not_measure():
     readings, errors = bosch(busy=1)
     eq(readings, [])

@@ -1,12 +1,15 @@
 """The configured sensors on fake hardware: their values, and their errors."""
 
+from binascii import unhexlify
 from errno import ETIMEDOUT
 
+import sensor_counter
+import sensor_digital
 import sensor_hx711
 import telemetry
 from hardware import Pin, SoftPin, With, fails, read, works
 from harness import eq
-from ports import Module
+from ports import Clock, Module
 from sensors import Sensor
 
 RUNTIMES = "cpython micropython-x86"
@@ -14,22 +17,28 @@ RUNTIMES = "cpython micropython-x86"
 # --- entries ---
 
 
-def test_unknown_driver_error_lists_the_known_drivers():
-    text = fails({"driver": "dht33", "pin": 4})
-    assert '"dht33"' in text and "adc, bh1750, bme280, bmp280, counter" in text, text
+def test_an_unknown_driver_error_names_the_one_that_is_like_it_or_all():
+    assert 'unknown driver "dth22": did you mean "dht22"? (or copy a module sensor_dth22' in fails({"driver": "dth22"})
+    text = fails({"driver": "geiger", "pin": 4})
+    assert '"geiger"' in text and "adc, bh1750, bme280, bmp280, counter" in text, text
 
 
 def test_errors_name_the_invalid_field():
     with With(machine=Module(Pin=Pin)):
         assert 'write "pin": ...' in fails({"driver": "digital"})
         text = fails({"driver": "digital", "pim": 4})
-        assert '"pim"' in text and "invert, pin, pull" in text, text
+        assert 'unknown field "pim": did you mean "pin"?' in text, text
+        assert "debounce_ms, invert, pin, pull" in fails({"driver": "digital", "pin": 4, "colour": 1})
         assert "pull: write a text" in fails({"driver": "digital", "pin": 4, "pull": 1})
         assert '"up" or "down"' in fails({"driver": "digital", "pin": 4, "pull": "sideways"})
         assert "invert: write true or false" in fails({"driver": "digital", "pin": 4, "invert": 1})
         for value in ("2", True, None, [2]):
             assert "scale: write a number" in fails({"driver": "counter", "pin": 4, "scale": value}), value
         assert '"falling" or "rising"' in fails({"driver": "counter", "pin": 4, "edge": "both"})
+        for driver in ("counter", "digital"):
+            for ms in (-1, 1001, 2.5):
+                text = fails({"driver": driver, "pin": 4, "debounce_ms": ms})
+                assert "debounce_ms: write a whole number from 0 to 1000" in text, text
 
 
 def test_errors_name_the_invalid_pin():
@@ -65,11 +74,95 @@ def test_a_failing_sensor_does_not_affect_others():
     eq(sorted(errors), ["bad", "worse"])
 
 
+# --- values that are none ---
+
+
+def own(values, ranges=None):
+    """(readings, errors) of a driver of one's own that yields these (unit, value)."""
+
+    class Driver:
+        def __init__(self, fields, name):
+            self.made.append(name)
+
+        def read(self):
+            for k, (unit, value) in enumerate(values):
+                yield "own-%d" % k, unit, value
+
+    Driver.made = []
+    if ranges:
+        Driver.RANGES = ranges
+    sensor = Sensor({"driver": "own"})
+    errors = {}
+    with With(sensor_own=Module(FIELDS={}, Driver=Driver)):
+        telemetry.start([sensor])
+        broken = list(telemetry.read([sensor], errors)), dict(errors)
+        values[:] = [("Cel", 20)] * len(values)
+        telemetry.start([sensor])
+        eq((len(list(telemetry.read([sensor], errors))), errors), (len(values), {}))  # nothing is left of it
+    return broken + (len(Driver.made),)
+
+
+def test_a_value_beyond_the_range_of_its_driver():
+    for value in (-40.1, 85.1, 1e9, float("nan"), float("inf"), -float("inf")):
+        readings, errors, made = own([("%RH", 50), ("Cel", value)], {"Cel": (-40, 85)})
+        eq((readings, list(errors), made), ([], ["own"], 2))  # what came with it is not believed; it is made again
+        assert "own-1" in errors["own"] and "from -40 to 85" in errors["own"], errors
+    for value in (-40, 0, 85, 85.0):
+        eq(own([("Cel", value)], {"Cel": (-40, 85)}), ([("own-0", "Cel", value)], {}, 1))
+
+
+def test_values_that_nothing_can_have():
+    """Also of a driver that declares no range."""
+    for unit, value in (("%RH", -0.1), ("%RH", 100.5), ("Cel", -274), ("Cel", -3274.5), ("Cel", float("nan"))):
+        for ranges in (None, {"V": (0, 5)}):
+            readings, errors, _ = own([(unit, value)], ranges)
+            eq((readings, list(errors)), ([], ["own"]))
+    readings, errors, _ = own([("V", float("nan")), ("V", 1), ("Cel", None), (None, True), ("Cel", ValueError("odd"))])
+    eq(readings, [("own-1", "V", 1), ("own-3", None, True)])
+    eq(sorted(errors), ["own-0", "own-2", "own-4"])
+
+
 # --- pins ---
+
+
+class Level:
+    """Pin.level changes at these times, in ms of `clock`: [(ms, level), ...]."""
+
+    def __init__(self, *changes):
+        self.clock = Clock()
+        for ms, level in changes:
+            self.clock.at(ms, self.set, level)
+
+    def set(self, level):
+        Pin.level = level
+
+    def read(self, **fields):
+        """The list of values, or the error."""
+        fields.update({"driver": "digital", "pin": 4, "name": "door"})
+        errors = {}
+        sensor_digital.sleep_ms = self.clock.sleep_ms
+        with With(machine=Module(Pin=Pin)):
+            return [value for _, _, value in read(errors, fields)] or errors["door"]
+
+
+def test_digital_waits_until_the_level_has_settled():
+    Pin.level = 0
+    for ms in (0, 1, 4, 5, 6):
+        Pin.level = 1
+        level = Level((ms, 0), (ms + 1, 1), (ms + 3, 0))
+        before = level.clock.now
+        eq(level.read(), [ms == 6])
+        assert level.clock.now - before <= ms + 10
+    Pin.level = 1
+    bouncing = [(ms, ms % 2) for ms in range(0, 60, 3)]
+    assert "does not settle" in Level(*bouncing).read()
+    eq(Level(*bouncing).read(debounce_ms=0), [False])
+    eq(Level(*bouncing).read(debounce_ms=20), [True])  # later, when they are over
 
 
 def test_digital():
     Pin.made.clear()
+    sensor_digital.sleep_ms = Clock().sleep_ms
     with With(machine=Module(Pin=Pin)):
         door = {"driver": "digital", "pin": "GP4", "name": "door", "pull": "up"}
         Pin.level = 1
@@ -82,8 +175,9 @@ def test_digital():
 
 
 def counted(kind, pulses, **fields):
-    """(value of a counter after some pulses, its pin), on a machine with this class of pins."""
+    """(value of a counter after some pulses, its pin), on a machine with this class of pins, without a debounce."""
     Pin.made.clear()
+    fields["debounce_ms"] = 0
     fields.update({"driver": "counter", "pin": 3, "name": "rain"})
     sensor = Sensor(fields)
     errors = {}
@@ -107,20 +201,113 @@ def test_counter_uses_hard_interrupts_if_available():
     eq((pin.trigger, pin.hard), (Pin.IRQ_RISING, False))
 
 
+class Meter:
+    """A counter at a pin with an idle level of 1, on a clock of its own. kind: the class of pins."""
+
+    def __init__(self, kind=Pin, **fields):
+        Pin.made.clear()
+        Pin.level = fields.pop("idle", 1)
+        self.clock = Clock()
+        sensor_counter.ticks_ms = self.clock.ticks_ms
+        fields.update({"driver": "counter", "pin": 3, "name": "rain"})
+        self.sensor = Sensor(fields)
+        self.machine = With(machine=Module(Pin=kind))
+        eq(self.total(), 0)
+
+    def total(self):
+        errors = {}
+        with self.machine:
+            telemetry.start([self.sensor])
+            readings = list(telemetry.read([self.sensor], errors))
+        eq(errors, {})
+        return readings[0][2]
+
+    def edges(self, *times):
+        """The level changes after each of these times in ms."""
+        for ms in times:
+            self.clock.sleep_ms(ms)
+            Pin.level ^= 1
+            Pin.made[0].handler(Pin.made[0])
+
+
+def test_counter_counts_a_contact_that_bounces_once():
+    for kind in (Pin, SoftPin):
+        meter = Meter(kind)
+        for n in range(1, 4):
+            meter.edges(1000, 1, 0, 1, 1)  # it closes
+            eq(meter.total(), n - 1)  # it has not lasted yet
+            meter.clock.sleep_ms(5)
+            eq(meter.total(), n)
+            meter.edges(100, 1, 1, 0, 2)  # it opens
+            eq(meter.total(), n)
+        eq((meter.total(), len(Pin.made)), (3, 1))
+
+
+def test_counter_ignores_disturbances():
+    """Nothing is left of them: the next pulse is counted."""
+    for idle, edge in ((1, "falling"), (0, "rising")):
+        meter = Meter(idle=idle, edge=edge)
+        for _ in range(50):
+            meter.edges(20, 2)  # shorter than a pulse
+        meter.edges(*[1] * 50)
+        eq(meter.total(), 0)
+        meter.edges(20, 20)
+        eq(meter.total(), 1)
+        meter.edges(20)
+        meter.clock.sleep_ms(500)
+        meter.edges(1, 1)  # within a pulse
+        eq(meter.total(), 2)
+
+
+def test_counter_debounce():
+    for ms in (1, 5, 50):
+        meter = Meter(debounce_ms=ms)
+        meter.edges(ms, ms, ms, ms)
+        eq(meter.total(), 2)
+        meter.edges(ms - 1, ms - 1, ms - 1, ms - 1)
+        eq(meter.total(), 2)
+
+
+def test_counter_after_a_dry_summer():
+    """Ticks begin again after 12 days."""
+    for days in (3, 7, 11, 13, 40):
+        meter = Meter()
+        meter.edges(days * 86_400_000, 100)
+        meter.clock.now = meter.clock.now % (1 << 30)
+        eq(meter.total(), 1)
+
+
+def test_counter_that_an_interrupt_comes_into():
+    """Wherever read() looks at the clock: no pulse is lost, none is counted twice."""
+    meter = Meter()
+    meter.edges(1000)
+    meter.clock.sleep_ms(5)
+
+    def ticks_ms():
+        sensor_counter.ticks_ms = meter.clock.ticks_ms
+        meter.edges(10, 10, 10)  # the first ends the pulse, the others are the next one
+        return meter.clock.ticks_ms()
+
+    sensor_counter.ticks_ms = ticks_ms
+    eq((meter.total(), meter.total()), (2, 2))
+
+
 def test_counter_allocates_nothing():
     import gc
 
     if not hasattr(gc, "mem_alloc"):
         return  # CPython has no interrupts
-    _, pin = counted(Pin, 1)
-    handler = pin.handler
-    gc.disable()
-    before = gc.mem_alloc()
-    for _ in range(100):
-        handler(pin)
-    after = gc.mem_alloc()
-    gc.enable()
-    eq(after - before, 0)
+    for ms in (0, 5):
+        meter = Meter(debounce_ms=ms)
+        handler = Pin.made[0].handler
+        gc.disable()
+        before = gc.mem_alloc()
+        for _ in range(100):
+            handler(Pin)
+            meter.clock.now += 3
+        after = gc.mem_alloc()
+        gc.enable()
+        eq(after - before, 0)
 
 
 class RawADC:
@@ -164,35 +351,77 @@ def test_adc_with_read_uv():
 
 
 class DHT22:
+    """MicroPython's module dht: `frame` is what arrives, without the sum, which is right."""
+
     plugged = True
+    frame = b"\x01\xe0\x00\xd7"
 
     def __init__(self, pin):
-        self.pin = pin
+        self.buf = bytearray(5)
 
     def measure(self):
         if not DHT22.plugged:
             raise OSError(ETIMEDOUT, "ETIMEDOUT")
-
-    def temperature(self):
-        return 21.5
-
-    def humidity(self):
-        return 48
+        self.buf[:4] = DHT22.frame
+        self.buf[4] = sum(DHT22.frame) & 0xFF
 
 
-class DHT11(DHT22):
-    def temperature(self):
-        return 21
+DHT = With(machine=Module(Pin=Pin), dht=Module(DHT22=DHT22, DHT11=DHT22))
 
 
-DHT = With(machine=Module(Pin=Pin), dht=Module(DHT22=DHT22, DHT11=DHT11))
+def dht(driver, frame):
+    """([temperature, humidity], error or None) of a frame in hex; its sum is right."""
+    DHT22.frame = unhexlify(frame[:8])
+    errors = {}
+    with DHT:
+        readings = read(errors, {"driver": driver, "pin": 4, "name": "attic"})
+    return [value for _, _, value in readings], errors.get("attic")
 
 
 def test_dht():
+    DHT22.frame = b"\x01\xe0\x00\xd7"
     with DHT:
-        readings = works({"driver": "dht22", "pin": 4, "name": "attic"}, {"driver": "dht11", "pin": 5})
-    eq(readings[:2], [("attic-temperature", "Cel", 21.5), ("attic-humidity", "%RH", 48)])
-    eq(readings[2:], [("dht11-temperature", "Cel", 21), ("dht11-humidity", "%RH", 48)])
+        readings = works({"driver": "dht22", "pin": 4, "name": "attic"})
+        eq(readings, [("attic-temperature", "Cel", 21.5), ("attic-humidity", "%RH", 48)])
+        DHT22.frame = b"\x30\x00\x15\x04"
+        eq(works({"driver": "dht11", "pin": 5}), [("dht11-temperature", "Cel", 21.4), ("dht11-humidity", "%RH", 48)])
+
+
+def test_dht_below_zero():
+    """Some send the sign and the magnitude, some two's complement."""
+    for frame, degrees, humidity in (
+        ("02b7ffe9a1", -2.3, 69.5),
+        ("0233fff72b", -0.9, 56.3),
+        ("01e0807bdc", -12.3, 48),
+        ("0190000091", 0, 40),
+        ("01908000", 0, 40),
+        ("01908190", -40, 40),
+        ("0190fe70", -40, 40),
+        ("01900320", 80, 40),
+    ):
+        eq(dht("dht22", frame), ([degrees, humidity], None))
+    eq(dht("dht11", "30000580"), ([-5, 48], None))
+    eq(dht("dht11", "30050f83"), ([-15.3, 48.5], None))
+
+
+def test_dht_that_has_not_measured():
+    """A wire that nobody drives, or that is held low: the sum of such a frame is right. Impossible values."""
+    for driver in ("dht22", "dht11"):
+        for frame in ("0000000000", "fffffffffc"):
+            values, error = dht(driver, frame)
+            assert values == [] and "it has not measured" in error, (driver, frame, error)
+    for driver, frame in (
+        ("dht22", "01908191"),  # -40.1 degrees
+        ("dht22", "0190fe6f"),
+        ("dht22", "01900321"),  # 80.1
+        ("dht22", "03e900d7"),  # 100.1 %
+        ("dht11", "30003d00"),  # 61 degrees
+        ("dht11", "30001580"),
+        ("dht11", "65001500"),
+    ):
+        values, error = dht(driver, frame)
+        assert values == [] and "check its wires" in error, (driver, frame, values)
+    eq(dht("dht22", "01e000d7"), ([21.5, 48], None))  # nothing is left
 
 
 def test_a_sensor_plugged_in_later_appears():
@@ -209,27 +438,68 @@ def test_a_sensor_plugged_in_later_appears():
 # --- DS18x20 ---
 
 
+def crc_1wire(data):
+    """X^8 + X^5 + X^4 + 1, the least bit first."""
+    crc = 0
+    for c in data:
+        for _ in range(8):
+            crc, c = crc >> 1 ^ (0x8C if (crc ^ c) & 1 else 0), c >> 1
+    return crc
+
+
+class OneWire:
+    def __init__(self, pin):
+        pass
+
+    def crc8(self, data):
+        return crc_1wire(data)
+
+
 class DS18X20:
-    """A bus with these sensors, {number: degrees}; values are available after convert_temp()."""
+    """A bus with these sensors, {number: degrees or scratchpad without its CRC}; values are available after
+    convert_temp(). phantom: one whose number is read wrong."""
 
     there = {}
+    family = 0x28
+    phantom = False
 
     def __init__(self, wire):
         self.done = {}
 
+    def rom(self, n):
+        data = b"\xaa\xbb\xcc\xdd\xee%c" % n
+        return bytes([DS18X20.family]) + data + bytes([crc_1wire(bytes([DS18X20.family]) + data)])
+
     def scan(self):
-        return [bytearray(b"\x28\xaa\xbb\xcc\xdd\xee%c\x00" % n) for n in sorted(DS18X20.there)]
+        found = [bytearray(self.rom(n)) for n in sorted(DS18X20.there)]
+        if DS18X20.phantom:
+            found.append(bytearray(self.rom(9)))
+            found[-1][3] ^= 4
+        return found
 
     def convert_temp(self):
         self.done = dict(DS18X20.there)
 
-    def read_temp(self, rom):
+    def read_scratch(self, rom):
         if rom[6] not in self.done:
             raise Exception("CRC error")
-        return self.done[rom[6]]
+        value = self.done[rom[6]]
+        if not isinstance(value, bytes):
+            raw = int(value * (2 if rom[0] == 0x10 else 16))
+            value = bytes([raw & 255, raw >> 8 & 255, 75, 70, 127, 255, 12 if rom[0] == 0x10 else 16 - (raw & 15), 16])
+        return bytearray(value) + bytes([crc_1wire(value)])
 
 
-ONE_WIRE = With(machine=Module(Pin=Pin), onewire=Module(OneWire=lambda pin: pin), ds18x20=Module(DS18X20=DS18X20))
+ONE_WIRE = With(machine=Module(Pin=Pin), onewire=Module(OneWire=OneWire), ds18x20=Module(DS18X20=DS18X20))
+
+
+def tank(there, family=0x28):
+    """(readings by number, errors by number) of these sensors."""
+    DS18X20.there, DS18X20.family = there, family
+    errors = {}
+    with ONE_WIRE:
+        readings = read(errors, {"driver": "ds18x20", "pin": 5, "name": "tank"})
+    return {int(n[-2:]): v for n, _, v in readings}, {int(n[-2:]): errors[n] for n in errors}
 
 
 def test_ds18x20_measures_in_the_background():
@@ -249,12 +519,50 @@ def test_error_names_a_ds18x20_that_vanishes_or_has_no_power():
     errors = {}
     with ONE_WIRE:
         telemetry.start([sensor])
-        DS18X20.there = {1: 85.0}
+        DS18X20.there = {1: unhexlify("50054b467fff0c10")}
         list(telemetry.read([sensor], errors))
         eq(errors, {})
         telemetry.start([sensor])
         eq(list(telemetry.read([sensor], errors)), [])
     assert "power" in errors["tank-aabbccddee01"] and "CRC" in errors["tank-aabbccddee02"], errors
+
+
+def test_ds18x20_values():
+    """Examples of the data sheets."""
+    for raw, degrees in (("d007", 125), ("9101", 25.0625), ("0800", 0.5), ("0000", 0), ("f8ff", -0.5), ("90fc", -55)):
+        eq(tank({1: unhexlify(raw + "4b467fff0810")}), ({1: degrees}, {}))
+    eq(tank({1: 85}), ({1: 85}, {}))  # measured
+    for raw, degrees in (("a800", 84), ("3200", 25), ("0100", 0), ("ffff", -1), ("ceff", -25), ("92ff", -55)):
+        for left in (1, 12, 16):
+            if degrees - left / 16 + 0.75 >= -55:
+                scratchpad = unhexlify(raw + "4b46ffff") + bytes([left, 16])
+                eq(tank({1: scratchpad}, 0x10), ({1: degrees - left / 16 + 0.75}, {}))
+
+
+def test_ds18x20_that_has_not_measured():
+    """Each with a right CRC; others on the bus are read."""
+    for family in (0x28, 0x10):
+        for scratchpad in (
+            "0000000000000000",  # the wire is held low
+            "50054b467fff0c10" if family == 0x28 else "aa004b46ffff0c10",  # as after power on
+            "d1074b467fff0f10" if family == 0x28 else "00014b46ffff1010",  # 125.0625 degrees, 127.75
+            "8ffc4b467fff0110" if family == 0x28 else "90ff4b46ffff1010",  # -55.0625, -56.25
+        ):
+            values, errors = tank({1: unhexlify(scratchpad), 2: 20}, family)
+            assert sorted(values) == [2] and list(errors) == [1], (scratchpad, values, errors)
+            assert "check its" in errors[1], errors
+
+
+def test_ds18x20_whose_number_was_read_wrong():
+    """A search of the bus does not check what it found: no error about it stays for ever."""
+    DS18X20.there, DS18X20.family = {1: 20.5}, 0x28
+    sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
+    errors = {}
+    with ONE_WIRE:
+        for DS18X20.phantom in (True, False):
+            telemetry.start([sensor])
+            eq(list(telemetry.read([sensor], errors)), [("tank-aabbccddee01", "Cel", 20.5)])
+            eq(errors, {})
 
 
 def test_ds18x20_bus_without_sensors():

@@ -151,7 +151,9 @@ def test_addresses():
 
 def test_sht_values():
     for driver, kind, least, most in (("sht3x", SHT3X, 0, 100), ("sht4x", SHT4X, -6, 119)):
-        for raw, degrees in ((0, -45), (0x6666, 25), (0xFFFF, 130)):
+        for raw in (0, 0xFFFF):  # -45 and 130 degrees
+            assert "it measures from -40 to 125" in Bench(driver, SHT(*kind, raw, 0x6666)).error()
+        for raw, degrees in ((0x0800, -39.53155), (0x6666, 25), (0xF000, 119.065)):
             for word, share in ((0, 0), (0x6666, 0.4), (0xFFFF, 1)):
                 bench = Bench(driver, SHT(*kind, raw, word))
                 readings = bench.read()
@@ -192,6 +194,11 @@ def test_scd4x_measures_on_when_the_device_restarts():
     eq(chip.starts, 1)
     assert clock.now - before < 100  # it has a value already
     eq(bench.read()["-co2"], 500)  # and the next one after 5 s
+
+
+def test_scd4x_that_cannot_be_so_cold():
+    for word in (0, 0xFFFF):
+        assert "it measures from -10 to 60" in Bench("scd4x", SCD4x(500, word, 0x5EB9)).error()
 
 
 def test_scd4x_that_did_not_measure():
@@ -243,6 +250,14 @@ def test_ina219_out_of_range():
     assert "32 V or more" in bench.errors["ina219-voltage"], bench.errors
 
 
+def test_ina219_on_a_bus_without_a_chip():
+    chip = INA219(12, 50)
+    bench = Bench("ina219", chip)
+    bench.read()
+    bench.plug(Other(b"\xff"), 64)  # the wires are high
+    assert "it has not measured" in bench.error()
+
+
 def test_ina219_shunt():
     for shunt in (0, -0.1):
         assert "shunt: write its resistance in ohms" in Bench("ina219", INA219(12, 50), shunt=shunt).error()
@@ -253,7 +268,7 @@ def test_ds3231_values():
         bench = Bench("ds3231", DS3231(quarters))
         eq((bench.read(), bench.units), ({"-temperature": degrees}, ["Cel"]))
     for quarters in (-512, 511):
-        assert "it cannot measure that" in Bench("ds3231", DS3231(quarters)).error()
+        assert "it measures from -45 to 90" in Bench("ds3231", DS3231(quarters)).error()
 
 
 def test_ds3231_that_measures_by_itself_is_not_started():

@@ -198,7 +198,7 @@ def test_what_is_written_passes_the_check_of_the_file():
     with Site(ONLINE) as site:
         fields = {
             "other": " hidden ",
-            "key": 'a"\\\u00e9',
+            "key": 'a"\\\u00e9-secret',
             "host": " broker ",
             "port": "1884",
             "user": "",
@@ -210,8 +210,31 @@ def test_what_is_written_passes_the_check_of_the_file():
 
         with open(PATH + "config.json") as f:
             config = check(json.loads(f.read()), "id")
-        eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9'))
+        eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9-secret'))
         eq((config.host, config.port, config.user, config.device), ("broker", 1884, None, "x"))
+
+
+def test_the_page_tells_what_the_check_of_the_file_would():
+    for change, note in (
+        ({"host": "192.168.0.37:1883"}, "Host: write the port in `port`"),
+        ({"host": "mqtt://broker"}, "Host: write a name or an address alone"),
+        ({"key": "short"}, "Wifi_key: write 8 to 63 characters"),
+        ({"other": "\u00e4" * 17}, "Wifi_ssid: write 32 bytes at most"),
+    ):
+        with Site(ONLINE) as site:
+            site.request("POST", "/", dict(OWNERS, **change))
+            assert note in site.request("GET", "/")[1], note
+            assert not site.setup.busy
+
+
+def test_sensors_that_a_configuration_for_a_cable_has_are_checked():
+    with Site(ONLINE) as site:
+        site.radio.fields = {"sensors": [{"driver": "dth22", "pin": 4}]}
+        site.setup = setup.Setup(Board(), site.radio)
+        site.request("POST", "/", OWNERS)
+        text = site.request("GET", "/")[1]
+        assert "Sensors: dth22: unknown driver &quot;dth22&quot;: did you mean &quot;dht22&quot;?" in text, text
+        assert not site.setup.busy
 
 
 def certificate(content):
@@ -252,10 +275,10 @@ def test_a_network_by_improv_does_not_get_the_password_of_another():
     with Site(*[ONLINE] * 3) as site:
         site.refuses = True
         site.send(dict(OWNERS, password="the-password"))
-        eq(site.setup.bring("other", "key", lambda error: None), True)
+        eq(site.setup.bring("other", "other-key", lambda error: None), True)
         site.finish()
         site.send(dict(OWNERS, ssid="other", key="", password=""))
-        eq((site.passwords, site.radio.joins[-1]), (["the-password", None], ("other", "key")))
+        eq((site.passwords, site.radio.joins[-1]), (["the-password", None], ("other", "other-key")))
 
 
 def test_a_form_that_is_damaged_or_not_complete_replaces_no_certificate():

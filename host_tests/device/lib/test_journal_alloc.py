@@ -2,7 +2,9 @@
 
 import gc
 import os
+import struct
 import sys
+from binascii import crc32
 
 from harness import EMULATED, SkipTest, eq
 from inflight import FileFlash, Journal, RamFlash
@@ -22,9 +24,11 @@ COSTS = {1: (110, 37), 4: (110, 37), 256: (110, 37)}
 class Quiet:
     """RAM behind writeblocks(); real flash drivers do not allocate."""
 
-    def __init__(self, page):
+    def __init__(self, page, blocks=4):
         self.page = page
-        self._data = bytearray(b"\xff" * 4096)
+        self.checkpoints = blocks > 4
+        self._blocks = blocks
+        self._data = bytearray(b"\xff" * (1024 * blocks))
 
     def readblocks(self, block, buf, offset):
         at = block * 1024 + offset
@@ -38,7 +42,7 @@ class Quiet:
 
     def ioctl(self, op, arg):
         if op == 4:
-            return 4
+            return self._blocks
         if op == 5:
             return 1024
         if op == 6:
@@ -99,6 +103,83 @@ def test_no_heap():
         for k in range(10):
             journal.append(OUT, k, head, 40)
         eq(allocated(look, journal, bytearray(64)), 0)
+
+
+def look_anew(journals, buf):
+    look(journals.pop(), buf)
+
+
+def test_no_heap_where_a_mount_has_not_read_all():
+    """Messages that waited are found, and what was not read is read before it is erased."""
+    if not hasattr(gc, "mem_alloc") or sys.maxsize > 2**31:
+        raise SkipTest("measures the heap of 32-bit MicroPython")
+    device = Quiet(64, 24)
+    journal = Journal(device)
+    head = bytearray(100)
+    exchange(journal, head, head[:58], 200)
+    for k in range(90):
+        journal.append(OUT, k, head, 40)
+    journal.commit()
+    journals = [Journal(device), Journal(device)]
+    assert min([journal.checkpoints.uncounted for journal in journals])
+    eq(allocated(look_anew, journals, bytearray(64)), 0)
+    journal = Journal(device)
+    while journal.live:
+        journal.mark(journal.find(OUT, 0), DONE)
+    journal.collect()
+    journal = Journal(device)
+    unread = journal.unread
+    eq(allocated(exchange, journal, head, head[:58], 4), 0)
+    assert 0 < journal.unread < unread - 2
+
+
+class Blank:
+    """2,048 sectors of 4 KiB with a journal in which nothing is, and no heap for them."""
+
+    page = 256
+    checkpoints = True
+
+    def readblocks(self, block, buf, offset):
+        n = len(buf)
+        buf[:] = BLANK[:n]
+        if offset < 24:
+            header = struct.pack("<3sBBBHIII", b"IFJ", 2, 12, 0, 2048, block, 1, 2)
+            header += struct.pack("<I", crc32(header))
+            buf[: 24 - offset] = header[offset : offset + n]
+
+    def writeblocks(self, block, buf, offset):
+        pass  # a header, once more
+
+    def ioctl(self, op, arg):
+        return 2048 if op == 4 else 4096 if op == 5 else 0
+
+
+BLANK = b"\xff" * 512
+
+
+def test_heap_of_a_long_ring():
+    """4 bytes a sector for good, and 6 more while the whole ring is read."""
+    if not hasattr(gc, "mem_alloc") or sys.maxsize > 2**31:
+        raise SkipTest("measures the heap of 32-bit MicroPython")
+    device = Blank()
+    Journal(device).recover()  # what it imports stays
+    gc.collect()
+    before = gc.mem_alloc()
+    journal = Journal(device)
+    gc.collect()
+    assert gc.mem_alloc() - before < 4 * 2048 + 2000, gc.mem_alloc() - before
+    ballast = []
+    while True:
+        gc.collect()
+        left = gc.mem_free() - 6 * 2048 - 4000
+        if left < 1000:
+            break
+        try:
+            ballast.append(bytearray(min(left, 100_000)))
+        except MemoryError:
+            break
+    journal.recover()
+    eq(journal.next_seq, 0)
 
 
 def test_flash_used_per_message():

@@ -252,6 +252,23 @@ def test_a_retired_end_stays_retired():
     eq((bodies(last), last.damaged, last.skipped), ([(0, 0), (2, 0)], 0, 0))
 
 
+def test_what_a_cut_left_is_passed_in_few_reads():
+    """A long message was cut short, and is zeros now: who looks for messages does not read each byte of
+    them by itself."""
+    flash = NorFlash(6, 4096)
+    journal = Journal(flash)
+    put(journal, 0)
+    flash.cut_at(10, torn(30, 255))
+    raises(PowerCut, put, journal, 1, 3000)
+    flash.power_on()
+    journal = Journal(flash)
+    put(journal, 2)
+    flash.reads = 0
+    journal.find(OUT, 1)
+    assert flash.reads < 400, flash.reads
+    eq(journal.found_mid, 2)
+
+
 def test_what_power_cuts_leave_is_no_damage():
     """A record is cut short, its header too; the mounts that pass it by are cut short one after the other, so that
     records of theirs follow it, and what becomes zeros does so in parts. Nothing is told to be lost."""

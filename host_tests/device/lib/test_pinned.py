@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from binascii import crc32
-from errno import EIO, ENODEV
+from errno import EEXIST, EIO, ENODEV
 
 from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
 from inflight.flash.pinned import Finder, PinnedFlash
@@ -477,7 +477,7 @@ def test_files_of_two_sets():
     text = "0007-20-0"
     write("/journal/%s-%04x" % (text, crc32(text.encode()) & 0xFFFF), b"x")
     found = files()
-    assert "of a set of" in str(raises(ValueError, pin, board))
+    assert "of sets of 6 and 7" in str(raises(ValueError, pin, board))
     eq(files(), found)
 
 
@@ -591,3 +591,163 @@ def test_power_cut_at_a_repair():
         eq(free(), blocks)
 
     cut_everywhere(board, lambda: pin(board, 3), check)
+
+
+def grown(board, n):
+    flash = pin(board)
+    return flash.grow(Journal(flash), n)
+
+
+def test_a_set_that_grows():
+    """What is in it stays, and the other files; it takes the blocks of the new set alone, and those of their names."""
+    board = stocked(80)
+    journal = used(board)
+    expected = bodies(Journal(pin(board)))
+    blocks = free()
+    flash, larger = grown(board, 9)
+    for _ in range(2):
+        eq((flash.ioctl(4, 0), larger.size, flash.repaired, len(names())), (9, 9 * 512, 0, 9))
+        eq((bodies(larger), larger.epoch, larger.next_seq), (expected, journal.epoch, 10))
+        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        eq(files(), USER)
+        board.boot()
+        flash = pin(board)
+        larger = Journal(flash)
+    assert 3 <= blocks - free() <= 7, blocks - free()
+    put(larger, 10)
+    board.boot()
+    eq(bodies(Journal(pin(board))), expected + [(10, 0)])
+
+
+def test_a_set_does_not_shrink():
+    board = stocked()
+    used(board)
+    snapshot = board.flash.snapshot()
+    flash = pin(board)
+    journal = Journal(flash)
+    for n in (3, 6):
+        assert flash.grow(journal, n) == (flash, journal)
+    eq(board.flash.snapshot(), snapshot)
+
+
+def test_no_space_to_grow():
+    """For both sets at once: the one that is there is used."""
+    board = stocked()
+    used(board)
+    expected = bodies(Journal(pin(board)))
+    users, blocks = files(), free()
+    flash, journal = grown(board, 30)
+    eq((flash.ioctl(4, 0), bodies(journal)), (6, expected))
+    eq((files(), free()), (users, blocks))
+    put(journal, 10)
+    board.boot()
+    eq(bodies(Journal(pin(board))), expected + [(10, 0)])
+
+
+def test_power_cut_while_a_set_grows():
+    board = stocked(60)
+    used(board)
+    expected = bodies(Journal(pin(board)))
+
+    def check():
+        flash = pin(board)
+        assert flash.ioctl(4, 0) in (6, 9) and flash.repaired == 0
+        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        journal = Journal(flash)
+        eq((bodies(journal), journal.damaged, journal.skipped), (expected, 0, 0))
+        flash, journal = flash.grow(journal, 9)
+        eq((bodies(journal), journal.size, len(names())), (expected, 9 * 512, 9))
+        eq(files(), USER)
+
+    cut_everywhere(board, lambda: grown(board, 9), check)
+
+
+def test_files_of_others_are_not_in_the_way():
+    """In the folder, and where earlier or interrupted sets have been."""
+    board = stocked(80)
+    used(board)
+    expected = bodies(Journal(pin(board)))
+    write("/journal/README", b"mine")
+    write("/journal.old", b"mine")
+    os.mkdir(ROOT + "/journal.new")
+    write("/journal.new/mine", b"mine")
+    users = files()
+    for n in (9, 12):
+        flash, journal = grown(board, n)
+        eq((flash.ioctl(4, 0), bodies(journal), len(names())), (n, expected, n + 1))
+        board.boot()
+        eq(bodies(Journal(pin(board))), expected)
+        eq((files(), read("/journal/README")), (users, b"mine"))
+
+
+def test_a_first_set_where_others_have_its_name():
+    for make in (lambda: write("/journal.new", b"mine"), lambda: os.mkdir(ROOT + "/journal.new")):
+        board = stocked()
+        make()
+        if files()["/journal.new"] is None:
+            write("/journal.new/mine", b"mine")
+        users = files()
+        error = raises(OSError, pin, board)
+        eq(error.errno, EEXIST)
+        assert "/journal.new" in str(error)
+        eq(files(), users)
+
+
+def test_what_fits_not_stays_where_it_is():
+    """Whatever the journal has accepted, it grows; without space nothing is written, however often it starts."""
+    for n, body in ((3, 457), (5, 40)):
+        board = stocked(40)
+        journal = Journal(pin(board, n))
+        k = 0
+        while journal.fits(OUT, body):
+            put(journal, k, body)
+            k += 1
+        board.boot()
+        expected = bodies(Journal(pin(board)))
+        eq(len(expected), k)
+        snapshot = board.flash.snapshot()
+        for _ in range(2):
+            flash, journal = grown(board, 20)
+            eq((flash.ioctl(4, 0), bodies(journal), board.flash.snapshot()), (n, expected, snapshot))
+            board.boot()
+        flash, journal = grown(board, n + 1)
+        eq((flash.ioctl(4, 0), bodies(journal)), (n + 1, expected))
+
+
+def test_a_set_that_was_repaired_grows():
+    """The health message tells of it all the same."""
+    board = stocked(60)
+    used(board)
+    remove(3)
+    flash, _ = grown(board, 9)
+    eq((flash.ioctl(4, 0), flash.repaired), (9, 1))
+    eq(pin(board).repaired, 0)
+
+
+def test_wrong_numbers():
+    board = stocked()
+    flash = pin(board)
+    for wrong in (256, "20", 20.0, True, None, -1):
+        raises(ValueError, flash.grow, Journal(flash), wrong)
+
+
+def test_which_set_counts():
+    """The larger one as soon as it is complete; until then the one before it, wherever the power was cut."""
+    board = stocked(60)
+    used(board)
+    flash = pin(board)
+    expected = bodies(Journal(flash))
+    counts = set()
+
+    def check():
+        there = [name[2:4] for name in names() if name[4:5] == "-"]
+        counts.add((there.count("06"), there.count("09")))
+        flash = pin(board)
+        eq(flash.ioctl(4, 0), 9 if there.count("09") == 9 else 6)
+        eq((len(names()), flash.repaired, bodies(Journal(flash))), (flash.ioctl(4, 0), 0, expected))
+
+    for _ in each_cut(board, lambda: grown(board, 9)):
+        check()
+    assert (6, 0) in counts
+    if CUT_STEP < 3:
+        assert (6, 9) in counts and (0, 9) in counts

@@ -173,7 +173,7 @@ def test_there_is_space_when_all_messages_are_completed():
     peer.up()
     session.connection_lost()
     journal = session.journal
-    journal._make_space = lambda size, first=False: None if size < ring(flash)[2] else journal._open_next()
+    journal._make_space = lambda size, first=False: None if size < ring(flash)[2] else journal._open_next(size)
     erased, _, left = ring(flash)
     while erased or left > 28:
         if not erased and journal.live == 5:

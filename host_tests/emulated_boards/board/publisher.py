@@ -1,8 +1,11 @@
-# Publishes messages of QoS 1 and 2 in turn, as fast as it can.
+# Publishes messages of QoS 1 and 2 in turn, as fast as it can; connected, not more than the broker takes meanwhile.
+
+from micropython import const
 
 import harness
 import inflight
 
+_WAITING = const(8)
 _BODY = '{"seq":%d,"epoch":%d,"fill":"' + 250 * "x" + '"}'
 
 
@@ -12,6 +15,8 @@ def run(client, journal, topic, accepted, settings, online):
         harness.join(settings)
         client.connect()  # so that power is cut while messages are delivered
     while True:
+        while online and client.pending > _WAITING:
+            client.run_for(5)
         seq = journal.next_seq
         qos = 1 + seq % 2
         try:

@@ -40,7 +40,7 @@ def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
     with Board(BLANK) as board, Subscriber(broker.port, "inflight/flashed/#") as subscriber:
         for made in ("an empty journal", "its journal as it was"):
             board.switch_on(download=True)
-            done = flash(tmp_path, *options, "--port", board.port, "--config", str(config))
+            done = flash(tmp_path, *options, "--wait", "0", "--port", board.port, "--config", str(config))
             assert done.returncode == 0 and made in done.stdout, done.stdout + done.stderr
             board.switch_off()
             known = len(subscriber.messages)

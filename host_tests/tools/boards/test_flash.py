@@ -5,20 +5,24 @@ import functools
 import json
 import os
 import pty
+from types import SimpleNamespace
 
+import paho.mqtt.publish as publish
 import pytest
+from serial.tools import list_ports
 from typer.testing import CliRunner
 
 from host_tests.tools.boards.esp_rom import EspRom
 from host_tests.tools.boards.made_firmware import CHIP_IDS, MB, esp_firmware, pico_firmware, stock_layout
 from host_tests.tools.boards.mounted import mounted
-from inflight_tools.boards import bundle, flash
+from inflight_tools.boards import bundle, connected, flash
 from inflight_tools.boards.images.esp32 import Esp32Image, read_table
 from inflight_tools.boards.images.esp32_port import Esp32Port, explain
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cli import build as build_command
+from tools.peers.daemon import free_port
 
 COMMAND = build_command()
 SETTINGS = {"host": "broker.example", "wifi_ssid": "attic", "wifi_key": "very secret"}
@@ -48,7 +52,7 @@ def application():
 
 def run(*words):
     """(exit status, stdout, stderr) of the command."""
-    done = CliRunner().invoke(COMMAND, ["board", "flash", *map(str, words)], catch_exceptions=False)
+    done = CliRunner().invoke(COMMAND, ["board", "flash", "--wait", "0", *map(str, words)], catch_exceptions=False)
     assert "very secret" not in done.stdout + done.stderr
     return done.exit_code, done.stdout, done.stderr
 
@@ -58,7 +62,6 @@ def refused(*words):
     status, output, errors = run(*words)
     assert status == 1 and "Traceback" not in errors
     assert len(errors.splitlines()) == 1, errors
-    assert "done" not in output
     return errors
 
 
@@ -252,12 +255,127 @@ def test_a_port_that_does_not_exist(home):
     words = ("--board", "esp32", "--firmware", "firmware.bin")
     assert "no port /dev/ttyNONE: is the board connected?" in refused(*words, "--port", "/dev/ttyNONE")
     assert "which port? --port /dev/ttyUSB0" in refused(*words)
+    assert "no board: connect one, a Pico while you hold its BOOTSEL button" in refused("--firmware", "firmware.bin")
 
 
 def test_a_port_without_permission():
     text = "Could not open /dev/ttyUSB0, the port is busy or doesn't exist.\n"
     text += "([Errno 13] Permission denied: '/dev/ttyUSB0')"
     assert explain("/dev/ttyUSB0", text).startswith("/dev/ttyUSB0: permission denied: add yourself to the group")
+
+
+# --- which board, without its configuration ---
+
+
+def connect(monkeypatch, *ports, drive=None):
+    """Serial ports of USB, (name, vendor), and a boot drive."""
+    found = [SimpleNamespace(device=name, vid=vendor) for name, vendor in (*ports, ("/dev/ttyS0", None))]
+    monkeypatch.setattr(list_ports, "comports", lambda: found)
+    monkeypatch.setattr(connected, "mounted", lambda label: drive if label == "RPI-RP2" else None)
+
+
+@pytest.mark.parametrize("board", [name for name in names() if name in CHIP_IDS])
+def test_the_one_that_is_connected_is_found(monkeypatch, board):
+    with EspRom(board) as rom:
+        connect(monkeypatch, (rom.port, 0x10C4))
+        assert connected.find(None, None) == (variant(board), rom.port)
+        assert rom.erased == []
+
+
+def test_a_boot_drive_is_found(drive, monkeypatch):
+    connect(monkeypatch, drive=drive)
+    assert connected.find(None, None) == (variant("pico_w"), str(drive))
+    assert connected.find("pico_w", None) == (variant("pico_w"), str(drive))
+    (drive / "INFO_UF2.TXT").write_text("Board-ID: RP2350\r\n")
+    assert connected.find(None, str(drive)) == (variant("pico2_w"), str(drive))
+    (drive / "INFO_UF2.TXT").write_text("Board-ID: SAMD21\r\n")
+    with pytest.raises(ValueError, match="is an SAMD21: --board takes esp32, "):
+        connected.find(None, str(drive))
+
+
+def test_several_boards_or_one_that_does_not_tell(drive, monkeypatch):
+    pico = 0x2E8A
+    connect(monkeypatch, ("/dev/ttyUSB0", 0x10C4), ("/dev/ttyACM0", pico), drive=drive)
+    with pytest.raises(ValueError, match="which board[?] There are .*drive, /dev/ttyUSB0, /dev/ttyACM0: name one with"):
+        connected.find(None, None)
+    assert connected.find("esp32", None) == (variant("esp32"), "/dev/ttyUSB0")
+    assert connected.find("pico2_w", None) == (variant("pico2_w"), None)
+    with pytest.raises(ValueError, match="the board on /dev/ttyACM0 is a Pico: --board pico_w, or"):
+        connected.find(None, "/dev/ttyACM0")
+
+
+def test_without_a_configuration_the_board_opens_its_set_up(home, monkeypatch):
+    (home / "firmware.bin").write_bytes(esp_firmware())
+    (home / "config.json").unlink()
+    with EspRom() as rom:
+        connect(monkeypatch, (rom.port, 0x10C4))
+        status, output, errors = run("--firmware", "firmware.bin")
+        assert status == 0, errors
+        assert b"very secret" not in rom.flash and b"setup" in rom.flash
+    assert "there is no configuration: the board opens its set-up" in output
+    assert "--ca, --cert and --key belong to a configuration" in refused(
+        "--board", "esp32", "--firmware", "firmware.bin", "--ca", "firmware.bin"
+    )
+
+
+# --- until the birth message ---
+
+
+def status(broker, device, **fields):
+    body = json.dumps({"state": "online", "firmware": "1", **fields})
+    publish.single(f"inflight/{device}/status", body, qos=1, retain=True, hostname="127.0.0.1", port=broker.port)
+
+
+def configure(home, broker, **fields):
+    (home / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": broker.port, **fields}))
+
+
+def test_an_esp32_is_awaited_by_its_identity(home, mosquitto, monkeypatch):
+    broker = mosquitto()
+    configure(home, broker)
+    (home / "firmware.bin").write_bytes(esp_firmware())
+    status(broker, "000000000000", seq=1, epoch=7)
+
+    def write(image, port, erase):
+        status(broker, "another", seq=1, epoch=9)
+        status(broker, port.identity(), seq=2, epoch=7, firmware="3")
+
+    monkeypatch.setattr(flash, "write", write)
+    with EspRom() as rom:
+        code, output, errors = run("--port", rom.port, "--firmware", "firmware.bin", "--wait", 240)
+    assert code == 0, errors
+    assert output.splitlines()[-1] == "000000000000 is online, firmware 3"
+
+
+def test_a_pico_is_awaited_by_its_new_journal(drive, mosquitto, monkeypatch):
+    broker = mosquitto()
+    configure(drive.parent, broker)
+    status(broker, "another", seq=1, epoch=7)
+    written = flash.uf2
+
+    def uf2(*arguments):
+        written(*arguments)
+        status(broker, "another", seq=2, epoch=7)
+        status(broker, "fresh", seq=1, epoch=8)
+
+    monkeypatch.setattr(flash, "uf2", uf2)
+    code, output, errors = run(*PICO, "--port", drive, "--wait", 240)
+    assert code == 0, errors
+    assert output.splitlines()[-1] == "fresh is online, firmware 1"
+
+
+def test_no_birth_message_is_a_failure(drive, mosquitto):
+    broker = mosquitto()
+    configure(drive.parent, broker)
+    told = refused(*PICO, "--port", drive, "--wait", 0.5)
+    assert "no birth message at inflight/+/status on 127.0.0.1:" in told and "within 0.5 s: look at Wi-Fi" in told
+
+
+def test_an_unreachable_broker_is_told_before_anything_is_written(drive):
+    (drive.parent / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": free_port()}))
+    told = refused(*PICO, "--port", drive, "--wait", 5)
+    assert "this computer does not reach the broker" in told and "--wait 0 not to wait" in told
+    assert not (drive / "inflight.uf2").exists()
 
 
 # --- errors before the port is opened ---

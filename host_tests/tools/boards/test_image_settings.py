@@ -3,15 +3,21 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import trustme
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from host_tests.processes import INFLIGHT
+from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.settings import settings
 from inflight_tools.update import keys
 
@@ -35,6 +41,9 @@ def folder(tmp_path, monkeypatch):
         "ca.der": der(CA),
         "two.pem": CA * 2,
         "key.pem": CURVE + KEY,
+        "other.pem": trustme.CA().private_key_pem.bytes(),
+        "ed25519.pem": Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        "sequence.der": b"\x30\x02\x05\x00",
         "locked.pem": KEY.replace(b"EC PRIVATE", b"ENCRYPTED PRIVATE"),
         "text": b"no certificate",
     }.items():
@@ -105,12 +114,124 @@ def test_the_device_s_own_certificate_and_key(folder):
         (TLS | {"tls_ca": "/config.json"}, ("ca.pem",), "config.json: tls_ca: /config.json is taken"),
         ({"host": "b", "password": SECRET}, (), "config.json: password needs user"),
         ({"host": "b", "wifi_key": [SECRET]}, (), "config.json: wifi_key: write a text in quotes"),
-        ({"host": "b", "pasword": SECRET}, (), 'config.json: unknown field "pasword": remove it, or use one of'),
+        ({"host": "b", "pasword": SECRET}, (), 'config.json: unknown field "pasword": did you mean "password"?'),
+        ({"host": "192.168.0.37:1883"}, (), "config.json: host: write the port in `port`"),
+        (MUTUAL, ("ca.pem", "ca.pem", "other.pem"), "other.pem is not the private key of ca.pem: name the key"),
+        (MUTUAL, ("ca.pem", "ca.der", "ed25519.pem"), "ed25519.pem: a device knows private keys of RSA and EC alone"),
+        (MUTUAL, ("ca.pem", "ca.pem", "sequence.der"), "sequence.der: a device knows private keys of RSA and EC alone"),
         ([SECRET], (), "config.json: not JSON"),
     ],
 )
 def test_errors(folder, fields, locals_, problem):
     assert refused(write(fields), *locals_).startswith(problem)
+
+
+# --- the file ---
+
+
+def test_a_byte_order_mark_does_not_reach_the_device(folder):
+    right = json.dumps({"host": "b"}).encode()
+    Path("config.json").write_bytes(b"\xef\xbb\xbf" + right)
+    assert settings("config.json") == {"/config.json": right}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"host": "b"}'.encode("utf-16"), "not UTF-8: save it as UTF-8"),
+        (b'{"host": "b", "wifi_ssid": "caf\xe9"}', "not UTF-8: save it as UTF-8"),
+        ('{"host": "b"}\u00a0'.encode(), "not JSON, or no object"),
+        (b'{"host": "b",\n "user": "u",\n "password": "open sesame",}', "not JSON: look for a missing quote, comma or"),
+        (b'{"host": "b", "user": "u"\n "password": "open sesame"}', "brace in line 2, or before"),
+        (b'{"host": "b", "host": "c"}', '"host" is there twice: remove one of them'),
+        (b'{"host": "b", "sensors": [{"driver": "adc", "pin": 1, "pin": 2}]}', '"pin" is there twice'),
+        (b'{"host": "b", "wifi_txpower": NaN}', "NaN is no JSON: write a number"),
+        (b'{"host": "b", "wifi_txpower": -Infinity}', "-Infinity is no JSON: write a number"),
+        (b'{"host": "b", "sensors": [{"driver": "adc", "pin": 1, "scale": 1e39}]}', "1e39 is too large"),
+        (b'{"host": "b", "wifi_ssid": "\\ud83d\\ude00"}', "write characters as they are, not as \\ud83d\\ude00"),
+        (b'{"a":' * 100_000 + b"}" * 100_000, "nests too deep"),
+    ],
+    ids=range(12),
+)
+def test_what_a_device_would_not_read_or_read_otherwise(folder, text, problem):
+    Path("config.json").write_bytes(text)
+    told = refused("config.json")
+    assert told.startswith("config.json: ") and problem in told
+
+
+# --- sensors and actuators ---
+
+
+def entry(**fields):
+    return write({"host": "b", "sensors": [fields]})
+
+
+def test_sensors_are_checked_by_the_firmware_s_own_code(folder):
+    settings(entry(driver="dht22", pin=4))
+    assert refused(entry(driver="dth22", pin=4)).startswith(
+        'config.json: sensors: dth22: unknown driver "dth22": did you mean "dht22"?'
+    )
+    assert refused(entry(driver="dht22", name="attic", pim=4)) == (
+        'config.json: sensors: attic: unknown field "pim": did you mean "pin"?'
+    )
+    assert "actuators: lamp: pin 4 is that of sensors: dht22: pin, too" in refused(
+        write(
+            {
+                "host": "b",
+                "sensors": [{"driver": "dht22", "pin": 4}],
+                "actuators": [{"driver": "led", "pin": 4, "name": "lamp"}],
+            }
+        )
+    )
+
+
+def test_a_driver_of_one_s_own_stands_beside_the_configuration(folder):
+    assert "(or copy a module sensor_mine to the device)" in refused(entry(driver="mine", bus=1))
+    (folder / "sensor_mine.py").write_text("FIELDS = {}")
+    settings(entry(driver="mine", bus=1))
+
+
+def test_other_packages_keep_their_modules(folder, monkeypatch):
+    """The firmware's have names that many have."""
+    theirs = {name: ModuleType(name) for name in ("config", "sensors", "log")}
+    for name, module in theirs.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    search = list(sys.path)
+    settings(entry(driver="dht22", pin=4))
+    refused(entry(driver="dth22", pin=4))
+    assert {name: sys.modules[name] for name in theirs} == theirs and sys.path == search
+    assert "entries" not in sys.modules or "firmware" not in str(sys.modules["entries"])
+
+
+@pytest.mark.parametrize(
+    ("board", "fields", "problem"),
+    [
+        ("esp32", {"driver": "dht22", "pin": 6}, "sensors: dht22: pin 6: the pins of ESP32 are 0-5, 9, 10, 12-23, "),
+        ("esp32", {"driver": "dht22", "pin": 34}, "pin 34: the pins 34-39 of ESP32 can only be read"),
+        ("esp32", {"driver": "adc", "pin": 5}, "pin 5: the analogue pins of ESP32 are 0, 2, 4, 12-15"),
+        ("esp32", {"driver": "hx711", "data": 34, "clock": 35}, "clock 35: the pins 34-39 of ESP32 can only be read"),
+        ("esp32c3", {"driver": "bh1750", "sda": 8, "scl": 23}, "scl 23: the pins of ESP32-C3 are 0-10"),
+        ("pico_w", {"driver": "digital", "pin": "GP23"}, "pin 23: the pins of Raspberry Pi Pico W are 0-22, 26-28"),
+        ("pico_w", {"driver": "digital", "pin": True}, "pin True: the pins of Raspberry Pi Pico W"),
+        ("pico2_w", {"driver": "digital", "pin": None}, "pin None: the pins of Raspberry Pi Pico 2 W"),
+    ],
+)
+def test_pins_that_a_board_does_not_have(folder, board, fields, problem):
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        settings(entry(**fields), pin=variant(board).check_pin)
+
+
+@pytest.mark.parametrize("board", names())
+def test_pins_that_each_board_has(folder, board):
+    pin = variant(board).check_pin
+    given = [
+        {"driver": "dht22", "pin": 4},
+        {"driver": "adc", "pin": "LED"},
+        {"driver": "hx711", "data": 5, "clock": 10},
+    ]
+    settings(write({"host": "b", "sensors": given}), pin=pin)
+    for number in {"esp32": (34, "GPIO39"), "esp32s2": (46,)}.get(board, ()):
+        settings(entry(driver="digital", pin=number), pin=pin)
 
 
 def test_the_locale_does_not_matter(tmp_path):

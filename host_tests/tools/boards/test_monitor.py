@@ -11,7 +11,7 @@ import pytest
 from host_tests.processes import INFLIGHT
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards.device.link import Link
-from inflight_tools.boards.monitor import describe
+from inflight_tools.boards.monitor import describe, readings
 from tools.demo.sensors import best_runtime
 
 HEALTH = {"firmware": "1", "heap": 120000, "journal": {"live": 0, "used": 90}, "errors": {}, "counters": {"resent": 2}}
@@ -82,7 +82,7 @@ def test_the_console_is_shown_without_sending_anything_to_the_board(board):
     board.received.clear()
     starts = board.starts
     with Monitor("--port", board.port) as monitor:
-        assert re.match(r"\d\d:\d\d:\d\d  console  start \w+$", monitor.until("start"))
+        assert re.match(r"\d\d:\d\d:\d\d  console +start \w+$", monitor.until("start"))
         assert monitor.end()[1] == 0
     assert not board.received and board.starts == starts
 
@@ -102,19 +102,51 @@ def test_messages_at_the_broker(tmp_path, broker):
         line = monitor.until("health")
         assert line.split()[1:] == ["health", "firmware=1", "heap=120000", "journal.used=90", "counters.resent=2"]
         send(broker, "status", {"state": "offline"}, "another")
-        send(broker, "telemetry", {"state": "no"})
+        send(broker, "want", {"state": "no"})
         send(broker, "status", {"state": "online", "seq": 9})
         assert monitor.until("state").split()[1:] == ["status", "state=online", "seq=9"]
+
+
+def pack(*records, **base):
+    return json.dumps([{"bn": "urn:dev:mac:box:", "seq": 1, "epoch": 2, **base, **records[0]}, *records[1:]]).encode()
+
+
+def test_readings_and_replies_at_the_broker(tmp_path, broker):
+    with Monitor("--config", configure(tmp_path, broker, device="box")) as monitor:
+        monitor.until("connected")
+        send(
+            broker,
+            "telemetry",
+            json.loads(pack({"bt": 0, "n": "attic", "u": "Cel", "v": 21.5}, {"n": "door", "vb": True})),
+        )
+        assert monitor.until("attic").split()[1:] == ["telemetry", "attic=21.5", "Cel", "door=true"]
+        send(broker, "reply/ping", {"ok": True, "echo": "hello", "up": 7})
+        assert monitor.until("ping").split()[1:] == ["reply", "ping", "ok", "echo=hello", "up=7"]
+        send(broker, "reply/actuator/pump", {"ok": False, "error": "write on, off or toggle"})
+        assert monitor.until("pump").split()[1:4] == ["reply", "actuator/pump", "refused"]
+        send(broker, "actuator/pump", {"state": "on"})
+        assert monitor.until("state=on").split()[1:] == ["actuator", "pump", "state=on"]
+
+
+def test_how_readings_are_shown():
+    now = 1_790_000_000
+    taken = {"bt": now - 3600, "n": "a", "u": "V", "v": 3.3000001}
+    assert readings(pack(taken, {"n": "b", "vs": "up"}), now) == "a=3.3 V  b=up  (taken 2026-09-21 13:13:20Z)"
+    assert readings(pack(taken | {"bt": now - 2, "v": 7}), now) == "a=7 V"
+    for payload in (b"[]", b"{}", b"21.5", b"\xff"):
+        with pytest.raises(ValueError):
+            readings(payload, now)
+        assert describe(payload, "telemetry") == payload.decode(errors="replace")
 
 
 def test_console_and_messages_of_several_devices(tmp_path, broker, board):
     config = configure(tmp_path, broker)  # no device: messages of all
     with Monitor("--port", board.port, "--config", config) as monitor:
         monitor.until("connected")
-        monitor.until("console  start")
+        monitor.until(r"console +start")
         send(broker, "status", {"state": "online"}, "attic")
         assert monitor.until("status").split()[1:] == ["status", "attic:", "state=online"]
-        monitor.until("console  start")
+        monitor.until(r"console +start")
 
 
 def test_missing_port(tmp_path):

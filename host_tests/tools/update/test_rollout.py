@@ -81,7 +81,7 @@ def firmware(rollout):
     return {name: device["firmware"] for name, device in lines[-1]["devices"].items()} if lines else {}
 
 
-def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout):
+def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout, release_of):
     wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION), PATIENCE_S)
     done, lines = rollout(1, None, "--wave", "50")
     assert done.exit_code == 0, done.output
@@ -92,6 +92,13 @@ def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout)
         lines.index({"device": name, "state": "fetch"}) for name in NAMES[1:]
     )
     wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), PATIENCE_S)
+
+    # Another release of that number is not the one that they run.
+    assert {device["sha256"] for device in lines[-1]["devices"].values()} == {release_of(1, trial_s=2).digest}
+    done, lines = rollout(1, "crashes")
+    why = "another release 1 runs there: give this one a higher number"
+    assert done.exit_code == 1 and lines[-1]["skipped"] == dict.fromkeys(NAMES, why)
+    assert lines[:-1] == [{"device": name, "state": "skipped", "reason": why} for name in NAMES]
 
     done, lines = rollout(2, "cannot connect")
     assert done.exit_code == 1 and lines[-1]["stopped"]
@@ -104,6 +111,54 @@ def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout)
     assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box0", "box1"}
     done, lines = rollout(3, None)
     assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box2", "box3"}
+
+
+def told(broker, device, kind, **fields):
+    publish.single(f"inflight/{device}/{kind}", json.dumps(fields), 1, True, port=broker.port)
+
+
+def test_devices_that_are_offline_or_have_no_key_are_skipped_and_named(broker, rollout, release_of, tmp_path):
+    digest = release_of(4, trial_s=2).digest
+    for device, fields in {
+        "off": {"state": "offline"},
+        "keyless": {"state": "online", "updates": False},
+        "done": {"state": "offline"},
+        "other": {"state": "online"},
+        "failed": {"state": "asleep"},
+    }.items():
+        told(broker, device, "status", firmware="1", **fields)
+    told(broker, "done", "release", release=4, state="good", sha256=digest)
+    told(broker, "other", "release", release=4, state="good", sha256="0" * 64)
+    told(broker, "failed", "release", release=4, state="bad", sha256="0" * 64)
+    told(broker, "off", "release", release=3, state="good", sha256="0" * 64)
+    done, lines = rollout(4)
+    higher = "there: give this one a higher number"
+    assert done.exit_code == 1 and lines[-1]["skipped"] == {
+        "off": "it is offline",
+        "keyless": "it has no update_keys",
+        "other": f"another release 4 runs {higher}",
+        "failed": f"another release 4 has failed {higher}",
+    }
+    words = ["rollout", str(tmp_path / "x.release"), "--config", str(tmp_path / "config.json"), "--device", "[ok]*"]
+    shown = CliRunner().invoke(cli.build(), words).stdout
+    assert "skipped: keyless (it has no update_keys), off (it is offline), other (another release 4 runs" in shown
+
+
+def test_a_skipped_device_that_connects_meanwhile_is_the_last(broker, server, release_of):
+    release = release_of(1)
+    course = Course(1, [["box0"]], 10, 1000, release.digest)
+
+    def report(device, state):
+        if course.running == ["box0"]:  # until the late one has its turn, too
+            told(broker, "late", "status", firmware="1", state="online")
+            if "late" not in skipped:
+                told(broker, "box0", "release", release=1, state="good", sha256=release.digest)
+        elif course.running == ["late"]:
+            told(broker, "late", "release", release=1, state="good", sha256=release.digest)
+
+    skipped = {"late": "it is offline", "later": "it is offline"}
+    run(server, rollouts.Fleet(server), course, release, report, lambda: False, skipped)
+    assert course.states == {"box0": "good", "late": "good"} and skipped == {"later": "it is offline"}
 
 
 def test_what_a_device_tells_does_not_command_the_terminal(tmp_path, broker):

@@ -39,6 +39,18 @@ def test_a_wave_begins_when_the_one_before_has_ended():
     assert found.next_wave(4) == []
 
 
+def test_an_outcome_of_another_release_of_that_number_is_none():
+    found = Course(7, [["a", "b", "c", "d"]], 101, 100, "aa")
+    found.next_wave(0)
+    for device, state, digest in (("a", "good", "aa"), ("b", "good", "bb"), ("c", "bad", "bb"), ("d", "trial", "bb")):
+        assert tell(found, device, state, sha256=digest)
+    assert found.states == {"a": "good", "b": "refused", "c": "refused", "d": "trial"}
+    assert found.reasons["b"] == "another release 7 runs there: give this one a higher number"
+    assert found.reasons["c"] == "another release 7 has failed there: give this one a higher number"
+    assert tell(found, "d", "good")  # an earlier version of Inflight tells no digest
+    assert found.states["d"] == "good"
+
+
 def test_it_stops_when_a_canary_fails():
     found = course(["a"], ["b"])
     found.next_wave(0)

@@ -184,6 +184,11 @@ class Base:
 
         return messages(self)
 
+    def retry(self):
+        """Messages that were set aside are tried again as soon as all others are completed, and not after the pause."""
+        if self.session.aside:
+            self.session.aside.retry(self.session)
+
     def counters(self):
         """Everything that happened since the start, a dict."""
         from ..counters import by_name

@@ -276,11 +276,15 @@ def _create(path, size):
             os.remove(new)
             raw.close()
             return None
-        raw.seek(0)
-        blank = b"\xff" * _CHUNK
-        for _ in range(size // _CHUNK):
-            write(raw, blank, 0, _CHUNK)
-        File(raw).flush()
+        try:
+            raw.seek(0)
+            blank = b"\xff" * _CHUNK
+            for _ in range(size // _CHUNK):
+                write(raw, blank, 0, _CHUNK)
+            File(raw).flush()
+        except OSError:
+            os.remove(new)  # there is no space
+            raise
         os.rename(new, path)
         sync_folder(path)
     except BaseException:

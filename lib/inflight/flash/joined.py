@@ -13,7 +13,7 @@ class JoinedFlash:
         self._device = device
         self._k = k
         self._size = device.ioctl(5, 0)
-        for name in ("page", "volatile", "program", "where", "repaired"):
+        for name in ("page", "volatile", "program", "checkpoints", "where", "repaired"):
             if hasattr(device, name):
                 setattr(self, name, getattr(device, name))
 

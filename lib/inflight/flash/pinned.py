@@ -12,7 +12,7 @@ import os
 import time
 from array import array
 from binascii import crc32
-from errno import EIO, ENODEV, ENOENT
+from errno import EEXIST, EIO, ENODEV, ENOENT
 
 from ..compat import const
 
@@ -24,14 +24,15 @@ class PinnedFlash:
     """A block device of `n` files of one block in `folder` of the littlefs that lives on the block
     device `raw` (with the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`.
     They are made if the folder does not exist (n = 0: ENOENT then); if it does, its files keep their
-    number. page: bytes of one program of `raw`. repaired: how many files had been deleted or replaced
-    and were made anew, blank. All raise OSError, and write nothing, where a block is no longer ours.
+    number until grow(). page: bytes of one program of `raw`. blocks: grow() knows them already. repaired: how many
+    files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing, where a block is
+    no longer ours.
     Raises OSError: ENODEV if no littlefs lives on `raw`, _ENOSPC if it is too full; ValueError if
     the files of two sets are there."""
 
     where = "pinned files"
 
-    def __init__(self, raw, folder="/journal", n=16, root="", page=256):
+    def __init__(self, raw, folder="/journal", n=16, root="", page=256, blocks=None):
         from ..arguments import number, text
 
         text("folder", folder)
@@ -40,14 +41,28 @@ class PinnedFlash:
         number("page", page, 1, 65536, " bytes")
         self.page = page
         self._raw = raw
+        self._folder = folder
+        self._root = root
         self._size = raw.ioctl(5, 0)
-        self._blocks, self.repaired = pin(raw, folder, root, n)
+        self._blocks, self.repaired = (blocks, 0) if blocks else pin(raw, folder, root, n)
         self._n = n = len(self._blocks)
         self._heads = bytearray(4 * n)
         self._four = bytearray(4)
         self._part = bytearray(_PART)
         for i in range(n):
             self._remember(i)
+
+    def grow(self, journal, n):
+        """Makes the set one of `n` files, if those are more. journal: the Journal on it, which no client uses yet; it
+        is copied, and takes as much RAM meanwhile. Until the new set is complete, the one that is there stays.
+        Returns (device, Journal) to go on with: the same ones if there are as many files, or if the file system, or
+        RAM, has no space for both sets. Raises ValueError, OSError."""
+        from ..arguments import number
+
+        number("n", n, 0, 255)
+        if n <= self._n:
+            return self, journal
+        return grow(self, journal, n)
 
     def _remember(self, block):
         four = self._four
@@ -124,10 +139,13 @@ class PinnedFlash:
 #
 # A set is made in a folder of another name, which is renamed when all is there: so where the
 # folder is, a complete set was. A file has a temporary name until its block is known. What power
-# cut leaves is removed at the next start.
+# cut leaves is removed at the next start. A set that grows is made in the folder, next to the one that is there, and
+# its files get their names when all is copied to them. So the larger set counts as soon as it is complete, and the
+# files of the other one are removed.
 
 _ENOSPC = 28  # MicroPython's errno has no name for it
 _CHUNK = 64
+_OF_A_NAME = const(256)  # bytes of littlefs' metadata that a file takes at most, in both copies of a block half full
 _2000 = 946_684_800  # seconds from 1970 to 2000
 
 
@@ -188,16 +206,20 @@ class Finder:
 def pin(raw, folder, root, n):
     """Finds the pinned files in `folder`, or makes n of them; makes those that are missing. Returns their blocks, and
     how many of a set that was there had to be made."""
-    blocks = array("i", [-1] * n)
     new = folder + ".new"
     _remove_folder(root + new)
     finder = Finder(raw)
-    try:
-        names = os.listdir(root + folder)
-    except OSError as e:
-        if e.errno != ENOENT or not n:
+    names = _list(root + folder)
+    if names is None:
+        if not n:
+            raise OSError(ENOENT, "no folder " + root + folder)
+        try:
+            os.mkdir(root + new)
+        except OSError as e:
+            if e.errno == EEXIST:
+                raise OSError(EEXIST, "%s is in the way of the journal: rename it" % (root + new))
             raise
-        os.mkdir(root + new)
+        blocks = array("i", [-1] * n)
         try:
             _make(raw, new, root, blocks)
             os.rename(root + new, root + folder)
@@ -205,19 +227,54 @@ def pin(raw, folder, root, n):
             _remove_folder(root + new)
             raise
         return blocks, 0
-    claims = [_parse_name(name) for name in names]
-    for claim in claims:
-        if claim:
-            blocks = array("i", [-1] * claim[1])
-            break
-    _find(finder, names, claims, folder, root, blocks)
+    blocks = _find(finder, names, folder, root) or array("i", [-1] * n)
     missing = sum(1 for block in blocks if block < 0)
     if missing:
         _make(raw, folder, root, blocks)
     return blocks, missing
 
 
+def grow(flash, journal, n):
+    """PinnedFlash.grow()."""
+    from ..errors import OutboxFull
+    from ..journal.copying import copy_journal
+
+    raw, folder, root, size = flash._raw, flash._folder, flash._root, flash._size
+    # Without space each start would write all that is free. Names take some, too.
+    if os.statvfs(root or "/")[3] < n + 4 + n * _OF_A_NAME // size:
+        return flash, journal
+    blocks = array("i", [-1] * n)
+    grown = []
+
+    def fill():
+        larger = PinnedFlash(raw, folder, n, root, flash.page, blocks)
+        larger.repaired = flash.repaired
+        grown.append(larger)
+        grown.append(copy_journal(journal, larger))
+
+    try:
+        _make(raw, folder, root, blocks, fill)
+    except (OutboxFull, ValueError, MemoryError):
+        return flash, journal
+    except OSError as e:
+        if e.errno != _ENOSPC:
+            raise
+        return flash, journal
+    _remove_others(os.listdir(root + folder), folder, root, n)
+    return grown
+
+
 # --- names ---
+
+
+def _list(path):
+    # The names in a folder, None if there is none.
+    try:
+        return os.listdir(path)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+        return None
 
 
 def _name(slot, n, block, mtime):
@@ -252,31 +309,54 @@ def _mtime(path):
 # --- files ---
 
 
-def _find(finder, names, claims, folder, root, blocks):
-    # Fills in the blocks of the files that are where their names say, removes the others of ours.
-    n = len(blocks)
-    for claim in claims:
-        if claim and claim[1] != n:
-            raise ValueError(
-                "%s has pinned files of a set of %d, and of %d: delete those of one journal, with its messages"
-                % (root + folder, n, claim[1])
-            )
+def _find(finder, names, folder, root):
+    # Returns the blocks of the files that are where their names say, -1 of those that are missing; None if there is
+    # none of ours. Removes what else is ours: files that were changed, and what growing has left.
+    sets = {}
     spoilt = []
-    for name, claim in zip(names, claims):
+    changed = False
+    for name in names:
         path = "%s/%s" % (folder, name)
+        claim = _parse_name(name)
         if claim:
-            slot, _, block, mtime = claim
+            slot, n, block, mtime = claim
+            if n not in sets:
+                sets[n] = array("i", [-1] * n)
             if finder.block(path) == block and _mtime(root + path) == mtime:
-                blocks[slot] = block
+                sets[n][slot] = block
                 continue
+            changed = True
         if claim or _is_new(name):
             spoilt.append(root + path)
+    if not sets:
+        n = 0
+    elif len(sets) == 1:
+        (n,) = sets
+    else:
+        n = max([n for n in sets if min(sets[n]) >= 0], default=0)
+        if changed or not n or len(sets) > 2:
+            raise ValueError(
+                "%s has pinned files of sets of %s: delete those of all journals but one, with their messages"
+                % (root + folder, " and ".join(str(n) for n in sorted(sets)))
+            )
     for path in spoilt:
         os.remove(path)
+    if len(sets) > 1:
+        _remove_others(names, folder, root, n)
+    return sets.get(n)
 
 
-def _make(raw, folder, root, blocks):
-    # Makes the files whose block is -1, or none of them.
+def _remove_others(names, folder, root, n):
+    # The files of the set that is not of n files.
+    for name in names:
+        claim = _parse_name(name)
+        if claim and claim[1] != n:
+            os.remove("%s/%s" % (root + folder, name))
+
+
+def _make(raw, folder, root, blocks, fill=None):
+    # Makes the files whose block is -1, or none of them. fill: called as soon as the blocks are known, before the files
+    # count.
     size = raw.ioctl(5, 0)
     made = {slot: "%s/%02x.new" % (folder, slot) for slot in range(len(blocks)) if blocks[slot] < 0}
     try:
@@ -287,13 +367,15 @@ def _make(raw, folder, root, blocks):
             blocks[slot] = finder.block(path)
             if blocks[slot] < 0:
                 raise OSError(EIO, "%s is not one block" % path)
+        if fill:
+            fill()
         for slot, path in made.items():
             made[slot] = "%s/%s" % (folder, _name(slot, len(blocks), blocks[slot], _mtime(root + path)))
             os.rename(root + path, root + made[slot])
-    except OSError as e:
+    except Exception as e:
         for path in made.values():
             _remove(root + path)
-        if e.errno == _ENOSPC:
+        if isinstance(e, OSError) and e.errno == _ENOSPC:
             raise OSError(_ENOSPC, "the journal needs %d KiB of free space" % ((len(made) + 4) * size >> 10))
         raise
 

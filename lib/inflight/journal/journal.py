@@ -57,6 +57,7 @@ from .records import (  # noqa: F401
 _MOST = const(60000)  # live OUT records
 _ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 _ERASES = const(2)  # in one append
+_SHORT = const(65536)  # bytes of a ring that is always read as a whole
 
 
 class Journal(Records):
@@ -74,12 +75,15 @@ class Journal(Records):
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
     found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
     was damaged; lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
+    Of a ring of more than 64 KiB alone: checkpoints, whose methods replace some of these; unread, so many sectors have
+    not been read since the mount, and what is damaged there is not counted yet.
 
     Raises ValueError if the device holds a journal of another geometry or version."""
 
     def __init__(self, device):
         self._prepare(device)
-        self.recover()
+        if self.failed:
+            self.recover()
 
     def _prepare(self, device):
         prepare(self, device)
@@ -229,7 +233,11 @@ class Journal(Records):
             if off + OVERHEAD <= size and self._live[sector]:
                 kind = self._parse(at)
                 if not kind:
-                    at += 1
+                    # And the zeros behind: a cut leaves up to a sector of them, and a read for each would take seconds.
+                    i = 1
+                    while i < HEAD and not self._h[i]:
+                        i += 1
+                    at += i
                     continue
                 if kind != 0xFF:
                     return at
@@ -302,6 +310,18 @@ class Journal(Records):
             self._load(best)
         return best
 
+    def next_used(self, mid):
+        """Returns the first Message ID from `mid` on that a live OUT record has, 0 if there is none. Raises OSError."""
+        used = 0
+        distance = 65535
+        at = self.scan(OUT, -1)
+        while at >= 0:
+            if (self.found_mid - mid) % 65535 < distance:
+                used = self.found_mid
+                distance = (used - mid) % 65535
+            at = self.scan(OUT, at)
+        return used
+
     # --- the ring ---
 
     def _make_space(self, size, first=False):
@@ -323,7 +343,7 @@ class Journal(Records):
             self._collect()
             erases += 1
         if self._off + size > self._size:
-            self._open_next()
+            self._open_next(size)
 
     def _is_last_worn(self):
         # True if one sector at most is erased, and has a page that is worn: a copy of the oldest messages may not fit
@@ -331,7 +351,8 @@ class Journal(Records):
         worn = self._erased < 2 and self._worn == (self._head + 1) % self._n
         return worn and self._live[self._tail()] > self.reserve
 
-    def _open_next(self):
+    def _open_next(self, size):
+        # For a record of `size` bytes.
         if not self._erased:
             # After power cuts within many collections: messages that the broker completes make space again.
             self.failed = False
@@ -359,7 +380,7 @@ class Journal(Records):
         # The numbers, and what was lost, outlive their records. Nothing else may tell them, so there are two of this.
         # regions: so many damaged ones that are counted are about to be retired; with AT_END the one in front, too.
         if self._off + NOTES > self._size:
-            self._open_next()
+            self._open_next(NOTES)
         part = self._part
         struct.pack_into("<IIB", part, 0, self.damaged, self.skipped, regions)
         if self.damaged or self.skipped:
@@ -410,7 +431,7 @@ class Journal(Records):
             if not self._erased and self.owner and self.owner.can_spare(at):  # it goes, and nothing takes its place
                 self._count(at, self._kind, -size)
                 return
-            self._open_next()
+            self._open_next(size)
         new = self._head * self._size + self._off
         self._seek(new)
         self._sum_record(at, True)
@@ -421,8 +442,8 @@ class Journal(Records):
         self._program()
         self._sync()
         self._off += size
-        self._live[at // self._size] -= size
-        self._live[new // self._size] += size
+        self._count(at, self._kind, -size)
+        self._count(new, self._kind, size)
         if at == self._newest:
             self._newest = new
         if at == self.watched:
@@ -457,8 +478,10 @@ class Journal(Records):
         self._program()
         self._sync()
 
-    def collect(self):
-        """Idle work: erases a sector ahead if that costs no copying. Returns True if it did. Raises OSError."""
+    def collect(self, idle=True):
+        """The owner has time: erases a sector ahead if that costs no copying. Returns True if it did. Otherwise, if it
+        is `idle`, one sector is read that the mount did not read. Raises OSError, also if that one was damaged:
+        recover() counts it."""
         if self._erased > 1 or self._live[self._tail()]:
             return False
         self._begin()
@@ -477,7 +500,8 @@ def erase(device):
 
 
 def prepare(j, device):
-    """The fields of Pages, Records and Journal. Raises ValueError."""
+    """The fields of Pages, Records and Journal. Mounts a long ring, if it need not be read as a whole. Raises
+    ValueError."""
     if not (hasattr(device, "readblocks") and hasattr(device, "ioctl")):
         from ..arguments import refuse
 
@@ -496,11 +520,17 @@ def prepare(j, device):
     j.size = n * size
     if n < 3 or size % j._unit or size > 65536 or size < 2 * j._unit or j.largest < 64:
         raise ValueError("journal: at least 3 sectors of several pages")
-    j.owner = None  # its moved(old, new) hears of a record that has another address
+    # Its moved(old, new) hears of a record that has another address. If it has `queued`, how many messages wait, that
+    # is corrected when a long ring has counted less than it told.
+    j.owner = None
     j._live = array("H", bytes(2 * n))  # bytes of live records in each sector
     j._dirty = False  # something is not durable yet
     j._others = 0  # bytes of live records that are no OUT
     j._begun = -1  # number of the last OUT record until it is durable
+    if not j._volatile and size >= 512 and n < 65536 and getattr(device, "checkpoints", j.size > _SHORT):
+        from .quick import mount_quickly
+
+        mount_quickly(j)
 
 
 def _prepare_pages(j, device):

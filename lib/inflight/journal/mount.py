@@ -7,6 +7,7 @@ from ..compat import const
 from ..errors import OutboxFull
 from .records import (
     AT_END,
+    CHECKPOINT,
     CLEARED,
     DONE,
     HEAD,
@@ -46,6 +47,8 @@ def recover(j):
     except BaseException:
         j.next_seq = given
         raise
+    if hasattr(j, "checkpoints"):
+        j.checkpoints.ready = True
     j._dirty = False
     # Whoever appended it was not told that it is there, and does so again.
     at = j.find(OUT, j._begun) if j._begun >= 0 else -1
@@ -70,13 +73,14 @@ def _mount(j, given):
     reader.given = given
     whole = False
     while not whole:
-        _reset(j, reader)
+        clear(j, reader)
         _restore_sectors(j, reader)
         whole = _read_contents(j, reader)
     _finish(j, reader)
 
 
-def _reset(j, reader):
+def clear(j, reader):
+    """Nothing is known of what is on the device."""
     reader.begin()
     clear_page(j)
     j.next_seq = j.last_mid = j.used = j.live = j._others = 0
@@ -87,6 +91,8 @@ def _reset(j, reader):
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
+    if hasattr(j, "checkpoints"):
+        j.checkpoints.begin()
 
 
 def _restore_sectors(j, reader):
@@ -115,9 +121,9 @@ def read(j, reader):
     """Reads the sectors in use, the oldest first. Returns False if all is to be read again."""
     unknown = reader.unknown
     for k in range(j._erased + 1, j._n):
-        _read_sector(j, reader, (j._head + k) % j._n)
+        read_sector(j, reader, (j._head + k) % j._n)
     damaged = j.damaged
-    _read_sector(j, reader, j._head)
+    read_sector(j, reader, j._head)
     reader.in_head = j.damaged - damaged
     if reader.telling and not reader.told_of:
         # What is in front of these NOTEs was no damage when they were written, and is none now.
@@ -132,7 +138,8 @@ def read(j, reader):
     return whole
 
 
-def _read_sector(j, reader, sector):
+def read_sector(j, reader, sector):
+    """Counts its records; finds the end of those of the head."""
     reader.aim(sector)
     at = reader.base + HEADER
     last = reader.last_byte(at)
@@ -222,6 +229,10 @@ def _take(j, reader, at):
     reader.last = at
     if kind == NOTE or kind == OUT:
         seq = unpack_from("<I", buf, i + 5)[0]
+        if n >= OVERHEAD + CHECKPOINT and kind == NOTE:
+            reader.before = at, j.used, j.live
+            if seq < j.next_seq:
+                return behind  # other records tell the number
         if kind == OUT and seq < j.next_seq:
             reader.copied = at
         if seq + 1 >= j.next_seq:

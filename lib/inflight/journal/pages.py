@@ -10,8 +10,8 @@ from ..compat import const
 
 # CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
 # int where those have 31 bits.
-_LOW = array("H", bytes(64))
-_HIGH = array("H", bytes(64))
+CRC_LOW = array("H", bytes(64))
+CRC_HIGH = array("H", bytes(64))
 CRC_START = const(0xFFFF)  # of both halves, of each record
 CHUNK = const(64)  # bytes that are read back at a time
 
@@ -21,8 +21,8 @@ def _fill_tables():
         crc = i if i < 16 else i - 16 << 4
         for _ in range(8):
             crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
-        _LOW[i] = crc & 0xFFFF
-        _HIGH[i] = crc >> 16
+        CRC_LOW[i] = crc & 0xFFFF
+        CRC_HIGH[i] = crc >> 16
 
 
 _fill_tables()
@@ -32,8 +32,9 @@ del _fill_tables
 class Pages:
     """Fills the pages of `device`, which has readblocks, writeblocks and ioctl of MicroPython's
     extended block protocol, and may tell `page` (bytes of one program, a power of 2, default 256),
-    `volatile` (RAM, which needs no CRC; default False) and `program(at, buf, off, n)` (writes any bytes
-    anywhere; for file systems, which are trusted to write what they are given)."""
+    `volatile` (RAM, which needs no CRC; default False), `checkpoints` (a start need not read all of a journal; default:
+    where that is longer than 64 KiB) and `program(at, buf, off, n)` (writes any bytes anywhere; for file systems, which
+    are trusted to write what they are given)."""
 
     # Of what journal.prepare() sets.
     _n: int
@@ -77,7 +78,7 @@ class Pages:
 
     def _sum(self, data, i, end):
         if not self._volatile:
-            add_to_crc(self._crc, data, i, end, _LOW, _HIGH)
+            add_to_crc(self._crc, data, i, end, CRC_LOW, CRC_HIGH)
 
     def _put_crc(self):
         struct.pack_into("<HH", self._four, 0, self._crc[0] ^ 0xFFFF, self._crc[1] ^ 0xFFFF)

@@ -21,6 +21,7 @@ OVERHEAD = const(15)  # of a record beside its body: HEAD, CRC-32 and state
 NOTE_SIZE = const(9)  # bytes of its body: what was lost
 AT_END = const(128)  # in the last byte of that: what is in front of the NOTEs may be a record cut short, not yet 00
 NOTES = const(48)  # two NOTE records
+CHECKPOINT = const(22)  # bytes of the body of another one; two more for each sector that it names
 NEVER = const(0xFF000000)  # numbers of sectors and records stay below: no flash lasts so long
 # How many bits of a nibble are 0. A state is a nibble, and counts as set if most of its bits are.
 CLEARED = b"\x04\x03\x03\x02\x03\x02\x02\x01\x03\x02\x02\x01\x02\x01\x01\x00"

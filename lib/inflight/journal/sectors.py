@@ -54,6 +54,7 @@ class SectorReader:
         self.notes = 0  # NOTE records with the highest number
         self.told = (0, 0, 0)  # what the last NOTE tells: lost ever, and regions that it counts and are not retired
         self.telling = ()  # addresses of the last NOTEs, if they tell of what is in front of them
+        self.before = (-1, 0, 0)  # address of the last checkpoint; bytes in use, and live messages, in front of it
         self.headers = 0  # damaged headers of sectors whose records count
         self.regions = 0  # damaged ones that were found
         self.messages = []  # (Message ID, sequence number) of messages in them, None of what nobody knows
@@ -335,7 +336,7 @@ def _numbers_of_loss(j):
 # FORMAT.md, "Which sectors count", tells the rules.
 
 _VERSION = 2
-_ALIKE = 12  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
+ALIKE = const(12)  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
 
 
 def restore(j, reader):
@@ -344,13 +345,11 @@ def restore(j, reader):
     headers = _read_headers(j)
     newest = headers.elect()
     secrets = os.urandom(8) if newest < 0 else headers.secrets[headers.elected]
-    j._identity = bytearray(_geometry(j) + secrets)
+    _identify(j, secrets)
     j._identity[LOSSES] = headers.most_losses()
-    j.epoch = _word(secrets, 0)
-    j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
     _begin_at(j, newest)
     for i in range(j._n):
-        if headers.undecided[i] and headers.has(i, _number(j, newest, i)):
+        if headers.is_undecided(i) and headers.has(i, _number(j, newest, i)):
             _make_header_firm(j, reader, i, headers)
     while newest >= 0 and _includes_damaged(j, reader, newest + 1, headers):
         newest += 1
@@ -361,14 +360,28 @@ def restore(j, reader):
             continue
         # A right header with another number is that of another time: the sector was lost, never half erased.
         wrong = headers.numbers[i] == NEVER
-        alike = wrong and likeness(j, i, seq) >= _ALIKE
+        alike = wrong and likeness(j, i, seq) >= ALIKE
         if seq < 0 or (k == 1 and wrong and _is_erase_unfinished(j, reader, i, alike)):
-            _erase(j, reader, i, j.erases)
+            erase(j, reader, i, j.erases)
             _begin_at(j, j.erases)
         elif reader.is_used(i) or not alike:
             _read_headless(j, reader, seq, k, alike)
     _find_head(j, reader)
     reader.closed = likeness(j, j._head, _number(j, j.erases - 1, j._head)) < HEADER
+
+
+def _identify(j, secrets):
+    j._identity = bytearray(_geometry(j) + secrets)
+    j.epoch = _word(secrets, 0)
+    j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
+
+
+def identify(j, h):
+    """The journal has the geometry and the secrets of the header h from now on. Returns False if it has another
+    geometry."""
+    _identify(j, bytes(h[12:20]))
+    j._identity[LOSSES] = h[LOSSES]
+    return h[:8] == j._identity[:8]
 
 
 def _begin_at(j, newest):
@@ -395,7 +408,7 @@ def _includes_damaged(j, reader, seq, headers):
         return False
     likely = likeness(j, i, seq)
     before = likeness(j, i, seq - j._n)
-    if max(likely, before) < _ALIKE or reader.count_records(i)[0]:
+    if max(likely, before) < ALIKE or reader.count_records(i)[0]:
         return False
     _begin_at(j, seq)
     if reader.count_records(i)[0]:
@@ -403,9 +416,8 @@ def _includes_damaged(j, reader, seq, headers):
     if likely <= before:
         _begin_at(j, seq - 1)
         return False
-    _erase(j, reader, i, seq)  # blank, or its erase or its header was cut short
-    headers.numbers[i] = seq
-    headers.owners[i] = headers.elected
+    erase(j, reader, i, seq)  # blank, or its erase or its header was cut short
+    headers.correct(i, seq)
     return True
 
 
@@ -419,44 +431,79 @@ def _is_erase_unfinished(j, reader, i, alike):
 
 class _Headers:
     # Of each sector whose header is right: its sequence number (of others NEVER), the place of its epoch and salt in
-    # `secrets`, losses, has it undecided bits. elected: the place of those of the journal.
+    # `secrets`, losses, has it undecided bits. elected: the place of those of the journal. Six bytes a sector: a ring
+    # of 8 MiB has 2,048.
 
     def __init__(self, n):
         self.numbers = array("I", bytes(4 * n))
-        self.owners = array("H", bytes(2 * n))
         self.losses = bytearray(n)
-        self.undecided = bytearray(n)
+        self._marks = bytearray(n)  # twice the place in `secrets`, one more: it has undecided bits
         self.secrets = []
         self.elected = -1
         for i in range(n):
             self.numbers[i] = NEVER
 
+    def add(self, i, number, secrets, losses, undecided):
+        """Sector i has this header."""
+        if secrets not in self.secrets:
+            if len(self.secrets) > 127:
+                return  # whatever these are
+            self.secrets.append(secrets)
+        self.numbers[i] = number
+        self.losses[i] = losses
+        self._marks[i] = 2 * self.secrets.index(secrets) + undecided
+
+    def is_undecided(self, i):
+        """True if bits of its header read differently each time."""
+        return self._marks[i] & 1
+
+    def correct(self, i, number):
+        """Sector i has the header of that number since."""
+        self.numbers[i] = number
+        self._marks[i] = 2 * self.elected
+
     def has(self, i, number):
         """True if sector i has the header of that number."""
-        return self.numbers[i] == number and self.owners[i] == self.elected
+        return self.numbers[i] == number and self._marks[i] >> 1 == self.elected
 
     def elect(self):
         """Returns the number of the newest sector, -1 if there is none: that with which most sectors agree. Those do
         that have its secrets, and a number that is lower by less than a ring."""
         best = 0
         newest = -1
-        n = len(self.numbers)
         for owner in range(len(self.secrets)):
-            ring = sorted(self.numbers[i] for i in range(n) if self.owners[i] == owner and self.numbers[i] != NEVER)
-            first = 0
-            for last, number in enumerate(ring):
-                while ring[first] + n <= number:
-                    first += 1
-                votes = last - first + 1
-                if votes > best or (votes == best and number > newest):
-                    best = votes
-                    newest = number
-                    self.elected = owner
+            votes, number = self._vote(owner)
+            if votes > best or (votes == best and number > newest):
+                best = votes
+                newest = number
+                self.elected = owner
         return newest
+
+    def _of(self, owner):
+        for i, number in enumerate(self.numbers):
+            if self._marks[i] >> 1 == owner and number != NEVER:
+                yield number
+
+    def _vote(self, owner):
+        # (with how many of those with these secrets most agree, the number with which they do)
+        n = len(self.numbers)
+        highest = max(self._of(owner), default=-1)
+        every = sum(1 for _ in self._of(owner))
+        if sum(1 for number in self._of(owner) if number + n > highest) == every:
+            return every, highest  # without a list of them
+        best = newest = first = 0
+        ring = sorted(self._of(owner))
+        for last, number in enumerate(ring):
+            while ring[first] + n <= number:
+                first += 1
+            if last - first + 1 >= best:
+                best = last - first + 1
+                newest = number
+        return best, newest
 
     def most_losses(self):
         """What any sector of the journal tells."""
-        return max([self.losses[i] for i in range(len(self.losses)) if self.owners[i] == self.elected], default=0)
+        return max((self.losses[i] for i, mark in enumerate(self._marks) if mark >> 1 == self.elected), default=0)
 
 
 def _read_headers(j):
@@ -473,13 +520,7 @@ def _read_headers(j):
             raise ValueError("a journal of another geometry is here: not touched")
         seq = _word(h, 8)
         if right and seq < NEVER and seq % j._n == i:
-            secrets = bytes(h[12:20])
-            if secrets not in found.secrets:
-                found.secrets.append(secrets)
-            found.numbers[i] = seq
-            found.owners[i] = found.secrets.index(secrets)
-            found.losses[i] = losses
-            found.undecided[i] = 1 if undecided else 0
+            found.add(i, seq, bytes(h[12:20]), losses, undecided)
     return found
 
 
@@ -507,7 +548,7 @@ def _read_headless(j, reader, seq, k, alike):
     if not found and not alike:
         reader.erased += 1
         j.damaged += 2  # more than one record may have been in it
-        _erase(j, reader, seq % j._n, seq)
+        erase(j, reader, seq % j._n, seq)
         return
     if live or k > 1:  # else it may have been retired in part
         j.damaged += 1
@@ -516,16 +557,17 @@ def _read_headless(j, reader, seq, k, alike):
         reader.spoilt.append(seq % j._n)
 
 
-def _erase(j, reader, i, seq):
+def erase(j, reader, i, seq):
     # A header with bits that cannot be cleared is as good as one with bits that flipped.
-    if not reader.has_programmed(j._erase, i, seq) and likeness(j, i, seq) < _ALIKE:
+    if not reader.has_programmed(j._erase, i, seq) and likeness(j, i, seq) < ALIKE:
         j._fail("a sector of the journal does not take its header")
 
 
-def likeness(j, i, seq):
-    """How many bytes of sector i's header are as the number `seq` wants them; HEADER: it is right."""
-    h = bytearray(HEADER)
-    decide(j, i * j._size, h)
+def likeness(j, i, seq, h=None):
+    """How many bytes of sector i's header, or of h, are as the number `seq` wants them; HEADER: it is right."""
+    if h is None:
+        h = bytearray(HEADER)
+        decide(j, i * j._size, h)
     right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
     right[LOSSES] = h[LOSSES]
     right += struct.pack("<I", 0 if j._volatile else crc32(right))

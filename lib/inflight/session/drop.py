@@ -167,14 +167,22 @@ def drop_copies(session):
         at = journal.scan(OUT, at)
 
 
+def find_mid(journal, mid):
+    """Returns the address of the pending message with this Message ID, -1 if there is none."""
+    at = journal.checkpoints.find_mid(mid) if hasattr(journal, "checkpoints") else -2
+    if at == -2:
+        at = journal.scan(OUT, -1)
+        while at >= 0 and journal.found_mid != mid:
+            at = journal.scan(OUT, at)
+    return at
+
+
 def discard_message(session, mid):
     """The application gives up message `mid`. Returns True if it was pending; None: it is being written in pieces. A
     PUBREL ends what the broker may know of its Message ID; that it was given up is not known after a restart, nor of a
     message that waits: then the end of the handshake counts as completed, too. Raises OSError if flash fails."""
     journal = session.journal
-    at = journal.scan(OUT, -1) if journal else -1
-    while at >= 0 and journal.found_mid != mid:
-        at = journal.scan(OUT, at)
+    at = find_mid(journal, mid) if journal else -1
     i = session.row_at(at)
     if at < 0 or (i >= 0 and session.states[i] & GIVEN_UP):
         return False

@@ -64,9 +64,9 @@ def find_behind(session, mid):
     journal = session.journal
     if mid < 1 or not journal or journal.live <= session.rows:
         return False
-    at = journal.scan(OUT, -1)
-    while at >= 0 and journal.found_mid != mid:
-        at = journal.scan(OUT, at)
+    from .drop import find_mid
+
+    at = find_mid(journal, mid)
     if at >= 0:
         session.asked = mid
         journal.watched = at
@@ -126,6 +126,11 @@ class SetAside:
         """A connection begins."""
         self.left = session.journal.live
         self.again = not self.pause
+
+    def retry(self, session):
+        """They are tried again as soon as all else is completed."""
+        self.left = session.journal.live
+        self.again = True
 
     def failed(self, now):
         """A message ended the connection. Nothing that may have left is tried for a while."""

@@ -334,8 +334,8 @@ class Session(Window):
             self.busy = False
 
     def collect(self, idle=True):
-        """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
-        its use (one at most). After an operation that was interrupted recover() comes first. Raises OSError."""
+        """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of its use, or,
+        `idle`, be read (one at most). After an operation that was interrupted recover() comes first. Raises OSError."""
         if self.busy:
             return
         if self.closing:
@@ -344,7 +344,7 @@ class Session(Window):
         if self.journal:
             if idle:
                 self.journal.commit()
-            self.journal.collect()
+            self.journal.collect(idle)
         self.busy = False
 
     # --- going out ---

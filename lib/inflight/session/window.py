@@ -152,33 +152,21 @@ class Window(PacketBuffer):
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
         The journal is asked for ids in use only where one was, and once on the way around."""
+        journal = self.journal
         mid = self.last_mid
         if self.used_mid < 0:
-            self.used_mid = self._next_used(mid % 65535 + 1)
+            self.used_mid = journal.next_used(mid % 65535 + 1)
         used = self.used_mid
         while True:
             mid = mid % 65535 + 1
-            if mid == used or mid == 1:
+            if mid == used or (mid == 1 and journal):
                 self.used_mid = -1  # once last_mid is here
-                used = self._next_used(mid)
+                used = journal.next_used(mid)
                 if mid == used:
-                    used = self._next_used(mid % 65535 + 1)
+                    used = journal.next_used(mid % 65535 + 1)
                     continue
             if mid != other and self.row(mid) < 0:
                 return mid
-
-    def _next_used(self, mid):
-        # The first id from `mid` on that a live message has, 0 if there is none.
-        journal = self.journal
-        used = 0
-        distance = 65535
-        at = journal.scan(OUT, -1) if journal else -1
-        while at >= 0:
-            if (journal.found_mid - mid) % 65535 < distance:
-                used = journal.found_mid
-                distance = (used - mid) % 65535
-            at = journal.scan(OUT, at)
-        return used
 
     def retransmit(self):
         """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if

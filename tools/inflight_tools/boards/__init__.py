@@ -1,1 +1,1 @@
-"""Boards: images for bare ones, deployment to running ones, monitoring."""
+"""Writes firmware, application and settings to boards, and listens to them."""

@@ -22,7 +22,19 @@ _NOW = int(time.time())
 _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = (
-    *("aio", "consumers", "io_waiter", "joined", "posix", "received5", "subscription", "upgrade", "websocket"),
+    *(
+        "aio",
+        "card",
+        "card_region",
+        "consumers",
+        "io_waiter",
+        "joined",
+        "posix",
+        "received5",
+        "subscription",
+        "upgrade",
+        "websocket",
+    ),
     "errors",  # another name of what is in core
 )
 

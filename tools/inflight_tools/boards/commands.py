@@ -2,12 +2,11 @@
 
 import typer
 
+from inflight_tools import boards
 from inflight_tools.boards import deploy, flash, freeze, image, library, monitor
 from inflight_tools.output import epilog
 
-app = typer.Typer(
-    no_args_is_help=True, help="Writes firmware, application and settings to boards, and listens to them."
-)
+app = typer.Typer(no_args_is_help=True, help=boards.__doc__)
 
 
 def _add(module, example):

@@ -1,12 +1,11 @@
 """Deploys the application and its settings to a board that runs MicroPython: copies changed files, and waits for the
 board's birth message at the broker."""
 
+import contextlib
 import json
 from collections import deque
 from contextlib import ExitStack
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -59,7 +58,8 @@ def fitting(link, board, say):
 
 
 class Birth:
-    """Waits until `broker` has received a birth message of the board on `port` after its reset."""
+    """Waits until `broker` has received a birth message of the board after its reset. port: of its console, if it has
+    one."""
 
     def __init__(self, broker, port, seconds):
         self._broker, self._port, self._seconds = broker, port, seconds
@@ -75,24 +75,26 @@ class Birth:
     def __exit__(self, *what):
         self._watch.__exit__(*what)
 
-    def expect(self, link):
-        """Messages that the broker has retained until now belong to an earlier start."""
-        self._device = self._device or link.run(_DEVICE).split()[-1]
+    def expect(self, identity):
+        """Messages that the broker has retained until now belong to an earlier start. identity(): the board's own, if
+        the configuration has no `device`; None: it is not known, and the board has a new journal."""
+        self._device = self._device or identity() or "+"
         self._watch.follow(self._device, ["status"])
         self._watch.catch_up(_BROKER_S)
-        self._births.arm()
+        self._births.arm(self._device == "+")
 
     def wait(self):
-        """The fields of the new birth message. Raises DeviceError with the end of the board's console."""
+        """(the device, the fields of its new birth message). Raises DeviceError with the end of the board's console."""
         lines = deque(maxlen=_TAIL)
-        with BoardConsole(self._port, lines.append):
+        with BoardConsole(self._port, lines.append) if self._port else contextlib.nullcontext():
             fields = self._births.wait(self._seconds)
         if fields:
-            return fields
+            return self._births.device, fields
         said = "\n  ".join(lines) or "(nothing)"
+        console = f". The board's console:\n  {said}" if self._port else ""
         raise DeviceError(
             f"no birth message at {self._broker.root}/{self._device}/status on {self._broker.place} within "
-            f"{self._seconds:g} s: look at Wi-Fi, broker and user in the configuration. The board's console:\n  {said}"
+            f"{self._seconds:g} s: look at Wi-Fi, broker and user in the configuration{console}"
         )
 
 
@@ -102,20 +104,25 @@ def _run(console, board, port, config, app, ca, cert, key, broker, wait, in_rom)
     def say(text):
         console.print(f"  {text}", highlight=False, markup=False)
 
-    chosen = settings_given(config, ca, cert, key)
+    modules = own.folder_of(app, config)
+    chosen = settings_given(config, ca, cert, key, variants.pins_of(board), modules)
     with ExitStack() as stack:
         birth = None
         if chosen and wait:
             birth = stack.enter_context(Birth(broker_of_settings(chosen, broker, ca, cert, key), port, wait))
         folder = variants.board(board).folder
-        before_reset = birth.expect if birth else lambda link: None
-        plan = deploy(folder, port, chosen, in_rom, say, before_reset, own.folder_of(app, config))
+
+        def before_reset(link):
+            if birth:
+                birth.expect(lambda: link.run(_DEVICE).split()[-1])
+
+        plan = deploy(folder, port, chosen, in_rom, say, before_reset, modules)
         console.print(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
         if not birth:
             console.print("The board starts. " + ("" if chosen else "Without --config there is no broker to look at."))
             return plan, None
         console.print("The board starts: waiting for its birth message", highlight=False)
-        fields = birth.wait()
+        _, fields = birth.wait()
         firmware = visible(str(fields.get("firmware")))
         console.print(Text.assemble((visible(str(fields["state"])), "bold green"), f", firmware {firmware}"))
         return plan, fields
@@ -130,7 +137,7 @@ def main(
     cert: options.Cert = None,
     key: options.Key = None,
     broker: options.Broker = None,
-    wait: Annotated[float, typer.Option(min=0, help="seconds to wait for the birth message; 0: not at all")] = 90,
+    wait: options.Wait = options.WAIT_S,
     romfs: options.Romfs = False,
     as_json: options.Json = False,
 ):

@@ -1,7 +1,7 @@
 """From a bare board to a publishing sensor: writes the image of a board through its port."""
 
+import contextlib
 import os
-import string
 import subprocess
 import sys
 import time
@@ -11,36 +11,59 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.boards.images.board_image import make
+from inflight_tools.boards.connected import board_id, find, mounted
+from inflight_tools.boards.deploy import Birth
+from inflight_tools.boards.images.board_image import WITHOUT, make
+from inflight_tools.broker import broker_of_settings
 from inflight_tools.output import failing, show
+from inflight_tools.settings import CONFIG
+from inflight_tools.visible import visible
 
-_INFO = "INFO_UF2.TXT"  # on every boot drive
 _DRIVE_S = 20  # until a boot drive is mounted
 _LOST = "undelivered messages in the board's journal"
 
 
 @options.spread
 def main(
-    image: options.ImageOptions,
-    port: options.PortOrNone = None,
+    image: options.FlashOptions,
+    port: options.PortFound = None,
     erase: Annotated[bool, typer.Option("--erase", help=f"erase all of the flash first, {_LOST} too")] = False,
+    broker: options.Broker = None,
+    wait: options.Wait = options.WAIT_S,
 ):
     """Writes firmware, application and settings to a board on a port or boot drive: the pinned MicroPython, unless
-    --firmware names another."""
-    with failing():
-        made = make(**vars(image))
-        {"esp32": _esp32, "uf2": uf2}[made.variant.image](made, port, erase)
+    --firmware names another. Without --board and --port it is the one that is connected. Without a configuration the
+    board opens its set-up; with one, the command succeeds when the broker has received its birth message."""
+    with failing(), contextlib.ExitStack() as stack:
+        chosen, port = find(image.board, port)
+        made = make(**image.given(board=chosen.name))
+        birth = None
+        if not image.configuration:
+            show(WITHOUT)
+        elif wait:
+            own = {CONFIG: image.configuration.read_bytes()}
+            at = broker_of_settings(own, broker, image.ca, image.cert, image.key)
+            console = port if chosen.image == "esp32" else None
+            birth = stack.enter_context(Birth(at, console, wait))
+        {"esp32": _esp32, "uf2": uf2}[chosen.image](made, port, erase, birth.expect if birth else lambda identity: None)
+        if birth:
+            show("waiting for its birth message")
+            device, fields = birth.wait()
+            show(
+                f"{visible(device)} is {visible(str(fields['state']))}, firmware {visible(str(fields.get('firmware')))}"
+            )
 
 
 # --- ESP32: all partitions but the journal ---
 
 
-def _esp32(image, device, erase):
+def _esp32(image, device, erase, expect):
     from inflight_tools.boards.images.esp32_port import Esp32Port
 
     if not device:
         raise ValueError("which port? --port /dev/ttyUSB0, for one; `mpremote devs` lists them")
     with Esp32Port(device, image.variant.name) as port:
+        expect(port.identity)
         write(image, port, erase)
 
 
@@ -92,7 +115,7 @@ def _has_journal(image, port):
 # --- RP2040, RP2350: a file for the boot drive ---
 
 
-def uf2(image, port, erase):
+def uf2(image, port, erase, expect=lambda identity: None):
     drive = image.variant.drive
     if port and not Path(port).is_dir():
         if not erase:
@@ -111,6 +134,7 @@ def uf2(image, port, erase):
     _check_drive(Path(port), drive)
     if not erase:
         show(f"note: this replaces the board's file system, with {_LOST}; `inflight board deploy` keeps them")
+    expect(lambda: None)
     content = image.file()
     show(f"writing {len(content) // 1024} KiB to {port}")
     _copy(content, Path(port))
@@ -127,17 +151,6 @@ def _into_boot_program(port):
         raise ValueError(f"{port}: {reason[0]}: hold BOOTSEL while you connect the board, and name its drive")
 
 
-def mounted(label):
-    """The path at which the drive `label` is mounted, or None."""
-    if os.name == "nt":  # a drive letter says nothing: identify the drive by its files
-        drives = [Path(f"{letter}:/") for letter in string.ascii_uppercase[3:]]
-        return next((drive for drive in drives if (drive / _INFO).is_file()), None)
-    for place in ("/media", "/run/media", "/Volumes"):
-        for found in (*Path(place).glob(label), *Path(place).glob(f"*/{label}")):
-            return found
-    return None
-
-
 def _wait_for(label):
     end = time.monotonic() + _DRIVE_S
     while time.monotonic() < end:
@@ -148,12 +161,8 @@ def _wait_for(label):
 
 
 def _check_drive(drive, wanted):
-    info = drive / _INFO
-    if not info.is_file():
-        raise ValueError(f"{drive} is no boot drive: it has no {_INFO}")
-    text = info.read_text(errors="replace")
-    if f"Board-ID: {wanted}" not in text:
-        found = next((line[9:].strip() for line in text.splitlines() if line.startswith("Board-ID:")), "unknown")
+    found = board_id(drive)
+    if found != wanted:
         raise ValueError(f"the board on {drive} is an {found}, not an {wanted}: name the right one with --board")
 
 
@@ -165,5 +174,5 @@ def _copy(content, drive):
             os.fsync(file.fileno())
         except OSError:
             # The board restarts after the last block, so its drive disappears before the system has finished writing.
-            if drive.is_dir() and (drive / _INFO).exists():
+            if drive.is_dir() and (drive / "INFO_UF2.TXT").exists():
                 raise

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from inflight_tools import options
 from inflight_tools.boards import own
-from inflight_tools.boards.images.board_image import make
+from inflight_tools.boards.images.board_image import WITHOUT, make
 from inflight_tools.boards.images.outage import bridged_s, told
 from inflight_tools.cache import write_private
 from inflight_tools.output import failing, show
@@ -21,14 +21,15 @@ def main(
     as_json: options.Json = False,
 ):
     """Writes the image of a bare board to a file, with the pinned MicroPython unless --firmware names another. It
-    contains the secrets of the configuration: only its owner may read it. --json prints path, size, SHA-256,
-    and how many seconds of outage its journal bridges."""
+    contains the secrets of the configuration: only its owner may read it. Without a configuration the board opens its
+    set-up. --json prints path, size, SHA-256, and how many seconds of outage its journal bridges."""
     with failing():
-        made = make(**vars(image))
+        config = image.configuration
+        made = make(**image.given())
         target = out or Path("build") / f"inflight-{image.board}{made.suffix}"
         content = made.file()
         write_private(target, content)
-        outage_s = bridged_s(configured(Path(image.config).read_text("utf-8")))
+        outage_s = bridged_s(configured(config.read_bytes() if config else None))
     if as_json:
         found = {
             "board": image.board,
@@ -39,7 +40,9 @@ def main(
         }
         print(json.dumps(found))
         return
-    if app := own.folder_of(image.app, image.config):
+    if not config:
+        show(WITHOUT)
+    if app := own.folder_of(image.app, config):
         show(f"modules of your own: {app}")
     for line in made.describe():
         show(line)

@@ -11,10 +11,11 @@ APART = {
     "counter_names": ("counters", ("NAMES", "by_name")),
     "synced_file": ("flash", ("File", "write")),
     "posix": ("flash", ("open_flash", "sync_folder")),
-    "pinning": ("pinned", ("Finder", "ReadTracer", "pin")),
+    "pinning": ("pinned", ("Finder", "ReadTracer", "grow", "pin")),
+    "card_region": ("card", ("check_region", "files_in")),
     "new_journal": ("journal", ("prepare",)),
     "sector_order": ("sectors", ("restore",)),
-    "contents": ("mount", ("read", "settle")),
+    "contents": ("mount", ("read", "read_sector", "settle")),
     "finishing": ("mount", ("_begin_head_again", "finish")),
     "head_for_session": ("mount", ("begin_head_for_session",)),
     "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
@@ -23,7 +24,7 @@ APART = {
     "in_flight": ("record", ("load_received", "load_window")),
     "foreign": ("record", ("ForeignIds", "after_damage", "oldest_mid", "suspect")),
     "suspects": ("connect", ("judge",)),
-    "given_up": ("drop", ("discard_message", "drop_copies", "give_up", "is_unsent", "may_be_received")),
+    "given_up": ("drop", ("discard_message", "drop_copies", "find_mid", "give_up", "is_unsent", "may_be_received")),
     "lost_messages": ("drop", ("find_lost", "is_publish", "tell_lost")),
     "set_aside": ("pending", ("SetAside", "is_too_long", "set_aside", "set_aside_of", "tell")),
     "long_message": ("receive", ("skip_topic", "start_long")),
@@ -62,7 +63,7 @@ MERGED = {name: group for group, names in GROUPS.items() for name in names}
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
 # Those that inflight itself names: what programs import from it.
 KNOWN = (
-    *("__init__", "exports", "client", "aio", "flash", "joined", "refused"),
+    *("__init__", "exports", "client", "aio", "flash", "card", "joined", "copying", "refused"),
     *("properties5", "connect_properties", "authentication", "subscription"),
 )
 
@@ -72,7 +73,18 @@ TEXTS = ("codes",)
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
 LENT = (
-    *("arguments", "client_start", "connect", "contents", "counter_names", "cursor", "drop", "expiry5", "finishing"),
+    *(
+        "arguments",
+        "card_region",
+        "client_start",
+        "connect",
+        "contents",
+        "counter_names",
+        "cursor",
+        "drop",
+        "expiry5",
+        "finishing",
+    ),
     *(
         "foreign",
         "handshake",
@@ -84,7 +96,7 @@ LENT = (
         "opening",
         "options",
     ),
-    *("other_session5", "pinning", "posix", "mount", "refusing5", "sectors", "sector_order", "record"),
+    *("other_session5", "pinning", "posix", "mount", "quick", "refusing5", "sectors", "sector_order", "record"),
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # Likewise, of boards and firmware.
@@ -110,25 +122,27 @@ SELDOM = {
         },
     ),
 }
+_JOIN = ("__init__", "setup", "join", "_try_next", "_dial", "_leave")
 # Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
 # handler of the client needs, where stack is short.
 OCCASIONAL = {
     "node_more": (
         "node",
         {
-            "Node": ("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_set_up_network"),
+            "Node": (
+                *("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_set_up_network"),
+                "_sync_time",
+            ),
             "": ("will", "_properties"),
         },
     ),
-    "app_more": ("app", {"App": ("__init__", "_made_rules", "close")}),
-    "radio_more": (
-        "radio",
-        {"Wifi": ("__init__", "setup", "join", "_try_next", "_dial", "_leave"), "Radio": ("connect",)},
-    ),
+    "app_more": ("app", {"App": ("__init__", "_keep_time", "_made_rules", "close")}),
+    # Where a board's Radio calls no method of Wifi by that name, the two are one class.
+    "radio_more": ("radio", {"Wifi": _JOIN, "Radio": (*_JOIN, "connect")}),
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
 RESIDENT = (
-    *(*GROUPS, "client", "aio", "consumers", "handlers", "receive", "flash", "io_waiter", "pinned", "slots"),
+    *(*GROUPS, "client", "aio", "consumers", "handlers", "receive", "flash", "io_waiter", "pinned", "slots", "card"),
     *("websocket",),
 )
 
@@ -143,8 +157,10 @@ FIRST = (
 # Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
 # line, so they have the same words.
 FAMILIES = (
-    ("mount", "sectors", "sector_order", "contents", "finishing"),  # journals, and what reads them
-    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "joined"),
+    # journals, and what reads them
+    ("mount", "sectors", "sector_order", "contents", "finishing", "quick"),
+    ("checkpoint",),
+    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "card", "card_region", "joined"),
     ("aio", "consumers", "io_waiter", "received5"),
     ("websocket", "upgrade"),
 )

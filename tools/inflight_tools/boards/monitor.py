@@ -1,6 +1,7 @@
 """Shows a board's console and its messages at the broker live, in one stream. Sends nothing to the board."""
 
 import contextlib
+import json
 import queue
 import time
 from functools import partial
@@ -13,14 +14,18 @@ from inflight_tools.boards.bundle import translate
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
 from inflight_tools.broker import broker_of_settings
+from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.output import failing
 from inflight_tools.payload import fields_of
 from inflight_tools.settings import settings_given
 from inflight_tools.signals import on_stop
 from inflight_tools.visible import visible
 
-_STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
-_WIDTH = max(map(len, _STYLES))
+_STYLES = {"console": "default", "status": "bold green", "health": "cyan", "reply": "magenta", "monitor": "dim"}
+_SHOWN = ("status", "health", "telemetry", "reply/#", "actuator/+", "log", "release")  # of what a device publishes
+_WIDTH = len("telemetry")
+_LATE_S = 60  # readings that are older have their time
+_TOPICS = Topics("-")
 
 
 def flat(fields, above=""):
@@ -32,12 +37,36 @@ def flat(fields, above=""):
             yield f"{above}{name}={value}"
 
 
-def describe(payload):
-    """A message in one line."""
+def describe(payload, kind=""):
+    """A message in one line; kind: its topic below the device's."""
     try:
-        return " ".join(flat(fields_of(payload)))
+        if kind == "telemetry":
+            return readings(payload, time.time())
+        fields = fields_of(payload)
+        if kind.startswith("reply/"):
+            outcome = "ok" if fields.pop("ok", None) is True else "refused"
+            return " ".join([kind[6:], outcome, *flat(fields)])
+        return " ".join([*([kind.partition("/")[2]] if "/" in kind else []), *flat(fields)])
     except (ValueError, RecursionError):  # flat() may find it too deep as well
         return payload.decode(errors="replace")
+
+
+def readings(payload, now):
+    """The readings of a message as the pipeline reads them: "temperature=21.5 Cel", and when they were taken if that is
+    not just now, s since 1970. ValueError if there are none."""
+    at = {"at": int(now * 1000), "by": "-", "topic": "-/-/telemetry", "qos": 0, "dup": False, "retain": False}
+    row = parse(json.dumps(at | {"text": payload.decode()}).encode(), _TOPICS)
+    if not row["records"]:
+        raise ValueError("no readings")
+    words = []
+    for name, unit, taken, clock, *values in row["records"]:
+        value = next((value for value in values[:4] if value is not None), "")
+        text = f"{value:.7g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else value
+        words.append(f"{name}={text} {unit or ''}".rstrip())
+        late = clock == "device" and now - taken / 1e6 > _LATE_S
+    if late:
+        words.append(time.strftime("(taken %Y-%m-%d %H:%M:%SZ)", time.gmtime(taken / 1e6)))
+    return "  ".join(words)
 
 
 class Stream:
@@ -54,7 +83,8 @@ class Stream:
     def message(self, device, kind, payload, retained):
         """For Watch(on_message=...)."""
         who = "" if device == self._device else f"{device}: "
-        self.add(kind, f"{who}{describe(payload)}{' (retained)' if retained else ''}")
+        told = describe(payload, kind)
+        self.add(kind.partition("/")[0], f"{who}{told}{' (retained)' if retained else ''}")
 
     def console(self, line):
         """For BoardConsole: translates function names in tracebacks to those of the source."""
@@ -91,7 +121,7 @@ def _run(console, port, config, ca, cert, key, broker):
             place = broker_of_settings(chosen, broker, ca, cert, key)
             stream = Stream(place.device)
             watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))
-            watch.follow(place.device or "+", ["status", "health"])
+            watch.follow(place.device or "+", _SHOWN)
         if port:
             stack.enter_context(BoardConsole(port, stream.console, partial(stream.add, "monitor")))
         stream.show(console)
@@ -105,8 +135,8 @@ def main(
     key: options.Key = None,
     broker: options.Broker = None,
 ):
-    """Shows the board's console, with --port, and its status and health messages, with --config, until Ctrl-C; the
-    board keeps running."""
+    """Shows the board's console, with --port, and with --config what it publishes, readings and replies to commands
+    among it, until Ctrl-C; the board keeps running."""
     console = Console()
     with contextlib.suppress(KeyboardInterrupt), failing(ValueError, OSError, console=console):
         _run(console, port, config, ca, cert, key, broker)

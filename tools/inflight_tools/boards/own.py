@@ -7,8 +7,8 @@ from pathlib import Path
 
 from inflight_tools.boards.bundle import compile_mpy, sources
 from inflight_tools.boards.loading import OCCASIONAL
+from inflight_tools.settings import APP
 
-FOLDER = "app"
 RULES = "rules"  # the module that the application calls with each reading
 _NO_RULES = "on_reading = None\n"
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -22,7 +22,7 @@ def folder_of(app: Path | None, config: Path | None = None) -> Path | None:
         if not app.is_dir():
             raise ValueError(f"no folder {app}: --app names that of your modules")
         return app
-    found = (config.parent if config else Path()) / FOLDER
+    found = (config.parent if config else Path()) / APP
     return found if found.is_dir() else None
 
 

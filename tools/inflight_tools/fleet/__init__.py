@@ -1,1 +1,1 @@
-"""Fleets: from MQTT to landing files, tables and a report that proves what was lost: nothing."""
+"""Collects a fleet's messages, and proves which of them arrived."""

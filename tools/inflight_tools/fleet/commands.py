@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import enum
 import json
 import re
 import sys
@@ -16,12 +17,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from inflight_tools import options
+from inflight_tools import fleet, options
 from inflight_tools.broker import find_broker
 from inflight_tools.extras import not_installed
 from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.collect.counters import load
+from inflight_tools.fleet.collect.spool import make_folder
 from inflight_tools.fleet.monitoring.address import both
 from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.fleet.query.command import querying
@@ -39,8 +41,16 @@ from inflight_tools.signals import stop_event
 CONSOLE = Console(stderr=True)
 _STATUS_S = 2  # between the collector's reports on a terminal
 _COUNT_S = 15  # between counts of unread landing files, for metrics
-app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
+_PATTERN = re.compile(r"[*?\[\]{}\\:]")
+app = typer.Typer(no_args_is_help=True, help=fleet.__doc__)
 app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
+
+
+_FAILED_ON = 3  # exit status
+
+
+class FailOn(enum.Enum):
+    LOST = "lost"
 
 
 @contextlib.contextmanager
@@ -79,6 +89,23 @@ def _location(data, given, name):
     return _named(given) if given else str((data / name).absolute())
 
 
+def _for_spark(place):
+    """`place`, a folder or a URI for Spark. Ends the command if it would be another one for Spark, or none: tables
+    would stay empty, without an error."""
+    if "://" not in place and (found := _PATTERN.search(place)):
+        raise failure(
+            f"{place}: Spark reads {found[0]} in the name of a folder as something else: give another folder, or a "
+            "symbolic link to it with another name"
+        )
+    return place
+
+
+def _present(place, advice):
+    """Ends the command if the folder `place` of this machine does not exist: its name may be wrong."""
+    if "://" not in place and not Path(place).is_dir():
+        raise failure(f"there is no folder {place}: {advice}")
+
+
 def _named(place):
     """`place`, a folder or a URI. Ends the command if it is a URI with credentials."""
     try:
@@ -88,10 +115,12 @@ def _named(place):
 
 
 def _locations(data, landing, of):
-    """(landing files, tables), see _location(). Ends the command if both are to be in a folder `data` that does not
-    exist: its name may be wrong."""
-    if not (landing or of) and not data.is_dir():
-        raise failure(f"there is no folder {data}: name that of `inflight fleet collect` with --data")
+    """(landing files, tables), see _location(). Ends the command if a folder that is named does not exist."""
+    if not (landing and of):
+        _present(str(data), "name that of `inflight fleet collect` with --data")
+    for given, option in ((landing, "--landing"), (of, "--of")):
+        if given:
+            _present(given, f"name another one with {option}")
     return _location(data, landing, "landing"), _location(data, of, "tables")
 
 
@@ -179,9 +208,9 @@ def tables(
     """Writes landing files into tables, until it is stopped or --once. It may be killed at any time: the next run
     continues, and no row is lost or stored twice."""
     landing, to = _location(data, landing, "landing"), _location(data, to, "tables")
-    if "://" not in landing:
-        Path(landing).mkdir(parents=True, exist_ok=True)
     exported = _serve(metrics)  # before Spark: a wrong port is told at once
+    _for_spark(to)
+    _present(_for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
     with stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
@@ -248,7 +277,7 @@ def _summary(facts):
     return shown
 
 
-@app.command(epilog=epilog("fleet report --data telemetry --device attic"))
+@app.command(epilog=epilog("fleet report --data telemetry --device attic", "3 with --fail-on: messages are lost"))
 def report(
     data: options.Data = options.DATA,
     landing: options.Landing = None,
@@ -260,6 +289,9 @@ def report(
     until: options.Until = None,
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
+    fail_on: Annotated[
+        FailOn | None, typer.Option(help="end with exit status 3 if messages are lost, also by age only")
+    ] = None,
     as_json: options.Json = False,
 ):
     """Writes one HTML page: for each device, which messages were accepted, and where each of them is. It shows the
@@ -282,6 +314,8 @@ def report(
     else:
         Console().print(_summary(facts))
     log(f"{out}: {out.stat().st_size:,} bytes")
+    if fail_on and facts["fleet"]["lost"]:
+        raise typer.Exit(_FAILED_ON)
 
 
 @app.command(
@@ -330,7 +364,8 @@ def compact(
     """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
     stay the same. `tables` and readers may run meanwhile."""
     oldest = _oldest(keep)
-    _, of = _locations(data, None, of)
+    of = _for_spark(_location(data, of, "tables"))
+    _present(of, "name the tables with --data or --of")
     with _spark("compact", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.batch import Tables
 
@@ -395,6 +430,8 @@ def pipeline(
     if CONSOLE.is_terminal:  # what becomes one line
         collect += ["--json", "--report", str(_STATUS_S)]
         spark += ["--json"]
+    _for_spark(str(data.absolute()))
+    make_folder(data / "landing")  # both children need it
     landing = LandingFiles(data / "landing", data / "tables")
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
     commands = [[*this, *words] for words in (collect, spark)]

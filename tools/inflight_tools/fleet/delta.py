@@ -7,7 +7,9 @@ from .spark.storage import ARCHIVE
 BATCHES = "inflight"  # name of the application transactions
 _PART = re.compile(r"parts/(\d+)-")
 _ANEW = "make new ones: move the files below {} back to the landing folder, and give an empty folder with --to"
-_MISSING = re.compile(r"\.parquet\b.*(not found|no such file|not exist)", re.IGNORECASE | re.DOTALL)
+_MISSING = re.compile(
+    r"\.parquet\b.*(not found|no such file|not exist)|no files found .*\.parquet\b", re.IGNORECASE | re.DOTALL
+)
 _CHANGED = re.compile(r"%[0-9A-Fa-f]{2}|\\")  # what deltalake reads as another character
 
 

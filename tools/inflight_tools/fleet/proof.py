@@ -1,6 +1,6 @@
 """The rules that tell where a missing number is, as SQL. Each *_STEPS is a list of columns to add, step by step."""
 
-_SKEW_S = 60  # between the clocks of collectors
+SKEW_S = 60  # between the clocks of collectors
 
 
 class Proof:
@@ -9,12 +9,13 @@ class Proof:
     never came back. `until`, in s since 1970: when a later number arrived before it, a missing number counts as lost,
     if its device tells nothing.
 
-    marks: for each collector, when it sent the last marker that came back to it, in s since 1970, or None. unread:
+    marks: for each collector, when it sent the last marker that came back to it, in s since 1970, or None if there is
+    none that proves anything. unread:
     whether landing files have not been read that should have been: then nothing is lost."""
 
     def __init__(self, marks, until, unread=False):
         self.proved = bool(marks) and None not in marks and not unread
-        drained = min(marks) - (_SKEW_S if len(marks) > 1 else 0) if self.proved else until
+        drained = min(marks) - (SKEW_S if len(marks) > 1 else 0) if self.proved else until
         self.drained, self.until = (0.0, 0.0) if unread else (float(drained), float(until))
 
     def told(self, moment):

@@ -43,6 +43,11 @@ class Release:
     def number(self):
         return self.fields["release"]
 
+    @property
+    def digest(self):
+        """What tells it from others of that number, as its announcement has it."""
+        return self.fields["sha256"]
+
     def pack(self):
         """The release as a file."""
         return _MAGIC + struct.pack("<I", len(self.announcement)) + self.announcement + self.image

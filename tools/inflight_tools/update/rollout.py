@@ -20,20 +20,21 @@ from inflight_tools.settings import settings
 from inflight_tools.signals import stop_event
 from inflight_tools.update import release as releases
 from inflight_tools.update.server import Server
-from inflight_tools.update.waves import EXPIRED, GOOD, Course, waves
+from inflight_tools.update.waves import BAD, EXPIRED, GOOD, Course, is_other, other, waves
 from inflight_tools.visible import visible
 
 _STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red"}
 _WAIT_S = 0.5
-AGAIN = "announced again"  # reported of a device, beside its states
+AGAIN, SKIPPED = "announced again", "skipped"  # reported of a device, beside its states
 
 
 class Fleet:
-    """What the devices at a broker have told. firmware: {device: what its status says}."""
+    """What the devices at a broker have told. firmware: {device: what its status says}; barred: {device: why it cannot
+    be updated now, None if it can}."""
 
     def __init__(self, server):
         self._server = server
-        self.firmware = {}
+        self.firmware, self.barred = {}, {}
         self.outcomes = {}  # {device: fields of its last message about a release}
 
     def next(self, seconds):
@@ -46,6 +47,7 @@ class Fleet:
             return None
         if kind == "status":
             self.firmware[device] = str(fields.get("firmware"))
+            self.barred[device] = _barred(fields)
         elif kind == "release" and fields.get("release") is not None:  # None: of an announcement that is not signed
             self.outcomes[device] = fields
         return device, kind, fields
@@ -60,9 +62,17 @@ class Fleet:
         return sorted(d for d in self.firmware if not patterns or any(fnmatchcase(d, p) for p in patterns))
 
 
-def run(server, fleet, course, release, report, stopping):
+def _barred(status):
+    if status.get("state") == "offline":
+        return "it is offline"
+    return "it has no update_keys" if status.get("updates") is False else None
+
+
+def run(server, fleet, course, release, report, stopping, skipped=None):
     """Carries out the Course `course` until it has ended, or stopping() is true. report(device, state): what changed,
-    or AGAIN; None for both: maybe nothing. Devices without an outcome have no announcement afterwards."""
+    or AGAIN; None for both: maybe nothing. skipped: {device: why}; one that can be updated after all is the last.
+    Devices without an outcome have no announcement afterwards."""
+    skipped = {} if skipped is None else skipped
     try:
         while not course.ended and not stopping():
             now = time.monotonic()
@@ -71,6 +81,9 @@ def run(server, fleet, course, release, report, stopping):
             for device in course.expire(now):
                 _ended(server, course, device, report)
             event = fleet.next(_WAIT_S)
+            if event and event[0] in skipped and event[1] == "status" and not fleet.barred[event[0]]:
+                del skipped[event[0]]
+                course.add(event[0])
             if event and event[1] == "release" and course.message(event[0], event[2]):
                 _ended(server, course, event[0], report)
             for device, why in server.restore(time.monotonic()).items():
@@ -125,11 +138,22 @@ def _table(fleet, devices):
     return table
 
 
-def _planned(fleet, devices, number, canary, wave):
-    """The waves of those that have no outcome of this release yet."""
-    known = {d for d in devices if fleet.outcomes.get(d, {}).get("release") == number}
-    done = {d for d in known if fleet.outcomes[d].get("state") in ("good", "bad")}
-    return waves([device for device in devices if device not in done], canary, wave)
+def _planned(fleet, devices, release, canary, wave):
+    """(the waves of those that have no outcome of this release yet, {device: why it is not in them})."""
+    skipped, left = {}, []
+    for device in devices:
+        told = fleet.outcomes.get(device, {})
+        state = told.get("state") if told.get("release") == release.number else None
+        if state in (GOOD, BAD) and is_other(told, release.digest):
+            skipped[device] = other(release.number, state)
+        elif state in (GOOD, BAD) and "sha256" in told:
+            continue
+        elif why := fleet.barred.get(device):
+            if state not in (GOOD, BAD):
+                skipped[device] = why
+        else:
+            left.append(device)
+    return waves(left, canary, wave), skipped
 
 
 def main(
@@ -150,7 +174,8 @@ def main(
 ):
     """Rolls a release out to the devices at a broker, and shows who runs what. Runs until every device has an outcome;
     after Ctrl-C the same command goes on. --device also takes a pattern, attic-*; default: all devices. --json prints
-    each change, and the end. Exit status 0: all of them run it."""
+    each change, and the end. A device that is offline, or has no update_keys, is skipped, and named, unless it connects
+    meanwhile. Exit status 0: all of them run it."""
     console = Console(stderr=as_json)
     with failing():
         image = releases.load(release) if release else None
@@ -161,26 +186,34 @@ def main(
             devices = fleet.chosen(device)
             if not devices:
                 raise ValueError(f"no devices at {place.root}/+/status on {place.place} that match")
-            course = None
+            course, skipped = None, {}
             if image:
-                planned = _planned(fleet, devices, image.number, canary, wave)
-                course = Course(image.number, planned, stop_at, patience * 3600)
+                planned, skipped = _planned(fleet, devices, image, canary, wave)
+                course = Course(image.number, planned, stop_at, patience * 3600, image.digest)
                 with contextlib.ExitStack() as stack:
                     status = stack.enter_context(console.status("begins")) if console.is_terminal else None
-                    run(server, fleet, course, image, _Report(console, course, as_json, status), stopping.is_set)
-    _conclude(console, fleet, devices, course, image, as_json, server.refused)
+                    report = _Report(console, course, as_json, status)
+                    for name, why in skipped.items():
+                        course.reasons[name] = why
+                        report(name, SKIPPED)
+                    run(server, fleet, course, image, report, stopping.is_set, skipped)
+    _conclude(console, fleet, devices, course, image, as_json, server.refused, skipped)
 
 
-def _conclude(console, fleet, devices, course, image, as_json, refused):
+def _conclude(console, fleet, devices, course, image, as_json, refused, skipped):
     """Shows the end; exit status 1 if not all devices run the release."""
-    good = [d for d in devices if _is_good(fleet, d, image.number)] if image else devices
+    good = [d for d in devices if _is_good(fleet, d, image)] if image else devices
     if as_json:
+        skips = {"skipped": skipped} if image else {}
         found = {d: {"firmware": fleet.firmware[d], **_told(fleet, d)} for d in devices}
-        print(json.dumps({"devices": found, "stopped": bool(course and course.stopped), "refused": refused}))
+        print(json.dumps({"devices": found, "stopped": bool(course and course.stopped), "refused": refused} | skips))
     else:
         console.print(_table(fleet, devices))
         if refused:
             console.print(f"{refused} messages were none that a device sends, or too many of one: they were not read")
+    if skipped and not as_json:
+        names = ", ".join(f"{visible(device)} ({why})" for device, why in sorted(skipped.items()))
+        console.print(Text(f"skipped: {names}"), soft_wrap=True)
     if course and course.stopped:
         console.print(f"[bold red]STOPPED[/bold red]: {len(course.failed)} of {len(course.states)} devices failed")
     if len(good) < len(devices):
@@ -189,9 +222,10 @@ def _conclude(console, fleet, devices, course, image, as_json, refused):
 
 def _told(fleet, device):
     last = fleet.outcomes.get(device, {})
-    return {name: last[name] for name in ("release", "state", "reason") if name in last}
+    return {name: last[name] for name in ("release", "state", "reason", "sha256") if name in last}
 
 
-def _is_good(fleet, device, number):
+def _is_good(fleet, device, release):
     last = fleet.outcomes.get(device, {})
-    return last.get("release") == number and last.get("state") == GOOD
+    is_this = last.get("release") == release.number and not is_other(last, release.digest)
+    return is_this and last.get("state") == GOOD

@@ -14,7 +14,7 @@ from inflight_tools.payload import fields_of, whole
 
 KINDS = ("status", "release", "want")  # topics of a device that are listened to
 _MANIFEST = "update/manifest"
-_FIELDS = ("firmware", "release", "state", "reason", "seq", "epoch")  # of them that are read
+_FIELDS = ("firmware", "release", "state", "reason", "sha256", "updates", "seq", "epoch")  # of them that are read
 _TEXT = 400  # characters of a text in them, more than a device writes
 _LONGEST_MESSAGE = 8_192  # bytes of them
 _NUMBERS = 2**32 - 1

@@ -16,12 +16,25 @@ def waves(devices, canary, percent):
     return [wave for wave in found if wave]
 
 
-class Course:
-    """Of release `number`, through `planned` (a list of waves, lists of devices). It stops when `stop_at` percent of
-    the devices that have begun have failed. patience_s: after that time a device has failed, too."""
+def is_other(fields, digest):
+    """True if the message about a release is that of another digest. Earlier versions of Inflight tell none."""
+    return bool(digest and fields.get("sha256")) and fields["sha256"] != digest
 
-    def __init__(self, number, planned, stop_at, patience_s):
+
+def other(number, state):
+    """Why a device has no outcome of this release."""
+    how = "runs" if state == GOOD else "has failed"
+    return f"another release {number} {how} there: give this one a higher number"
+
+
+class Course:
+    """Of release `number` with that digest, through `planned` (a list of waves, lists of devices). It stops when
+    `stop_at` percent of the devices that have begun have failed. patience_s: after that time a device has failed,
+    too."""
+
+    def __init__(self, number, planned, stop_at, patience_s, digest=None):
         self.number = number
+        self.digest = digest  # None: any
         self.waves = planned
         self.wave = 0  # waves that have begun
         self.states = {}  # {device: state}, of those that have begun
@@ -59,7 +72,13 @@ class Course:
         state = fields.get("state")
         if fields.get("release") != self.number or device not in self.running or state not in (FETCH, TRIAL, *_ENDS):
             return False
+        if state in (GOOD, BAD) and is_other(fields, self.digest):
+            return self._set(device, REFUSED, other(self.number, state))
         return self._set(device, state, str(fields.get("reason", "")))
+
+    def add(self, device):
+        """Another one, behind the others."""
+        self.waves.append([device])
 
     def delay(self, device, why):
         """Its release was announced again. If its time passes, that is the reason."""

@@ -62,6 +62,13 @@ class Program:
         """Waits until it has reported n messages."""
         return self.until(rf"  {n} messages,")
 
+    def stop(self):
+        """It does nothing until go_on()."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self._process.send_signal(signal.SIGCONT)
+
     def end(self, number=signal.SIGTERM):
         """Sends this signal, and returns the exit status."""
         self._process.send_signal(number)

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from host_tests.tools.fleet.collect.collecting import load, publish, until
+from host_tests.tools.fleet.collect.collecting import Landing, load, publish, until
 from tools.reference.kinds import PINGREQ, PUBACK
 from tools.reference.properties import variable
 from tools.reference.wire import pingresp, string
@@ -146,6 +146,27 @@ def test_a_marker_lands_behind_what_the_session_had(broker, collect, landing):
     first, second, marker = landing.until(3)[:3]
     assert (first["text"], second["text"], marker["topic"]) == ("1", "2", "inflight/collector-0/collector")
     assert first["at"] <= marker["at"] and json.loads(marker["text"])["sent"] <= marker["at"]
+
+
+def test_another_collector_with_the_name_is_found_out_by_its_markers(broker, collect, landing, tmp_path):
+    """It takes the session over, and is gone again before the first one is back."""
+
+    def runs(landing):
+        """Whose markers have landed, each with whether it is the retained one."""
+        return [(json.loads(line["text"])["run"], line["retain"]) for line in landing.read()]
+
+    first = collect(*at(broker), "--marker", 0.1).connected()
+    landing.until(1)
+    ((own, _),) = set(runs(landing))
+    first.stop()
+    other = collect(*at(broker), "--marker", 0.1, "--landing", tmp_path / "other").connected()
+    there = Landing(tmp_path / "other")
+    until(lambda: {run for run, _ in runs(there)} - {own}, "a marker of the other one")
+    (foreign,) = {run for run, _ in runs(there)} - {own}
+    other.kill()
+    first.go_on()
+    until(lambda: (foreign, True) in runs(landing), lambda: f"the retained marker of {foreign} in {runs(landing)}")
+    until(lambda: (own, False) in runs(landing)[runs(landing).index((foreign, True)) :], "a marker behind it")
 
 
 def test_a_broker_that_refuses_markers_costs_no_message(serve, collect, landing, tmp_path):

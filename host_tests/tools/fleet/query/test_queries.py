@@ -12,6 +12,7 @@ from inflight_tools.fleet.collect.counters import load, save
 from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.query.times import span, when
+from inflight_tools.fleet.report.verdict import verdict
 
 
 @pytest.fixture
@@ -91,6 +92,15 @@ def test_numbers_that_json_has_not_are_null(small, run, tmp_path):
     assert "cellar" in (tmp_path / "report.html").read_text()
 
 
+def test_a_report_may_fail_on_losses(small, run, tmp_path):
+    assert run("report")[0] == 0
+    assert run("report", "--fail-on", "lost")[0] == 3 and (tmp_path / "report.html").exists()
+    small.add("attic", 1, 20, oldest=1)
+    small.write(mode="overwrite")
+    assert run("report", "--fail-on", "lost")[0] == 0
+    assert run("report", "--fail-on", "gain")[0] == 2
+
+
 def test_an_export_replaces_the_one_before(small, run, tmp_path):
     old = tmp_path / "out/devices/part-7.parquet"
     old.parent.mkdir(parents=True)
@@ -144,6 +154,48 @@ def test_a_folder_whose_name_deltalake_changes(small, run, tmp_path, name, chang
     status, _, error = run("report", "--of", tmp_path / name)
     assert status == 1
     assert f"reads {changed} in the name of a folder as another character: give another folder" in error
+
+
+NAMES = ["[2026]", "a*", "b?c", "{a,b}", "day=3", "it's", "~", "a, b; #c \u202e"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_of_a_folder_is_no_pattern(small, run, tmp_path, name):
+    """Nor does it add a column."""
+    home = tmp_path / name
+    home.mkdir()
+    (tmp_path / "tables").rename(home / "tables")
+    (home / "landing").mkdir()
+    (home / "landing/c-1-000001.ndjson").write_bytes(b"line\n")
+    places = "--of", home / "tables", "--landing", home / "landing"
+    status, output, error = run("report", *places, "--json")
+    assert status == 0, error
+    facts = json.loads(output)
+    assert (facts["fleet"]["accepted"], facts["fleet"]["lost"], facts["unread"]["files"]) == (6, 1, 1)
+    assert run("where", "attic", "2", *places)[0] == 0
+    assert run("export", home / "out", *places)[0] == 0
+    assert len(rows(home / "out/devices")) == 2
+
+
+def test_tables_are_read_without_python(small, run, tmp_path, monkeypatch):
+    """Threads that wait for each other's locks, Arrow's and Python's, hung a report beside a writer."""
+    from deltalake.fs import DeltaStorageHandler
+
+    monkeypatch.setattr(DeltaStorageHandler, "open_input_file", lambda *_: pytest.fail("a file is read by Python"))
+    for command in ("report", "export out", "where attic 2"):
+        status, _, error = run(*command.replace("out", f"{tmp_path}/out").split())
+        assert status == 0, error
+
+
+def test_files_of_several_versions(small, run):
+    """Those of the earlier one lack columns."""
+    later = type(small)(small.root)
+    later.add("attic", 3, 40, oldest=3, expiry=60)
+    later.write(mode="append", schema_mode="merge")
+    facts = json.loads(run("report", "--json")[1])
+    assert facts["fleet"]["delivered"] == 6 and facts["fleet"]["lost"] == 1
+    delivery = json.loads(run("where", "attic", 3, "--json")[1])["deliveries"]
+    assert [one["properties"] for one in delivery] == [{"expiry": 60}]
 
 
 def test_messages_with_properties(tables, run, tmp_path):
@@ -228,3 +280,88 @@ def test_the_page_has_what_collectors_have_counted(small, run, tmp_path):
     assert status == 0, error
     assert json.loads(output)["counters"] == load(landing)
     assert "</svg> silent" in (tmp_path / "report.html").read_text()  # its file is old
+
+
+@pytest.mark.parametrize("wrong", [-400 * 86_400, 86_000])
+def test_one_message_that_was_received_by_a_wrong_clock_spoils_no_timeline(tables, wrong):
+    """Nor the interval in which its device usually reports."""
+    for seq in range(1200):
+        tables.add("attic", seq, 3 * seq)
+    tables.add("attic", 1200, wrong)
+    tables.write()
+    found = gather(tables.root, "inflight", now=AT + 3600.0)
+    timeline = found["timeline"]
+    assert timeline["step_s"] == 30 and sum(point["received"] for point in timeline["points"]) == 1200
+    assert (found["since"], found["until"]) == (AT, AT + 3597)
+    assert found["outside"] == {"count": 1, "first": AT + wrong, "last": AT + wrong}
+    assert "1 delivery far from all others in time" in " ".join(verdict(found).notes)
+    assert found["fleet"]["delivered"] == 1201
+    assert [one["silent"] for one in gather(tables.root, "inflight", now=AT + 3600.0 + 1200)["devices"]] == [1203]
+
+
+def test_a_fleet_that_was_silent_for_long_is_on_the_timeline(tables):
+    for seq in range(200):
+        tables.add("attic", seq, 3 * seq + (0 if seq < 10 else 400 * 86_400))
+    tables.write()
+    found = gather(tables.root, "inflight", now=AT + 401 * 86_400.0)
+    assert found["outside"] is None and found["since"] == AT
+    assert sum(point["received"] for point in found["timeline"]["points"]) == 200
+
+
+def lost(tables, now):
+    """(lost, of these by age only, why the collectors prove nothing)"""
+    found = gather(tables.root, "inflight", now=float(AT + now))
+    return found["fleet"]["lost"], found["fleet"]["guessed"], [one["doubt"] for one in found["collectors"]]
+
+
+@pytest.fixture
+def missing(tables):
+    """Number 1 is missing, and acknowledged."""
+    for seq, s in ((0, 0), (2, 30)):
+        tables.add("attic", seq, s, oldest=seq)
+    return tables
+
+
+def test_a_marker_of_a_time_that_has_not_come_proves_nothing(missing):
+    """The clock of a collector is a day ahead, so what it has received is of another time, too."""
+    missing.marker(60, 61)
+    missing.marker(86_400 + 60, 86_400 + 61, by="ahead")
+    missing.write()
+    assert lost(missing, 120) == (0, 0, ["ahead", None])
+    assert lost(missing, 7200) == (1, 1, ["ahead", None])
+
+
+@pytest.mark.parametrize(
+    ("name", "markers", "doubt"),
+    [
+        ("two machines, both in the tables", [(1000, 1, 300), (1000, 2, 900), (1500, 1, 600), (1500, 2, 1200)], "back"),
+        ("its clock was set back", [(1000, 1, 900), (1000, 2, 300)], "back"),
+        ("by less than clocks differ", [(1000, 1, 900), (1000, 2, 850)], None),
+        ("a restart", [(1000, 1, 300), (1000, 2, 600), (1500, 1, 900), (1500, 2, 1200)], None),
+        ("delivered twice", [(1000, 1, 300), (1000, 2, 900), (1000, 1, 300)], None),
+    ],
+)
+def test_collectors_that_have_one_name_prove_nothing(missing, name, markers, doubt):
+    for run, n, sent in markers:
+        missing.marker(sent, sent, run, n)
+    missing.write()
+    assert lost(missing, 1300) == ((0, 0, ["back"]) if doubt else (1, 0, [None]))
+    assert lost(missing, 7200) == ((1, 1, ["back"]) if doubt else (1, 0, [None]))
+
+
+def test_the_retained_marker_of_another_collector_is_enough(missing):
+    """It is a copy from the broker, so nothing that was sent before it need have landed; and it tells who was there."""
+    missing.marker(20, 21, run=1000, n=1)
+    missing.marker(800, 1000, run=1500, n=9, retain=True)
+    missing.write()
+    assert lost(missing, 1100) == (0, 0, [None])
+    missing.marker(1060, 1061, run=1000, n=2)
+    missing.write(mode="overwrite")
+    assert lost(missing, 1100) == (0, 0, ["back"])
+
+
+def test_a_marker_that_cannot_be_read_spoils_no_report(missing):
+    missing.marker(60, 61)
+    missing.raw[-1]["payload"] = b"\xff{"
+    missing.write()
+    assert lost(missing, 120) == (1, 0, [None])

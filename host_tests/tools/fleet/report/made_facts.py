@@ -20,7 +20,8 @@ def empty():
              "before", "measurements", "restarts", "reconnects", "resends", "outbox_full")  # fmt: skip
     fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
     return {
-        "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "fleet": fleet,
+        "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "outside": None,
+        "fleet": fleet,
         "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [],
         "counters": [], "batch": -1, "asked": [None, None],
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},

@@ -83,7 +83,7 @@ def test_a_dead_letter_shows_topic_payload_and_content_type():
 
 def test_health_in_words():
     rows = [body.one("td", class_="health").text for body in read_page("losing").one(id="devices-table").all("tbody")]
-    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 sensor error"):
+    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 error"):
         assert words in rows[0]
     assert "journal 92 % in use" in rows[1]
     assert rows[5].strip() == "good"
@@ -283,6 +283,8 @@ def test_what_one_device_measures_costs_the_others_no_chart(extreme):
     page = read(render(facts))
     drawn = [list(figure.all("svg")) for figure in page.one(id="measurements").all("figure")]
     assert len(drawn) == 4 and drawn[1] and drawn[3]
+    left_out = [figure.text.count("not drawn") for figure in page.one(id="measurements").all("figure")]
+    assert bool(left_out[0]) == (extreme not in ("the largest", "tiny")) and left_out[1] == left_out[3] == 0
     numbers = json.loads(page.one("script", id="points").text, parse_constant=pytest.fail)
     assert {"m0-1", "m1-0"} <= numbers.keys()
     for figure in page.one(id="measurements").all("figure"):
@@ -304,7 +306,8 @@ def test_the_top_says_how_old_the_figures_are():
     facts |= {"made": facts["until"] + 120, "unread": {"files": 3, "bytes": 40 << 20, "stale": 0}}
     facts["batch"] = 1204
     facts["collectors"] = [
-        {"by": f"c{n}", "seen": facts["until"], "marked": facts["until"] - 3480, "queue_s": 0.25} for n in range(5)
+        {"by": f"c{n}", "seen": facts["until"], "marked": facts["until"] - 3480, "queue_s": 0.25, "doubt": None}
+        for n in range(5)
     ]
     facts["collectors"][0] |= {"marked": None, "queue_s": None}
     text = " ".join(read(render(facts)).one("p", id="fresh").text.replace("\u00a0", " ").split())
@@ -334,7 +337,8 @@ def cells(row):
 def test_what_each_collector_has_counted():
     facts = made_facts.fleet(3) | {"batch": 7, "unread": {"files": 1, "bytes": 2048, "stale": 0}}
     facts["collectors"] = [
-        {"by": name, "seen": made_facts.START, "marked": made_facts.START, "queue_s": 0.25} for name in ("away", "here")
+        {"by": name, "seen": made_facts.START, "marked": made_facts.START, "queue_s": 0.25, "doubt": None}
+        for name in ("away", "here")
     ]
     figures = {"messages": 4500, "messages_s": 12.5, "dup": 4, "truncated": 3, "reconnects": 2, "errors": 1, "files": 9}
     lag = {"mean": 4.5, "max": 1200.0}

@@ -1,8 +1,11 @@
 """Steps, axes and reduced series: no count and no extreme is left out."""
 
 import math
+import sys
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from host_tests.tools.fleet.report import made_facts
 from host_tests.tools.fleet.report.reading import read
@@ -52,6 +55,22 @@ def test_ticks_are_few_and_span_all(bounds):
     assert found[0] <= low + 1e-9 * abs(low) and found[-1] >= high - 1e-9 * abs(high)
 
 
+FINITE = st.sampled_from([0.0, 5e-324, 1e-300, 1.0, 1e100, 1.7e308, sys.float_info.max])
+FINITE = FINITE | FINITE.map(lambda value: -value) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(FINITE, FINITE, FINITE)
+@example(0.0, 5e-324, 0.0)
+@example(-1.7e308, 1.7e308, 0.0)
+@example(sys.float_info.max, sys.float_info.max, 1.0)
+def test_an_axis_of_any_finite_numbers(one, other, third):
+    low, middle, high = sorted((one, other, third))
+    found = scale.ticks(low, high, 3)
+    assert 2 <= len(found) <= 8 and all(map(math.isfinite, found))
+    up = scale.Scale(found[0], found[-1], 118, 10)
+    assert 118.1 >= up(low) >= up(middle) >= up(high) >= 9.9
+
+
 @pytest.mark.parametrize("high", (0, 1, 2, 3, 7, 50, 1220))
 def test_counts_have_whole_ticks(high):
     found = scale.whole_ticks(high)
@@ -68,14 +87,20 @@ def test_times_are_within(length):
 
 def test_thinned_series_keep_their_extremes():
     points = [[n, 20.0, 20.0 - n % 11, 20.0 + n % 13] for n in range(5000)]
-    found = series.thin(points[::-1], 50)
+    found = series.thin(series.drawable(points[::-1]), 50)
     assert len(found) <= 50
     assert min(point[2] for point in found) == 10 and max(point[3] for point in found) == 32
     assert [point[0] for point in found] == sorted(point[0] for point in found)
 
 
 def test_points_without_numbers_are_left_out():
-    assert series.thin([[1, math.nan, 1, 1], [2, 5, 4, None], [3, 5, 4, 6]], 50) == [[3, 5, 4, 6]]
+    assert series.drawable([[1, math.nan, 1, 1], [2, 5, 4, None], [3, 5, 4, 6], [4, 1.7e308, 1, 1]]) == [[3, 5, 4, 6]]
+
+
+def test_a_point_far_from_all_others_in_time_is_left_out():
+    points = [[n, 1, 1, 1] for n in range(100)]
+    assert series.drawable([[-400 * 86_400, 1, 1, 1], *points, [86_400, 1, 1, 1]]) == points
+    assert series.drawable([[-1000, 1, 1, 1], *points])[0][0] == -1000 and len(series.drawable(points[:3])) == 3
 
 
 def test_many_series_share_the_points():

@@ -67,10 +67,17 @@ def test_what_is_not_proved_has_a_note():
 def test_a_collector_that_has_not_received_all_is_named():
     made = facts(on_way=2)
     made["collectors"] = [
-        {"by": f"collector-{n}", "seen": made["made"], "marked": marked and made["made"] - marked}
+        {"by": f"collector-{n}", "seen": made["made"], "marked": marked and made["made"] - marked, "doubt": None}
         for n, marked in enumerate((None, 7200, 60))
     ]
     assert "The collector collector-1 has not shown for 2 h that it has received all: is it running?\n" in notes(made)
+
+
+@pytest.mark.parametrize(("doubt", "said"), [("ahead", "is its clock right?"), ("back", "does another collector have")])
+def test_a_collector_whose_markers_prove_nothing_is_named(doubt, said):
+    made = facts(lost=2, guessed=2)
+    made["collectors"] = [{"by": "collector-0", "seen": made["made"], "marked": None, "doubt": doubt}]
+    assert "The collector collector-0 proves nothing: its markers " in notes(made) and said in notes(made)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def test_a_report_without_messages_says_what_to_do(tmp_path):
     ],
 )
 def test_wrong_options(tmp_path, words, advice):
+    (tmp_path / "landing").mkdir()
     status, output = run("tables", "--data", tmp_path, "--once", *words)
     assert status and advice in " ".join(output.replace("│", " ").split()) and "Traceback" not in output
 

@@ -232,7 +232,8 @@ def test_the_last_batch_and_how_long_a_marker_took(continued):
     found = continued.facts()
     assert found["batch"] == 1
     (marked,) = (one for one in found["collectors"] if one["by"] == "m")
-    assert marked == {"by": "m", "seen": NOW / 1000 + 90.5, "marked": NOW / 1000 + 90, "queue_s": 0.5}
+    told = {"by": "m", "seen": NOW / 1000 + 90.5, "marked": NOW / 1000 + 90, "queue_s": 0.5, "doubt": None}
+    assert marked == told
 
 
 def test_a_restart_whose_delivery_was_deleted_by_age(fleet, health):

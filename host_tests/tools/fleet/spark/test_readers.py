@@ -20,9 +20,10 @@ def by_duckdb(table, column):
     import duckdb
     from deltalake import DeltaTable
 
+    if not (files := DeltaTable(table).file_uris()):
+        return []
     with duckdb.connect() as connection:
-        connection.register("rows", DeltaTable(table).to_pyarrow_dataset())
-        return [value for (value,) in connection.execute(f'SELECT "{column}" FROM rows').fetchall()]
+        return [value for (value,) in connection.execute(f'SELECT "{column}" FROM read_parquet(?)', [files]).fetchall()]
 
 
 def by_polars(table, column):
@@ -148,9 +149,9 @@ def filtered(name, table, column, value):
         import duckdb
         from deltalake import DeltaTable
 
+        query = f'SELECT count(*) FROM read_parquet(?) WHERE "{column}" = ?'
         with duckdb.connect() as connection:
-            connection.register("rows", DeltaTable(table).to_pyarrow_dataset())
-            return connection.execute(f'SELECT count(*) FROM rows WHERE "{column}" = ?', [value]).fetchone()[0]
+            return connection.execute(query, [DeltaTable(table).file_uris(), value]).fetchone()[0]
     if name == "polars":
         import polars
 

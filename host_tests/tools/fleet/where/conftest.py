@@ -2,6 +2,7 @@
 
 import datetime
 import importlib.util
+import json
 
 import pytest
 
@@ -42,8 +43,10 @@ class Tables:
                 letter | {"device": device, "epoch": epoch, "seq": seq, "reason": fields["problem"], "payload": b""}
             )
 
-    def marker(self, sent, s):
-        self.add("c", None, s, epoch=None, kind="collector", made=_time(AT + sent))
+    def marker(self, sent, s, run=1, n=None, by="c", **fields):
+        body = {"sent": 1000 * (AT + sent), "run": run, "n": s if n is None else n}
+        payload = json.dumps(body).encode()
+        self.add(by, None, s, epoch=None, kind="collector", made=_time(AT + sent), by=by, payload=payload, **fields)
 
     def health(self, device, seq, s, counters, damaged=0, skipped=0, up=60, epoch=7, oldest=None):
         self.add(device, seq, s, oldest, epoch, "health")
@@ -59,6 +62,7 @@ class Tables:
         key = [("device", text), ("epoch", number), ("seq", number)]
         raw = [("received", time), ("by", text), ("topic", text), ("qos", arrow.int32()), ("dup", yes), *key]
         raw += [("kind", text), ("made", time), ("problem", text), ("oldest", number), ("first", yes)]
+        raw += [("retain", yes), ("payload", arrow.binary())]
         pairs = arrow.list_(arrow.struct([("name", text), ("value", text)]))
         given = [("payload_format", arrow.int32()), ("expiry", number), ("content_type", text)]
         given += [("response_topic", text), ("correlation", arrow.binary()), ("user_properties", pairs)]

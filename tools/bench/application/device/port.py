@@ -168,7 +168,7 @@ def start(path, esp32, callback):
     _Watchdog._fed = callback
     WLAN._joined = 1010 if esp32 else 3
     WLAN._online = 1000 if esp32 else 0
-    sys.modules["machine"] = sys.modules["umachine"] = _Module(  # the build imports it by the second name
+    sys.modules["machine"] = sys.modules["umachine"] = _Module(
         mem32=_Memory(),
         unique_id=lambda: b"\x28\xcd\xc1\x12\x34\x56",
         reset_cause=lambda: 1,

@@ -114,6 +114,8 @@ class Births:
 
     def __init__(self):
         self._known, self._news = set(), None
+        self.device = None  # whose it is
+        self._new_epoch = False
         self._armed = False
         self._ended = None
         self._born = threading.Event()
@@ -127,12 +129,18 @@ class Births:
             return  # the will has no number
         if not self._armed:
             self._known.add(key)
-        elif fields.get("state") in _ALIVE and not fields.get("safe") and key not in self._known:
-            self._news = fields
+        elif fields.get("state") in _ALIVE and not fields.get("safe") and self._is_new(key):
+            self._news, self.device = fields, device
             self._born.set()
 
-    def arm(self):
-        """From now on, birth messages not seen before are new."""
+    def _is_new(self, key):
+        epochs = {epoch for epoch, _ in self._known}
+        return key[0] not in epochs if self._new_epoch else key not in self._known
+
+    def arm(self, new_epoch=False):
+        """From now on, birth messages not seen before are new. new_epoch: those of other devices may come, too; the
+        wanted one has a new journal."""
+        self._new_epoch = new_epoch
         self._armed = True
 
     def end(self, why):

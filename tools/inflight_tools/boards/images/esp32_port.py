@@ -11,6 +11,15 @@ from esptool.util import FatalError, flash_size_bytes
 _BAUD = 460_800
 
 
+def chip_on(device):
+    """What the chip on port `device` calls itself, "ESP32-C3". It stays in its boot program. ValueError."""
+    log.set_verbosity("silent")
+    with _explained(device):
+        chip = cmds.connect_esp(device)
+        chip._port.close()
+        return chip.CHIP_NAME
+
+
 class Esp32Port:
     """The board on port `device`, whose chip is `chip`; a context manager. ValueError with one line for any error."""
 
@@ -42,6 +51,11 @@ class Esp32Port:
         with self._explained():
             return cmds.read_flash(self._esp, address, size, no_progress=True)
 
+    def identity(self):
+        """The address of its Wi-Fi, 12 hexadecimal digits."""
+        with self._explained():
+            return bytes(self._esp.read_mac()).hex()
+
     def erase(self):
         """Erases all of the flash."""
         with self._explained():
@@ -57,12 +71,16 @@ class Esp32Port:
         with self._explained():
             cmds.reset_chip(self._esp, "hard-reset")
 
-    @contextlib.contextmanager
     def _explained(self):
-        try:
-            yield
-        except (FatalError, serial.SerialException, OSError) as e:
-            raise ValueError(explain(self.device, str(e))) from None
+        return _explained(self.device)
+
+
+@contextlib.contextmanager
+def _explained(device):
+    try:
+        yield
+    except (FatalError, serial.SerialException, OSError) as e:
+        raise ValueError(explain(device, str(e))) from None
 
 
 def explain(device, text):

@@ -1,13 +1,16 @@
 """The boards, as the file board.toml of each folder below boards/ tells, and what images are made for."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from inflight_tools import toml
 from inflight_tools.boards.native import PROCESSORS
 from inflight_tools.sources import device_sources
 
+_READERS = (("digital", "pin"), ("counter", "pin"), ("adc", "pin"), ("hx711", "data"))  # driver, field
 KINDS = ("esp32", "uf2")  # of images; board_image makes them
 
 
@@ -40,6 +43,34 @@ class Variant:
     drive: str = ""  # UF2: the boot drive's label, and what its INFO_UF2.TXT calls the board
     title: str = ""  # what people, and esp-web-tools, call the chip or board
     processor: str = ""  # one of PROCESSORS; "": it gets bytecode alone
+    pins: str = ""  # "0-22, 26-28": those that are free for sensors and actuators; "": nobody knows
+    inputs: str = ""  # those of them that read, and cannot be set
+    analog: str = ""  # those of them that measure a voltage
+
+    def check_pin(self, number: Any, driver: str, field: str) -> None:
+        """ValueError unless `field` of an entry with that driver may be the pin `number`, or its name."""
+        if not self.pins:
+            return
+        if isinstance(number, str):
+            digits = number.upper().removeprefix("GP").removeprefix("IO")
+            if not digits.isdecimal():
+                return  # a name that this board has
+            number = int(digits)
+        if type(number) is not int or number not in _ranges(self.pins):
+            raise ValueError(f"{field} {number}: the pins of {self.title} are {self.pins}")
+        if driver == "adc" and number not in _ranges(self.analog):
+            raise ValueError(f"{field} {number}: the analogue pins of {self.title} are {self.analog}")
+        if number in _ranges(self.inputs) and (driver, field) not in _READERS:
+            raise ValueError(f"{field} {number}: the pins {self.inputs} of {self.title} can only be read")
+
+
+def _ranges(text: str) -> set[int]:
+    """The numbers in "0-5, 9"."""
+    found: set[int] = set()
+    for part in filter(None, text.split(", ")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def _read(path: Path) -> Board:
@@ -87,6 +118,11 @@ def variant(name: str) -> Variant:
 def processor(name: str) -> str:
     """The processor of the Variant of that name; "" of a folder, whose processor nobody knows."""
     return next((found.processor for found in variants() if found.name == name), "")
+
+
+def pins_of(name: str) -> Callable[[Any, str, str], None] | None:
+    """check_pin() of the Variant of that name; None of a folder, whose boards differ."""
+    return next((found.check_pin for found in variants() if found.name == name), None)
 
 
 def board(name: str) -> Board:

@@ -21,6 +21,10 @@ when the marker comes back and lands, all that the session had before it has lan
 acknowledged by then, and that is in no landing file, is lost. A broker that refuses the topic of markers costs this
 proof, and no message.
 
+A marker tells which start of a collector has sent it, and its number since then. Markers are retained, and before the
+first one of a connection the collector asks for the retained one: so another collector with the same name, which took
+this one's session and messages over meanwhile, is found out.
+
 Levels
 ------
 At level 5 the lines keep the properties of messages, and the broker says why it ends a connection. All else is as at
@@ -130,6 +134,9 @@ class Collector:
         self._marker_topic = marker_topic(broker.root, name)
         self._marker_interval, self._next_marker = marker, time.monotonic() + marker
         self._marks = False  # the broker grants the topic of markers
+        self._marked, self._retain = 0, True  # how many were sent; whether the broker retains messages
+        self._asked = ()  # topic filters of the last SUBSCRIBE
+        self._look = False  # whether to ask for the retained marker before the next one
         self._figures, self._interval, self._next_report = figures, report, time.monotonic() + report
         self.counters = Counters(name)
         self._batch = Batch(name, max_payload, self.counters)
@@ -234,6 +241,7 @@ class Collector:
             self._disconnected()
 
     def _disconnected(self):
+        self._client.forget()  # an old marker must not replace the retained one of another collector
         why = self._client.trouble or self._detail or "connection lost"
         if self._level == 5 and not self._client.answered:
             why += "; does it take MQTT 5? Without it: --protocol-level 4"
@@ -285,29 +293,44 @@ class Collector:
         self._connected, self._connected_at = True, time.monotonic()
         if (kept := getattr(properties, "SessionExpiryInterval", FOR_EVER)) < FOR_EVER:
             self._say_once("session", _SHORT_SESSION.format(self._broker.place, kept))
+        self._retain = getattr(properties, "RetainAvailable", 1) == 1
         # With session present the broker has the subscriptions. A new SUBSCRIBE would deliver all retained messages.
-        if not (flags.session_present and self._subscribed):
+        self._look = flags.session_present and self._subscribed
+        if not self._look:
             self._subscribed = False
-            markers = [self._marker_topic] if self._marker_interval else []
-            client.subscribe([(name, 1) for name in (*self._filters, *markers)])
+            self._marks = bool(self._marker_interval)
+            self._subscribe(*self._filters, *([self._marker_topic] if self._marks else ()))
         else:
             self._ready()
 
+    def _subscribe(self, *filters):
+        self._asked = filters
+        self._client.subscribe([(name, 1) for name in filters])
+
     def _on_subscribe(self, client, userdata, mid, reasons, properties):
-        for name, reason in zip(self._filters, reasons, strict=False):
-            if reason.value != 1:
+        for name, reason in zip(self._asked, reasons, strict=False):
+            if reason.value == 1:
+                continue
+            if name == self._marker_topic:
+                self._marks = False
+                self._say_once("marker", f"the broker refuses {name}: losses behind it cannot be proved")
+            else:
                 answer = "refuses it" if reason.is_failure else "grants QoS 0 only, which may lose messages"
                 self._refused = f"subscription to {name}: the broker at {self._broker.place} {answer}"
                 return
-        self._marks = bool(self._marker_interval) and reasons[-1].value == 1
-        if self._marker_interval and not self._marks:
-            self._say_once("marker", f"the broker refuses {self._marker_topic}: losses behind it cannot be proved")
-        self._subscribed = True
-        self._ready()
+        if self._subscribed:  # asked for the retained marker
+            self._mark()
+        else:
+            self._subscribed = True
+            self._ready()
 
     def _mark(self):
         """Sends a marker. It goes to the end of what the broker has for this session."""
-        self._client.publish(self._marker_topic, json.dumps({"sent": time.time_ns() // 1_000_000}), 1)
+        if not self._marks:
+            return
+        self._marked += 1
+        marker = {"sent": time.time_ns() // 1_000_000, "run": self._spool.started, "n": self._marked}
+        self._client.publish(self._marker_topic, json.dumps(marker), 1, self._retain)
 
     def _ready(self):
         self._reported.pop("broker", None)
@@ -364,9 +387,12 @@ class Collector:
         now = time.monotonic()
         if now >= self._retry_roll and self._spool.due():
             self._roll()
-        if now >= self._next_marker:
+        if now >= self._next_marker and self._marks and self._connected:
             self._next_marker = now + self._marker_interval
-            if self._marks and self._connected:
+            if self._look:
+                self._look = False
+                self._subscribe(self._marker_topic)
+            else:
                 self._mark()
         if now >= self._next_report:
             self._next_report = now + self._interval

@@ -14,6 +14,16 @@ from inflight_tools.fleet.lock import take_lock
 from inflight_tools.payload import fields_of
 
 
+def make_folder(folder, sync=os.fsync):
+    """Makes a folder, and those above it that are missing, durably. `sync` makes one durable."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        sync(parent)
+        os.close(parent)
+
+
 class Spool:
     """The spool of the collector `name` in `folder`. After `size` bytes or `age` seconds due() is true: call roll().
     Spools of an earlier run are finished first. `sync` makes a file durable. Raises Busy. Any method may raise
@@ -23,26 +33,19 @@ class Spool:
         self._folder, self._name = Path(folder), name
         self._most, self._age, self._sync = size, age, sync
         self.files = 0  # finished files, recovered ones included
+        self.started = 0  # ms since 1970; more than at any earlier start in this folder
         self._number = 0
         self._fd = None
         self._size = 0  # durable bytes of the spool
         self._dirty = False  # the spool may contain more bytes, from a failed append()
-        self._make_folder()
+        make_folder(self._folder, sync)
         self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         self._lock = take_lock(
             self._folder / f".{name}.lock",
             f"another collector named {name} is writing to {self._folder}: stop it, or take another name",
         )
-        self._start = self._stamp()
+        self.started = self._stamp()
         self._recover()
-
-    def _make_folder(self):
-        missing = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in missing:
-            parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            self._sync(parent)
-            os.close(parent)
 
     def _stamp(self):
         """Returns the time of this start in ms, but at least the previous start's plus one: the clock may go back, and
@@ -109,7 +112,7 @@ class Spool:
         return self._folder / f".{self._stem()}.spool"
 
     def _stem(self):
-        return f"{self._name}-{self._start}-{self._number:06}"
+        return f"{self._name}-{self.started}-{self._number:06}"
 
     def _truncate(self):
         """Cuts off the bytes of a failed append(). Also if only its sync failed: nobody knows which bytes are on disk

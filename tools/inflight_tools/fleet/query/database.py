@@ -1,14 +1,16 @@
-"""The tables as views of a DuckDB database: each as it was when the database was opened."""
+"""The tables as views of a DuckDB database: each as it was when the database was opened.
+
+DuckDB itself reads the Parquet files that the log of a table names. Nothing of Python takes part: threads that wait for
+Python's lock and for one of a reader written for Python can wait for each other for ever."""
 
 import os
 import re
 import tempfile
 
 import duckdb
-import pyarrow.dataset as arrow
 
 from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, PAIRS, RANGES
-from inflight_tools.fleet.delta import batch_of, last_batch, opened
+from inflight_tools.fleet.delta import WrongTables, batch_of, last_batch, opened
 from inflight_tools.fleet.spark.storage import files_in
 
 _TABLES = {"ledger": LEDGER, "minutes": MINUTES, **FACTS}
@@ -24,6 +26,7 @@ SET TimeZone = 'UTC';
 SET default_null_order = 'nulls_first_on_asc_last_on_desc';
 SET memory_limit = '{}MB';
 SET temp_directory = '{}';
+SET parquet_metadata_cache = true;
 """
 _LEAST_MB = 512
 _MANY = 10_000  # rows at once
@@ -35,6 +38,10 @@ _TIMES = {"minutes": "minute"}  # columns with the time of a row, if that is not
 def moment(seconds):
     """SQL of a time in s since 1970."""
     return f"to_timestamp({float(seconds)!r})"
+
+
+def _quoted(text):
+    return text.replace("'", "''")
 
 
 def _limits(column, since, until):
@@ -59,14 +66,10 @@ def _opened(files):
             return found
 
 
-def _dataset(table, last):
-    """The rows of a DeltaTable up to batch number `last`. Not the dataset of delta-rs: that one finds nothing by a
-    column without statistics in tables of earlier versions, whose log does not say which columns have some."""
-    found = table.to_pyarrow_dataset()
-    paths = [path for path in found.files if batch_of(path) <= last]
-    if not paths:
-        return arrow.dataset(found.schema.empty_table())
-    return arrow.dataset(paths, schema=found.schema, filesystem=found.filesystem, format="parquet")
+def _paths(table, last):
+    """The files of a DeltaTable with the batches up to number `last`, as its log names them; none of None."""
+    found = table.get_add_actions(flatten=True)["path"].to_pylist() if table else ()
+    return [path for path in found if batch_of(path) <= last]
 
 
 class Database:
@@ -74,16 +77,16 @@ class Database:
     were complete when it was made. A table or column that is missing is empty. Raises WrongTables."""
 
     def __init__(self, root):
-        self.tables = _opened(files_in(root))
+        self._files = files_in(root)
+        self.tables = _opened(self._files)
         last = last_batch(self.tables["ledger"])
-        self.datasets = {name: _dataset(table, last) for name, table in self.tables.items() if table}
+        self._paths = {name: _paths(table, last) for name, table in self.tables.items()}
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="inflight-query-", ignore_cleanup_errors=True)
         self._connection = duckdb.connect()
-        self._connection.execute(_SETTINGS.format(_memory_mb(), self._folder.name.replace("'", "''")))
-        for name, dataset in self.datasets.items():
-            self._connection.register(f"_{name}", dataset)
+        self._connection.execute(_SETTINGS.format(_memory_mb(), _quoted(self._folder.name)))
+        self._columns = {name: self._stored(name, paths) for name, paths in self._paths.items() if paths}
         self.only()
         return self
 
@@ -91,26 +94,40 @@ class Database:
         self._connection.close()
         self._folder.cleanup()
 
+    def _stored(self, name, paths):
+        """Makes the view stored_... of what the files of a table have, with their `filename`. Returns its columns."""
+        here = f"{self._folder.name}/{name}"  # for DuckDB `root` could be a pattern
+        self._files.bring(name, paths, here)
+        listed = ", ".join(f"'{_quoted(f'{here}/{path}')}'" for path in paths)
+        # Of tables of several versions some files lack columns. A folder of `root` may be called "day=3".
+        how = "union_by_name = true, hive_partitioning = false, filename = true"
+        self.run(f"CREATE VIEW stored_{name} AS FROM read_parquet([{listed}], {how})")
+        return {column for column, *_ in self.run(f"DESCRIBE stored_{name}").fetchall()}
+
     def only(self, device=None, since=None, until=None):
         """From now on the views have the rows of one device, which were received (of `minutes`: made) at the time
         `since` or later, and before `until`, in s since 1970; None: all. For each table there is a view with the rows
-        of all times, too: `every_raw` and so on."""
+        of all times, too: `every_raw` and so on. `filename`: that of the file of a row, behind its other columns."""
         self.ranged = since is not None or until is not None
         for name, columns in _TABLES.items():
-            present = set(self.datasets[name].schema.names) if name in self.datasets else ()
+            present = self._columns.get(name, ())
             listed = ", ".join(
                 f'"{column}"' if column in present else f'CAST(NULL AS {_TYPES.get(kind, kind)}) AS "{column}"'
-                for column, kind in _COLUMN.findall(columns)
+                for column, kind in _COLUMN.findall(f"{columns}, filename string")
             )
-            mine = "true" if device is None else "device = '{}'".format(device.replace("'", "''"))
-            source = f"FROM _{name} WHERE {mine}" if present else "WHERE false"
+            mine = "true" if device is None else f"device = '{_quoted(device)}'"
+            source = f"FROM stored_{name} WHERE {mine}" if present else "WHERE false"
             self.run(f"CREATE OR REPLACE VIEW every_{name} AS SELECT {listed} {source}")
             limits = " AND ".join(_limits(_TIMES.get(name, "received"), since, until))
             where = f"WHERE {limits}" if limits and name != "ledger" else ""
             self.run(f"CREATE OR REPLACE VIEW {name} AS FROM every_{name} {where}")
 
     def run(self, sql, *values):
-        return self._connection.execute(sql, values)
+        try:
+            return self._connection.execute(sql, values)
+        except duckdb.IOException as error:
+            said = str(error).partition("\n")[0]  # behind it is the query
+            raise WrongTables(said.replace(f"{self._folder.name}/", self._files.path(""))) from None
 
     def rows(self, sql, *values):
         """A list of dicts."""

@@ -25,7 +25,6 @@ _TRENDS = (
     ("erased sectors of the journal", "/", "journal_erases"),
     ("restarts", "/", "restarts"),
 )
-_OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
 _COUNTS = (
     *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
     *("before", "repeated", "measurements"),
@@ -239,9 +238,9 @@ def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=Non
     facts = {"made": now, "root": topics, "grace_s": grace_s, "asked": [how.get("since"), how.get("until")]}
     facts |= {"unread": summary(unread or {}, now), "counters": list(counters)}
     with Database(root) as database:
-        collectors = views.judge(database, now, grace_s, unread=facts["unread"]["stale"] > 0, **how)
-        facts |= {"batch": last_batch(database.tables["ledger"]), "collectors": collectors}
-        return _as_json(facts | _gathered(database, now, chosen, worst))
+        collectors, span = views.judge(database, now, grace_s, unread=facts["unread"]["stale"] > 0, **how)
+        facts |= {"batch": last_batch(database.tables["ledger"]), "collectors": collectors, **span}
+        return _as_json(facts | _gathered(database, chosen, worst, span["since"], span["until"]))
 
 
 def _as_json(value):
@@ -253,21 +252,17 @@ def _as_json(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _gathered(database, now, chosen, worst):
+def _gathered(database, chosen, worst, since, until):
     fleet, devices, versions = _devices(database)
     letters = database.row("SELECT count(*) AS many FROM dead_letters")["many"]
     fleet |= {"doubled": _doubled(database), "dead_letters": letters}
     facts = {"fleet": fleet, "devices": devices, "versions": versions, "dead_letters": _dead_letters(database)}
-    # A collector's clock may have been wrong.
-    span = f"FROM raw WHERE epoch(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}"
-    span = database.row(f"SELECT epoch(min(received)) AS since, epoch(max(received)) AS until {span}")
-    facts |= span
-    if span["since"] is None:
+    if since is None:
         nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
         return facts | nothing | {"measurements": {}, "trends": {}}
     known = set(database.values("SELECT device FROM found WHERE list_contains(?, device)", list(chosen)))
     shown = [name for name in chosen if name in known] + [device["device"] for device in devices[:worst]]
     shown = list(dict.fromkeys(shown))
-    facts |= {"timeline": _timeline(database, *span.values()), "events": _events(database)}
-    facts["measurements"] = _series(database, shown, *span.values())
-    return facts | {"trends": _trends(database, shown, *span.values())}
+    facts |= {"timeline": _timeline(database, since, until), "events": _events(database)}
+    facts["measurements"] = _series(database, shown, since, until)
+    return facts | {"trends": _trends(database, shown, since, until)}

@@ -7,7 +7,20 @@ from .database import moment
 _OVERLAP_S = 60  # if messages of two journals alternate for longer, there are two devices
 _SILENT_S = 600  # shorter silence is no alarm
 _DAY_S = 86_400
+_OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
+# So few of all deliveries are told apart if the time of all would be so many times as long: a clock was wrong.
+_FEW, _LEAST = 0.001, 20
+_APART = 20
 NO_WAKE = "reset IS DISTINCT FROM 'deep-sleep'"  # a wake from deep sleep is not a restart
+
+_TOLD = {name: f"counters['{name}']" for name in ("accepted", "dropped", "damaged", "resent", "outages")}
+
+
+def _count(sql):
+    """SQL of a count that a device tells: NULL if it is no count of messages. Sums of any numbers might overflow, and a
+    report of the whole fleet fail."""
+    return f"CASE WHEN {sql} BETWEEN 0 AND {(1 << 32) - 1} THEN {sql} END"
+
 
 # The numbers that have arrived. Ranges of several batches may be adjacent; they do not overlap.
 _RANGES = """
@@ -75,6 +88,7 @@ SELECT device, count(*) AS conflicts FROM (
     GROUP BY ALL HAVING count(DISTINCT digest) > 1)
 GROUP BY device
 """
+_MARKS = "kind = 'collector' AND retain IS NOT TRUE"  # a retained one has not waited behind other messages
 # How often the clock went back by more than a minute between two messages.
 _CLOCK_JUMPS = """
 SELECT device, count(*) AS jumps FROM (
@@ -84,8 +98,8 @@ WHERE made < before - INTERVAL 60 SECONDS GROUP BY device
 """
 # The last health message of each device, and the sums of its counters over all restarts, until and since a time.
 _COUNTERS = {
-    "resends": "sum(CASE WHEN ends THEN counters['resent'] END)",
-    "outages": "sum(CASE WHEN ends THEN counters['outages'] END)",
+    "resends": "sum(CASE WHEN ends THEN resent END)",
+    "outages": "sum(CASE WHEN ends THEN outages END)",
     **rules.COUNTED,
     "refused": f"sum(CASE WHEN ends AND {NO_WAKE} THEN outbox_full END)",
 }
@@ -112,8 +126,9 @@ FROM given LEFT JOIN told USING (device) LEFT JOIN earlier USING (device)
             list(reset) FILTER (reset IS NOT NULL) AS resets
         FROM health_messages WHERE start GROUP BY device) USING (device)
 """
-_NEXT_HEALTH = """
-SELECT device, min(received) FROM every_health WHERE received >= {} AND counters['accepted'] IS NOT NULL GROUP BY device
+_NEXT_HEALTH = f"""
+SELECT device, min(received) FROM every_health WHERE received >= {{}} AND {_count(_TOLD["accepted"])} IS NOT NULL
+GROUP BY device
 """
 # The last state that each device, or the broker with its will, has published; state_since: when it began; next_s: so
 # many seconds after that message a device that sleeps reports again.
@@ -159,12 +174,36 @@ def _stepped(query, steps):
     return query
 
 
-def _silent(now):
+def _span(database, now):
+    """The time in which deliveries were received: {"since", "until"} in s since 1970, None without any. `outside`:
+    those few that were received far from all others, by the clock of a collector, as {"count", "first", "last"}; None
+    without any."""
+    times = f"FROM (SELECT epoch(received) AS t FROM raw) WHERE t BETWEEN {_OLDEST} AND {int(now) + _DAY_S}"
+    many, since, until = database.run(f"SELECT count(*), min(t), max(t) {times}").fetchone()
+    whole = {"since": since, "until": until, "outside": None}
+    if many < _LEAST:
+        return whole
+    few = max(_FEW, 2.5 / many)
+    ((first, last),) = database.run(f"SELECT approx_quantile(t, [{few}, {1 - few}]) {times}").fetchone()
+    if (last - first) * _APART >= until - since:
+        return whole
+    margin = max(last - first, _OVERLAP_S)
+    near = f"t BETWEEN {first - margin!r} AND {last + margin!r}"
+    span = database.row(f"SELECT min(t) AS since, max(t) AS until {times} AND {near}")
+    return span | {
+        "outside": database.row(f"SELECT count(*) AS count, min(t) AS first, max(t) AS last {times} AND NOT {near}")
+    }
+
+
+def _silent(now, span):
     """SQL of the seconds since a device's last message, if that is much longer than it usually takes: what it told
-    before it slept, or its mean interval. Else 0."""
-    mean = "(epoch(seen) - epoch(since)) / (delivered + repeated - 1)"
+    before it slept, or its mean interval. Else 0. span: see _span()."""
+    began, ended = "epoch(since)", "epoch(seen)"
+    if span["outside"]:
+        began, ended = f"greatest({began}, {span['since']!r})", f"least({ended}, {span['until']!r})"
+    mean = f"({ended} - {began}) / (delivered + repeated - 1)"
     usual = f"coalesce(next_s, CASE WHEN delivered > 2 THEN {mean} END, {_DAY_S})"
-    silence = f"({now!r} - epoch(seen))"
+    silence = f"({now!r} - {ended})"
     return f"CASE WHEN {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0 END"
 
 
@@ -189,38 +228,61 @@ def _missing(proof):
     return f"SELECT device, epoch, part.lo, part.hi, part.place, proved FROM ({split}) WHERE part.lo <= part.hi"
 
 
-def collectors(database, retired=()):
+# When collectors have sent markers, in s since 1970, and the latest time that an earlier marker of each has: earlier by
+# the numbers that they have.
+_MARKERS = """
+SELECT *, max(sent) OVER (PARTITION BY "by" ORDER BY run, n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+FROM (SELECT "by", marker.sent / 1000 AS sent, marker.run AS run, marker.n AS n FROM (
+    SELECT "by", TRY(from_json(decode(payload), '{"sent": "BIGINT", "run": "BIGINT", "n": "BIGINT"}')) AS marker
+    FROM every_raw WHERE kind = 'collector'))
+WHERE sent IS NOT NULL
+"""
+
+
+def collectors(database, now, retired=()):
     """A dict for each collector, but those in `retired`: `by`, its name; `seen`, when its last message arrived;
     `marked`, when it sent the last marker that came back to it, or None; both in s since 1970. All that the broker had
     for it at that time is in the tables. queue_s: for how long that marker was behind the other messages that the
-    broker had for the collector."""
+    broker had for the collector. doubt: why its markers prove nothing, so that `marked` is None: 'ahead', they are of a
+    time after `now`; 'back', a later one is of an earlier time, so its clock was set back, or another collector has its
+    name."""
+    skew = rules.SKEW_S
     return database.rows(
-        """SELECT "by", epoch(max(received)) AS seen, epoch(max(CASE WHEN kind = 'collector' THEN made END)) AS marked,
-            arg_max(epoch(received) - epoch(made), made) FILTER (kind = 'collector') AS queue_s
-        FROM every_raw WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by" ORDER BY marked, "by" """,
+        f"""SELECT "by", seen, CASE WHEN doubt IS NULL THEN marked END AS marked, queue_s, doubt FROM (
+            SELECT "by", epoch(max(received)) AS seen, epoch(max(made) FILTER ({_MARKS})) AS marked,
+                arg_max(epoch(received) - epoch(made), made) FILTER ({_MARKS}) AS queue_s
+            FROM every_raw WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by")
+        LEFT JOIN (
+            SELECT "by", CASE WHEN max(sent) > {now + skew!r} THEN 'ahead'
+                WHEN bool_or(run IS NOT NULL AND before > sent + {skew}) THEN 'back' END AS doubt
+            FROM ({_MARKERS}) GROUP BY "by") USING ("by")
+        ORDER BY marked, "by" """,
         list(retired),
     )
 
 
 def judge(database, now, grace_s, retired=(), unread=False, since=None, until=None):
-    """Adds the views to a Database, and returns what collectors() does. now: in s since 1970. grace_s: where nothing
-    proves what became of a missing number, it is lost if a later one arrived so long ago. retired: collectors that
-    never return. unread: whether landing files have not been read that should have been. since, until: see define()."""
-    found = collectors(database, retired)
+    """Adds the views to a Database, and returns what collectors() and _span() do. now: in s since 1970. grace_s: where
+    nothing proves what became of a missing number, it is lost if a later one arrived so long ago. retired: collectors
+    that never return. unread: whether landing files have not been read that should have been. since, until: see
+    define()."""
+    found = collectors(database, now, retired)
     proof = rules.Proof([one["marked"] for one in found], now - grace_s, unread)
-    define(database, proof, now, since, until)
-    return found
+    return found, define(database, proof, now, since, until)
 
 
 def define(database, proof, now, since=None, until=None):
-    """Adds the views to a Database. proof: a Proof. now: in s since 1970. since, until: only what was received at that
-    time or later, and before that time, counts, in s since 1970; None: all. Where a number is that is missing, is
-    told as it is known now."""
+    """Adds the views to a Database, and returns what _span() does. proof: a Proof. now: in s since 1970. since, until:
+    only what was received at that time or later, and before that time, counts, in s since 1970; None: all. Where a
+    number is that is missing, is told as it is known now."""
     database.only(None, since, until)
+    span = _span(database, now)
     before = "true" if until is None else f"received < {moment(until)}"
+    told = ", ".join(f"{_count(sql)} AS {name}" for name, sql in _TOLD.items())
+    own = ", ".join(f"{_count(name)} AS {name}" for name in ("outbox_full", "journal_damaged", "journal_skipped"))
+    accepted = f"SELECT * REPLACE ({own}), {told} FROM every_health"
     # What a client lost to damage is among what it dropped; the journal counts that.
-    dropped = "counters['dropped'] - coalesce(counters['damaged'], 0)"
-    accepted = f"SELECT *, counters['accepted'] AS accepted, {dropped} AS dropped FROM every_health"
+    accepted = f"SELECT * REPLACE (dropped - coalesce(damaged, 0) AS dropped) FROM ({accepted})"
 
     def health(where):
         return _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL AND {where}", rules.HEALTH_STEPS)
@@ -246,6 +308,7 @@ def define(database, proof, now, since=None, until=None):
         "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",
         "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier), given=given),
         "states": _STATES.format(before=before),
-        "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)))),
+        "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)), span)),
     }.items():
         database.run(f"CREATE OR REPLACE VIEW {name} AS {sql}")
+    return span

@@ -30,7 +30,7 @@ def health(device):
         found.append(("warn", f"journal {100 * used / limit:.0f} % in use"))
     found += [("warn", clip(flag, 60)) for flag in device["flags"][:_MOST_FLAGS]]
     if device["errors"]:
-        found.append(("warn", count(len(device["errors"]), "sensor error")))
+        found.append(("warn", count(len(device["errors"]), "error")))
     return found
 
 

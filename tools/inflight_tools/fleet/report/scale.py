@@ -1,9 +1,12 @@
-"""Axes: round numbers, and round times."""
+"""Axes: round numbers, and round times. All take any finite numbers: no sum or difference of two is made that might be
+infinite."""
 
 import math
+import sys
 
 _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _DAYS = (1, 2, 7, 14, 30, 90, 365)
+_SMALLEST = 1e-300  # of a step: powers of ten that are much smaller are zero
 
 
 class Scale:
@@ -11,10 +14,10 @@ class Scale:
 
     def __init__(self, low, high, start, end):
         self.low, self.start, self.end = low, start, end
-        self._ratio = (end - start) / ((high - low) or 1)
+        self._half = (high / 2 - low / 2) or 1
 
     def __call__(self, value):
-        return self.start + (value - self.low) * self._ratio
+        return self.start + (value / 2 - self.low / 2) / self._half * (self.end - self.start)
 
 
 def short(coordinate):
@@ -30,9 +33,11 @@ def _round_up(rough, digits):
 
 def ticks(low, high, about=4):
     """Two to seven round numbers that cover low to high."""
-    step = _round_up(((high - low) or abs(high) or 1) / about, (1, 2, 2.5, 5, 10))
+    rough = (high / about - low / about) or abs(high / about) or 1 / about
+    step = _round_up(max(rough, _SMALLEST), (1, 2, 2.5, 5, 10))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [n * step for n in range(first, max(last, first + 1) + 1)]
+    most = sys.float_info.max
+    return [max(-most, min(n * step, most)) for n in range(first, max(last, first + 1) + 1)]
 
 
 def whole_ticks(high, about=3):

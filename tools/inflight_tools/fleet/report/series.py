@@ -7,6 +7,7 @@ MOST_CHARTS = 60  # for one device
 BUDGET = 720  # points of all series of a page together
 MOST, LEAST = 120, 24  # points of one series
 _MB = 1e6
+_LEAST, _APART = 20, 20  # so many points, so many times as long as the others
 _LARGEST, _SMALLEST = 1e100, 1e-100  # what can be drawn; senml.LARGEST is the largest that is read
 
 
@@ -15,15 +16,26 @@ def share(series):
     return max(LEAST, min(MOST, BUDGET // max(series, 1)))
 
 
-def thin(points, most):
-    """Returns at most `most` points [t, mean, min, max], sorted by time. Neighbours are merged: mean, minimum, maximum.
-    Points with NaN, infinity, or numbers near it are left out, since they cannot be drawn."""
+def drawable(points):
+    """The points [t, mean, min, max] that can be drawn, sorted by time. NaN, infinity and numbers near it cannot. Nor
+    are one or two drawn that are far from all others in time: a clock was wrong."""
     good = sorted([t, *map(_drawn, rest)] for t, *rest in points if all(map(_drawable, (t, *rest))))
-    if len(good) <= most:
+    if len(good) < _LEAST:
         return good
-    start, span = good[0][0], (good[-1][0] - good[0][0]) or 1
+    first, last = good[1][0], good[-2][0]
+    length = last - first
+    if length * _APART >= good[-1][0] - good[0][0]:
+        return good
+    return [point for point in good if first - length <= point[0] <= last + length]
+
+
+def thin(points, most):
+    """Returns at most `most` points of those of drawable(). Neighbours are merged: mean, minimum, maximum."""
+    if len(points) <= most:
+        return points
+    start, span = points[0][0], (points[-1][0] - points[0][0]) or 1
     groups = {}
-    for point in good:
+    for point in points:
         groups.setdefault(min(int((point[0] - start) / span * most), most - 1), []).append(point)
     return [_merge(group) for _, group in sorted(groups.items())]
 
@@ -64,10 +76,12 @@ def _chart(identity, device, one, most):
     one = _readable(one)
     label, of = clip(one["name"], 60), clip(unit(one["unit"]), 16)
     stats = " · ".join(f"{key}\u00a0{reading(one[key])}" for key in ("min", "p50", "mean", "p95", "max"))
+    points = drawable(one["points"])
     chart = {"identity": identity, "label": label, "unit": of, "stats": stats, "count": one["count"], "read": None}
+    chart["left_out"] = len(one["points"]) - len(points)
     described = f"{label} of {clip(device, 64)} in {of or 'no unit'}: {stats}."
     try:
-        return chart | _drawing(identity, thin(one["points"], most), of, f"{label}, {of}", described)
+        return chart | _drawing(identity, thin(points, most), of, f"{label}, {of}", described)
     except (ArithmeticError, ValueError):  # whatever a device measures, the other charts are drawn
         return chart
 

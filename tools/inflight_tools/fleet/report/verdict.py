@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .words import PLACES, clip, count, duration, number
+from .words import PLACES, clip, count, duration, number, utc
 
 GOOD, WAITING, BAD, EMPTY = "good", "waiting", "bad", "empty"
 MARKED_S = 600  # a collector's last marker should not be older
@@ -54,6 +54,19 @@ def _sentence(fleet):
     return GOOD, f"Nothing was lost: {sums}, none stored twice."
 
 
+_DOUBTS = {
+    "ahead": "its markers are of a time that has not come: is its clock right?",
+    "back": "its markers go back in time: does another collector have this name, or was its clock set back? Give each"
+    " collector a name of its own, and name this one with --retired.",
+}
+
+
+def _doubt(facts):
+    """Which collectors prove nothing, though their markers come back."""
+    found = [one for one in facts["collectors"] if one["doubt"]]
+    return " ".join(f"The collector {clip(one['by'], 64)} proves nothing: {_DOUBTS[one['doubt']]}" for one in found[:4])
+
+
 def _behind(facts):
     """Which collector has not proved for a while that it has received all."""
     late = [one for one in facts["collectors"] if one["marked"] and facts["made"] - one["marked"] > MARKED_S]
@@ -69,7 +82,13 @@ def _notes(facts):
     grace = duration(facts["grace_s"])
     renewed = sum((device["epochs"] or 0) > 1 for device in facts["devices"])
     least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # the facts list only the worst devices
+    outside = facts["outside"] or {}
+    doubt = _doubt(facts)
     notes = (
+        (doubt, doubt),
+        (outside, f"{count(outside.get('count'), 'delivery', 'deliveries')} far from all others in time, between"
+         f" {utc(outside.get('first'))} and {utc(outside.get('last'))} UTC: was the clock of a collector wrong? The"
+         " timeline leaves this out."),
         (unread["stale"], f"{count(unread['stale'], 'landing file')} not in the tables, though not new, or dated in the"
          " future: is `tables` running?"),
         (fleet["silent"], f"{count(fleet['silent'], 'device')} silent for much longer than usual: see Devices."),

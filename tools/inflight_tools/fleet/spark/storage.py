@@ -3,10 +3,13 @@
 import contextlib
 import fnmatch
 import io
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _BUFFER = 1 << 20  # bytes of a request
+_AT_ONCE = 16  # files that are copied from object storage
 _CREDENTIALS = re.compile(r"(?<=://)(?:[^/:@]*:.*?|[^/@]*)@")
 ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
 
@@ -74,6 +77,10 @@ class Folder:
                     found[name_of(path)] = (path.stat().st_size, path.stat().st_mtime)
         return found
 
+    def bring(self, folder, names, to):
+        """Makes the files `names` of `folder` readable in `to`, a path of this machine where nothing is yet."""
+        os.symlink(os.path.abspath(self.path(folder)), to)
+
     def last_number(self, folder):
         """The highest number that is the name of a file in `folder`, -1 if there is none."""
         return max((int(name) for name in self.glob(f"{folder}/*") if name.isdigit()), default=-1)
@@ -104,6 +111,16 @@ class Remote(Folder):
     def find(self, folder, pattern):
         found = self._infos(folder, pattern, recursive=True)
         return {one.path[len(self._base) + 1 :]: (one.size, one.mtime_ns / 1e9) for one in found}
+
+    def bring(self, folder, names, to):
+        from pyarrow.fs import LocalFileSystem, copy_files
+
+        def copy(name):
+            os.makedirs(os.path.dirname(f"{to}/{name}"), exist_ok=True)
+            copy_files(f"{self._base}/{folder}/{name}", f"{to}/{name}", self._files, LocalFileSystem())
+
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            list(threads.map(copy, names))
 
     def _infos(self, folder, pattern, recursive):
         from pyarrow.fs import FileSelector

@@ -10,7 +10,7 @@ class History:
     only."""
 
     def __init__(self, database, device):
-        self._database, self._device = database, device
+        self._database = database
         database.only(device)
         self.ranges = database.groups("SELECT epoch, {'lo': lo, 'hi': hi} FROM ranges ORDER BY epoch, lo")
 
@@ -68,17 +68,11 @@ class History:
 
     def written(self, epoch, seq):
         """When the file of `raw` that has the number was written, in s since 1970; None without one."""
-        import pyarrow.dataset as arrow
-
-        field = arrow.field
+        found = self._database.rows("SELECT filename FROM raw WHERE epoch = ? AND seq = ? AND first", epoch, seq)
         actions = self._database.tables["raw"].get_add_actions(flatten=True)
         files = zip(*(actions[name].to_pylist() for name in _FILE), strict=True)
         times = {path.rpartition("/")[2]: at / 1000 for path, at in files}
-        wanted = (field("device") == self._device) & (field("epoch") == epoch) & (field("seq") == seq) & field("first")
-        for fragment in self._database.datasets["raw"].get_fragments(filter=wanted):
-            if fragment.count_rows(filter=wanted):
-                return times.get(fragment.path.rpartition("/")[2])
-        return None
+        return times.get(found[0]["filename"].rpartition("/")[2]) if found else None
 
     def places(self):
         """[(epoch, lowest, highest, place, proved)] of the numbers that have not arrived, as in views.missing()."""

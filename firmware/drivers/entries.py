@@ -1,0 +1,79 @@
+# The entries of `sensors` and `actuators`, checked before a configuration is taken: by the command `set`, the set-up,
+# and the tools. At a start each driver checks its own entry, since an error concerns one sensor or actuator, not the
+# device. Loaded for that, and unloaded with all that it loads.
+
+import sys
+
+_PINS = ("pin", "sda", "scl", "data", "clock")
+_BUS = ("sda", "scl")  # which chips share
+
+
+def check(config, pin=None):
+    """Checks the entries of the Config `config`, and that no pin is used twice. pin(number, driver, field): raises
+    ValueError if this board has no such pin, or not for that; by default machine.Pin of that number. Raises
+    ValueError."""
+    before = list(sys.modules)
+    try:
+        _check(config, pin or _made)
+    finally:
+        for name in list(sys.modules):
+            if name not in before or name == "entries":
+                del sys.modules[name]
+
+
+def _made(number, driver, field):
+    from sensors import pin
+
+    pin(number)
+
+
+def _check(config, pin):
+    used = {}
+    if config.network:
+        from network_fields import pins
+
+        for field, number in pins(config.network):
+            _take(used, number, "network: " + field)
+    for kind in ("sensor", "actuator"):
+        for entry in getattr(config, kind + "s") or ():
+            where = "%ss: %s: " % (kind, entry.get("name") or entry["driver"])
+            try:
+                _check_entry(kind, entry, config, pin, used, where)
+            except ValueError as e:
+                raise ValueError(where + str(e))
+
+
+def _check_entry(kind, entry, config, pin, used, where):
+    import sensors
+
+    driver = entry["driver"]
+    if kind == "sensor":
+        known = sensors.KNOWN
+    else:
+        from actuators import KNOWN as known
+        from actuators import of_driver
+
+        entry = of_driver(entry)[0]
+    if driver == "counter" and config.sleep_ms:
+        raise ValueError("it counts nothing while the device sleeps: leave sleep_ms out")
+    try:
+        fields = sensors.checked_fields(entry, __import__(sensors.module_of(kind, driver)).FIELDS)
+        for field in _PINS:
+            if field in fields:
+                number = fields[field]
+                pin(number, driver, field)
+                _take(used, number, where + field, field if field in _BUS else None)
+    except ImportError as e:
+        raise ValueError(sensors.missing(kind, driver, known, str(e)))
+    if "sda" in fields:
+        chip = fields["sda"], fields["scl"], fields.get("address", driver)
+        if chip in used:
+            raise ValueError("the same chip as %s: give each its address" % used[chip][0])
+        used[chip] = where[:-2], None
+
+
+def _take(used, number, where, bus=None):
+    other, of_bus = used.get(number, (where, bus))
+    if other != where and not (bus and bus == of_bus):
+        raise ValueError("pin %s is that of %s, too" % (number, other))
+    used[number] = other, bus

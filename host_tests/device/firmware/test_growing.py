@@ -1,0 +1,46 @@
+"""A Pico's journal grows with the configuration, and keeps what is in it."""
+
+import json
+import os
+
+import assemble
+import storage
+from harness import eq
+from littlefs_model import ROOT, Board
+from ports_rp2040 import Rp2040
+
+RUNTIMES = "cpython micropython-x86"
+PATH = "/tmp/inflight-test-%s.json" % "".join("%02x" % b for b in os.urandom(6))
+_journal_flash = storage.journal_flash
+
+
+def started(flash, kb):
+    """The application after a start with `journal_kb`."""
+    flash.boot()
+    chip = Rp2040()
+    chip.flash = flash.supply
+    with open(PATH, "w") as f:
+        f.write(json.dumps({"host": "broker.example", "wifi_ssid": "net", "wifi_key": "12345678", "journal_kb": kb}))
+    storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=ROOT, **more)
+    try:
+        return assemble.build(chip.board, 0, path=PATH)
+    finally:
+        storage.journal_flash = _journal_flash
+        os.remove(PATH)
+
+
+def test_a_larger_journal_keeps_its_messages():
+    flash = Board(200, 512, 256)
+    mids = []
+    epochs = set()
+    for kb, size in ((12, 12), (20, 20), (16, 20), (90, 20), (24, 24)):  # 90: there is no space
+        app = started(flash, kb)
+        eq((app.journal.size, len(os.listdir(ROOT + "/journal"))), (size * 1024, size * 2))
+        client = app.client
+        eq([client.is_pending(mid) for mid in mids], [True] * len(mids))
+        eq(client.pending, len(mids))
+        for qos in (1, 2):
+            mids.append(client.publish("attic/temperature", "21.4", qos))
+        epochs.add(app.journal.epoch)
+        eq(app.journal.next_seq, len(mids))
+    eq(len(epochs), 1)

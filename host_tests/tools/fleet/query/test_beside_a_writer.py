@@ -1,0 +1,35 @@
+"""Reports beside a writer: each ends, and sees whole batches."""
+
+import threading
+
+from host_tests.thorough import THOROUGH
+from host_tests.tools.fleet.where.conftest import AT, Tables
+
+REPORTS = 500 if THOROUGH else 5
+
+
+def test_reports_beside_a_writer(tmp_path):
+    from inflight_tools.fleet.query.facts import gather
+
+    root, over, wrote = tmp_path / "tables", threading.Event(), threading.Event()
+
+    def write():
+        """A device has three messages more with each batch. The ledger is the last table that gets it."""
+        batch = 0
+        while not over.is_set():
+            tables = Tables(root)
+            for seq in range(3 * batch, 3 * batch + 3):
+                tables.add("attic", seq, seq, kind="telemetry")
+            tables.write(mode="append")
+            batch += 1
+            wrote.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        wrote.wait()
+        delivered = [gather(root, "inflight", now=AT + 1e6)["fleet"]["delivered"] for _ in range(REPORTS)]
+    finally:
+        over.set()
+        writer.join()
+    assert delivered == sorted(delivered) and not any(count % 3 for count in delivered)

@@ -1,0 +1,160 @@
+"""Whatever one device sends, the report and the export are made, and tell of another device what they tell without the
+first one."""
+
+import json
+import math
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as some
+
+from host_tests.thorough import THOROUGH
+from host_tests.tools.fleet.where.conftest import AT
+from inflight_tools.fleet.collect.line import line
+from inflight_tools.fleet.lines.parse import Topics, parse
+
+TOPICS = Topics("inflight")
+NOW = AT + 4000
+HUGE = (1 << 63) - 1
+# What tables may have: the bound of 1e100 is younger than they are.
+VALUES = some.sampled_from(
+    [5e-324, -5e-324, 1.7e308, -1.7e308, math.inf, -math.inf, math.nan, 1e100, -0.0, 1e-100, 21.5]
+)
+COUNTS = some.sampled_from([0, 1, -1, 7, 1 << 32, HUGE, -HUGE - 1]) | some.integers(-HUGE - 1, HUGE)
+TEXTS = some.sampled_from(
+    ["", "'", '"; --', "</script><script>alert(1)</script>", "\x00\x1b[2J", "x" * 3000, "{}%s", "../.."]
+)
+TEXTS |= some.text(some.characters(exclude_categories=["Cs"]), max_size=20)
+DEVICES = TEXTS.filter(lambda name: name not in ("", "good") and not set(name) & set("/+#\0"))
+LAST = 253_402_300_799  # of the year 9999
+TIMES = some.sampled_from([0, AT, AT + 30, AT - 400 * 86_400, NOW + 86_400, LAST]) | some.integers(0, LAST)
+NUMBERS = some.sampled_from([0, 1, 2, 5, (1 << 32) - 1])
+MEASURED = some.lists(some.tuples(TEXTS, TEXTS, VALUES | some.floats(), TIMES), max_size=6)
+JOURNAL = ("live", "used", "limit", "erases", "damaged", "skipped")
+COUNTED = ("accepted", "dropped", "damaged", "resent", "outages")
+HEALTH = some.fixed_dictionaries(
+    {"counters": some.fixed_dictionaries(dict.fromkeys(COUNTED, COUNTS)), "firmware": TEXTS, "reset": TEXTS},
+    optional={
+        **dict.fromkeys(("up", "heap", "rssi", "outbox_full"), COUNTS),
+        "journal": some.fixed_dictionaries({}, optional=dict.fromkeys(JOURNAL, COUNTS)),
+        "errors": some.dictionaries(TEXTS, TEXTS, max_size=3),
+    },
+)
+STATUS = some.fixed_dictionaries({"state": TEXTS}, optional={"next_s": some.integers(0, (1 << 32) - 1)})
+MESSAGES = some.tuples(TIMES, NUMBERS, NUMBERS, some.just("health"), HEALTH)
+MESSAGES |= some.tuples(TIMES, NUMBERS, NUMBERS, some.just("status"), STATUS)
+GOOD = [(AT + 10 * n, 7, n, "status", {"state": "online", "oldest": n}) for n in (0, 1, 3)]
+GOOD += [(AT + 40, 7, 4, "health", {"counters": {"accepted": 5, "dropped": 0}, "heap": 70_000, "firmware": "1"})]
+SERIES = [("good", "temperature", "Cel", 20.0 + n, AT + 60 * n) for n in range(3)]
+
+
+def parsed(device, at, epoch, seq, kind, body):
+    """The row of a delivery as the pipeline reads it."""
+    text = json.dumps({**body, "epoch": epoch, "seq": seq}).encode()
+    return parse(line(1000 * at, "c", f"inflight/{device}/{kind}", 1, False, False, text, 1 << 20), TOPICS)
+
+
+def write(root, rows, measured):
+    """Tables of the rows, and of measurements: (device, name, unit, value, time)."""
+    import pyarrow as pa
+    from datasketches import kll_doubles_sketch
+    from deltalake import write_deltalake
+
+    from inflight_tools.fleet.lines.rows import SCHEMA
+
+    seen, ledger, raw = set(), {}, []
+    for row in rows:
+        key = row["device"], row["epoch"], row["seq"]
+        first = row["seq"] is None or key not in seen
+        seen.add(key)
+        raw.append(row | {"first": first, "digest": hash(row["payload"]) >> 8})
+        if row["seq"] is not None:
+            one = ledger.setdefault(key[:2], {"numbers": set(), "times": [], "repeated": 0})
+            one["numbers"].add(row["seq"])
+            one["times"].append(row["received"])
+            one["repeated"] += not first
+    drawn = pa.schema([*SCHEMA, ("first", pa.bool_()), ("digest", pa.int64())])
+    table = pa.Table.from_pylist(raw, drawn)
+    names = ("device", "epoch", "seq", "received")
+    health = [{**{name: row[name] for name in names}, **row["health"]} for row in raw if row["first"] and row["health"]]
+    kinds = pa.schema([*(SCHEMA.field(name) for name in names), *SCHEMA.field("health").type])
+    time = SCHEMA.field("received").type
+    ranges = pa.list_(pa.struct([("lo", pa.int64()), ("hi", pa.int64())]))
+    journals = [("device", pa.string()), ("epoch", pa.int64()), ("ranges", ranges), ("repeated", pa.int64())]
+    journals += [("first_received", time), ("last_received", time)]
+    folded = [
+        {
+            "device": device, "epoch": epoch, "ranges": [{"lo": n, "hi": n} for n in sorted(one["numbers"])],
+            "repeated": one["repeated"], "first_received": min(one["times"]), "last_received": max(one["times"]),
+        }
+        for (device, epoch), one in ledger.items()
+    ]  # fmt: skip
+    minutes = []
+    for device, name, unit, value, at in measured:
+        sketch = kll_doubles_sketch()
+        sketch.update(value)
+        one = {"device": device, "name": name, "unit": unit, "minute": at // 60 * 60_000_000, "count": 1}
+        minutes.append(one | dict.fromkeys(("total", "min", "max"), value) | {"sketch": sketch.serialize()})
+    sums = [(name, pa.string()) for name in ("device", "name", "unit")] + [("minute", time), ("count", pa.int64())]
+    sums += [(name, pa.float64()) for name in ("total", "min", "max")] + [("sketch", pa.binary())]
+    records = [
+        {"device": device, "epoch": 7, "seq": 0, "place": n, "name": name, "unit": unit, "value": value}
+        | {"time": at * 1_000_000, "received": AT * 1_000_000}
+        for n, (device, name, unit, value, at) in enumerate(measured)
+    ]
+    one = [("device", pa.string()), ("epoch", pa.int64()), ("seq", pa.int64()), ("place", pa.int32())]
+    one += [("name", pa.string()), ("unit", pa.string()), ("value", pa.float64()), ("time", time), ("received", time)]
+    table = table.drop_columns(["records", "health", "properties"])
+    write_deltalake(root / "raw", table)
+    for name, rows, fields in (
+        ("health", health, kinds), ("ledger", folded, pa.schema(journals)), ("minutes", minutes, pa.schema(sums)),
+        ("measurements", records, pa.schema(one)),
+    ):  # fmt: skip
+        write_deltalake(root / name, pa.Table.from_pylist(rows, fields))
+
+
+def told(root, rows, measured):
+    """What is told of the device "good": its figures, and those of its measurements and its health over time."""
+    from inflight_tools.fleet.query import views
+    from inflight_tools.fleet.query.database import Database
+    from inflight_tools.fleet.query.export import write as export
+    from inflight_tools.fleet.query.facts import gather
+    from inflight_tools.fleet.report import render
+
+    write(root, rows, measured)
+    facts = gather(root, "inflight", chosen=["good"], now=float(NOW))
+    json.dumps(facts, allow_nan=False)
+    render(facts).encode()
+    with Database(root) as database:
+        views.judge(database, float(NOW), 3600)
+        export(database, str(root / "out"))
+    (found,) = [one for one in facts["devices"] if one["device"] == "good"]
+    series = facts["measurements"]["good"] + facts["trends"]["good"]
+    return found, [{name: value for name, value in one.items() if name != "points"} for one in series]
+
+
+def marker():
+    body = b'{"sent":%d}' % (1000 * (AT + 2999))
+    return parse(line(1000 * (AT + 3000), "c", "inflight/c/collector", 1, False, False, body, 1 << 20), TOPICS)
+
+
+@settings(
+    max_examples=200 if THOROUGH else 10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not THOROUGH,
+)
+@given(DEVICES, some.lists(MESSAGES, max_size=6), MEASURED)
+@example("evil", [], [("v", "V", 5e-324, AT)])
+@example("evil", [], [("v", "V", 1.7e308, AT), ("v", "V", -1.7e308, AT + 60)])
+@example("evil", [], [("v", "V", math.nan, AT), ("v", "V", math.inf, AT + 60), ("w", "V", -math.inf, 0)])
+@example("evil", [(AT + n, n, 0, "health", {"counters": {"accepted": 1, "dropped": HUGE}}) for n in (1, 2)], [])
+@example("evil", [(AT, 1, 0, "health", {"counters": {"accepted": 1, "dropped": -HUGE, "damaged": HUGE}})], [])
+def test_one_device_cannot_spoil_the_report(device, messages, measured):
+    good = [parsed("good", *one) for one in GOOD]
+    evil = [parsed(device, *one) for one in messages]
+    with tempfile.TemporaryDirectory() as folder:
+        expected = told(Path(folder, "a"), [*good, marker()], SERIES)
+        measured = [(device, *one) for one in measured]
+        assert told(Path(folder, "b"), [*good, *evil, marker()], SERIES + measured) == expected
