@@ -124,11 +124,14 @@ def test_a_release_has_them_and_hides_rules_of_an_earlier_one(folder, tmp_path):
     assert done.exit_code == 1 and "app/rules.py, line 1: SyntaxError" in done.stderr
 
 
-def test_an_image_has_them(folder, tmp_path):
-    (folder / "sensor_mine.py").write_text(DRIVER)
+@pytest.mark.parametrize(("name", "option"), [("app", ()), ("other", ("--app", "other"))])
+def test_an_image_has_them(folder, tmp_path, name, option):
+    """So the configuration may name them."""
+    (folder.rename(name) / "sensor_mine.py").write_text(DRIVER)
+    (tmp_path / "config.json").write_text('{"host": "broker.example", "sensors": [{"driver": "mine", "bus": 1}]}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
-    done = run("board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "made.bin")
-    assert "modules of your own: app" in done.stdout
+    done = run("board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "made.bin", *option)
+    assert f"modules of your own: {name}\n" in done.stdout
     assert b"sensor_mine.mpy" in (tmp_path / "made.bin").read_bytes()
 
 
