@@ -6,6 +6,7 @@
 from machine import Pin
 
 import board
+from connectivity import Connectivity
 from inflight import Client, Journal, OutboxFull
 
 presses = 0
@@ -19,7 +20,7 @@ def on_press(_):
 button = Pin(4, Pin.IN, Pin.PULL_UP)
 button.irq(on_press, Pin.IRQ_FALLING)
 
-board.network().join(20_000, "home", "secret")
+network = Connectivity(board.network(), "home", "secret")
 client = Client("broker.example", board.device_id(), Journal(board.journal_flash()))
 published = 0
 while True:
@@ -29,4 +30,5 @@ while True:
             published += 1
         except OutboxFull:  # no broker for a long time: the presses are counted meanwhile
             break
+    network.keep(client)  # joins, and joins again when it is lost
     client.run_for(50)

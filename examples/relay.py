@@ -4,6 +4,7 @@
 from machine import Pin
 
 import board
+from connectivity import Connectivity
 from inflight import Client, Journal
 
 name = board.device_id()
@@ -20,8 +21,9 @@ def on_command(message):
     # here: switching the relay on twice is the same as once.
 
 
-board.network().join(20_000, "home", "secret")
+network = Connectivity(board.network(), "home", "secret")
 client = Client("broker.example", name, Journal(board.journal_flash()))
 client.subscribe(name + "/set", 2, on_command)  # before connect(): no command comes before its handler
 while True:
-    client.run_for(5_000)
+    network.keep(client)  # joins, and joins again when it is lost
+    client.run_for(1_000)

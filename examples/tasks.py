@@ -4,6 +4,7 @@
 import asyncio
 
 import board
+from connectivity import Connectivity
 from inflight import AsyncClient, Journal
 
 name = board.device_id()
@@ -17,6 +18,13 @@ async def measure(client):
         await asyncio.sleep(10)
 
 
+async def stay_online(client):
+    network = Connectivity(board.network(), "home", "secret")
+    while True:
+        network.keep(client)  # joins, and joins again when it is lost
+        await asyncio.sleep(1)
+
+
 async def blink():
     while True:
         await asyncio.sleep(1)  # toggle a LED here: nothing in the client holds this task up
@@ -26,11 +34,11 @@ async def main():
     journal = Journal(board.journal_flash())
     async with AsyncClient("broker.example", name, journal, when_full="oldest") as client:
         await client.subscribe(name + "/ask", 1)
+        asyncio.create_task(stay_online(client))
         asyncio.create_task(measure(client))
         asyncio.create_task(blink())
         async for message in client:  # a message is acknowledged when the loop asks for the next one
             await client.publish(name + "/answer", message.payload, 1)
 
 
-board.network().join(20_000, "home", "secret")
 asyncio.run(main())

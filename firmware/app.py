@@ -4,6 +4,7 @@
 import log
 import telemetry
 from codes import CONNECTING, ONLINE
+from connectivity import Connectivity
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
 from log import INFO
@@ -11,12 +12,10 @@ from node import Node
 from telemetry import HEALTH_MS
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
-_WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
 _DOUBTS = const(60)  # answers in a row far from the known time, after which that is taken for wrong
 _DAY_MS = const(86_400_000)
-_RESCUE_MS = const(300_000)  # without a connection to the broker: radio off and on, since a radio can hang unnoticed,
-_REBOOT = const(3)  # and after three times as long a restart: nothing is lost by it
+_RESTART_MS = const(900_000)  # without a connection to the broker: nothing is lost by it
 _DRAIN_MS = const(5_000)
 _SPACE = const(512)  # bytes, more than a status takes
 
@@ -56,18 +55,29 @@ class App(Node):
         self._health = Timer(config.health_ms)
         self._short_health = Timer(max(config.health_ms, HEALTH_MS))  # without a connection
         self._short_health.put_off(ticks_ms())
-        self.wifi = Timer(_WIFI_MS)
+        self._connectivity = Connectivity(self.network, config.wifi_ssid, config.wifi_key) if config.joins else None
+        if not (crash and "safe" in crash):
+            self.rules = self._made_rules()
         self._clock = Timer(_CLOCK_MS)
         self._doubts = 0  # answers in a row that were refused
-        self._rescue = Timer(_RESCUE_MS)  # due without a connection for so long
-        self._rescue.put_off(ticks_ms())
-        self._rescues = 0
-        self._may_connect = True  # the client
+        self._restart = Timer(_RESTART_MS)  # due without a connection for so long
+        self._restart.put_off(ticks_ms())
         self._wifi_status = None
         self._reading_sensors = False  # the sensors are measuring
         self._readings_due = 0  # when they are ready
         self._connected_anew = False
         client.on_connect = self._on_connect
+
+    def _made_rules(self):
+        try:
+            found = __import__("rules")
+        except Exception as e:
+            if isinstance(e, ImportError) and "'rules'" in str(e):
+                return None  # the device has none
+            found = e
+        from callback import load
+
+        return load(found, self.errors)
 
     def set_interval(self, ms):
         """Sets the interval of telemetry until the next start."""
@@ -93,17 +103,23 @@ class App(Node):
             self.home.announce()
 
     def _keep_network(self, now):
+        if self.client.connected or not (self._connectivity or self.config.trial):
+            self._restart.put_off(now)
+        elif self._restart.due(now):
+            import crash
+
+            crash.restart(self, "no connection for 15 minutes")
+            return
         status = self.network.status()
+        if self._connectivity:
+            if status not in (ONLINE, CONNECTING):
+                self._set_up_network()
+            self._connectivity.keep(self.client)
         if status != self._wifi_status:
             self._wifi_status = status
             log.say("network: " + status, INFO)
-        if status == ONLINE:
-            self.wifi.at = now  # due as soon as the network goes
-            if self._clock.due(now):
-                self._keep_time(now)
-        elif status != CONNECTING and self.config.joins and self.wifi.due(now):
-            self._join(0)
-        self._keep_client(now, status == ONLINE or not self.config.joins)
+        if status == ONLINE and self._clock.due(now):
+            self._keep_time(now)
 
     def _keep_time(self, now):
         is_set = self._sync_time(-1 if self._doubts >= _DOUBTS else 0)
@@ -114,33 +130,6 @@ class App(Node):
                 self._date_readings()
         self._clock.ms = _DAY_MS if is_set else _CLOCK_MS
         self._clock.put_off(now)
-
-    def _keep_client(self, now, online):
-        client = self.client
-        if client.connected or not (self.config.joins or self.config.trial):
-            self._rescue.put_off(now)
-            self._rescues = 0
-        elif self._rescue.due(now):
-            self._rescue_network(now)
-        # Without a network the client does not try to connect, so that no pause grows.
-        if online and not self._may_connect:
-            self._may_connect = True
-            client.connect_soon()
-        elif not online and self._may_connect and not client.connected:
-            self._may_connect = False
-            client.disconnect()
-
-    def _rescue_network(self, now):
-        # It may look well and be dead.
-        self._rescues += 1
-        if self._rescues == _REBOOT:
-            import crash
-
-            crash.restart(self, "no connection for 15 minutes")
-        elif self._rescues == 1:
-            self.network.off()
-            self.wifi.put_off(now)
-            self._join(0)
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.
@@ -153,7 +142,10 @@ class App(Node):
         if left > 0:
             return left
         self._reading_sensors = False
-        self._publish_telemetry(self._read())
+        readings = self._read()
+        self._publish_telemetry(readings)
+        if self.rules:
+            self.rules.see(readings)
         return self.telemetry.left(now)
 
     def step(self):

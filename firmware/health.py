@@ -56,6 +56,8 @@ def report(app):
         "errors": app.errors,
         "counters": app.client.counters(),
     }
+    if app.rules:
+        fields["rules"] = app.rules.count
     if fields["counters"]["set_aside"]:
         fields["errors"] = _errors(app)
     if app.client.connected:

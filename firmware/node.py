@@ -41,6 +41,7 @@ class Node:
     start, see crash."""
 
     RECONNECT = True  # for the client
+    rules = None  # see callback
     version = VERSION
 
     @staticmethod
@@ -265,14 +266,11 @@ class Node:
         """The board's."""
         return self.board.network(self.config.network)
 
-    def _join(self, timeout_ms):
-        """Starts to connect to the configured network. Returns its status."""
-        network = self.network
-        config = self.config
+    def _set_up_network(self):
+        # Before the first join.
         if not self._network_is_set_up:
             self._network_is_set_up = True
             try:
-                network.setup(config)
+                self.network.setup(self.config)
             except (ValueError, OSError) as e:
                 self.errors["wifi"] = telemetry.describe(e)
-        return network.join(timeout_ms, config.wifi_ssid, config.wifi_key)

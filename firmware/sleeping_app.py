@@ -247,7 +247,8 @@ class SleepingApp(Node):
         left = self.config.awake_ms // 2
         end = ticks_add(ticks_ms(), left)
         for _ in range(_JOINS if self.config.joins else 0):
-            if self._join(left) == ONLINE:
+            self._set_up_network()
+            if self.network.join(left, self.config.wifi_ssid, self.config.wifi_key) == ONLINE:
                 return True
             left = ticks_diff(end, ticks_ms())
             if left <= 0:

@@ -24,6 +24,8 @@ from telemetry import describe
 KNOWN = "led, pwm, switch"
 _RESTORE = ("last", "on", "off")
 
+actuators = {}  # {name: Actuator}: for rules, see there
+
 
 def of_driver(entry):
     """(`entry` without the field `restore`, which no driver gets; what that says). Raises SensorError."""
@@ -48,6 +50,24 @@ def _identity(journal, message):
     return [message.mid, seq]
 
 
+class Actuator:
+    """One of `actuators`, those of an Actuators, for rules."""
+
+    def __init__(self, all, name):
+        self._all = all
+        self._name = name
+
+    @property
+    def state(self):
+        """Its state, as it is published: a dict with `state`; None if the hardware does not work."""
+        return self._all.states.get(self._name)
+
+    def set(self, command):
+        """As the command of that text over MQTT: "on", "off", "toggle", a number of percent. Nothing is written or
+        published if its state is that already. Raises ValueError, OSError."""
+        self._all.set(self._name, str(command))
+
+
 class Actuators:
     """The actuators of the configuration of `app`, set to the states that `restore` names. `states`: {name: state}, of
     those whose hardware works. An error is in the health message under the actuator's name, and the next command
@@ -61,6 +81,7 @@ class Actuators:
         self.drivers = {}
         self.states = {}
         for name in self._entries:
+            actuators[name] = Actuator(self, name)
             try:
                 self._open(name)
             except Exception:
@@ -103,14 +124,34 @@ class Actuators:
         write(self.path, json.dumps(file))
         self._file = file
 
-    def _set(self, name, driver, state):
+    def _last(self, name):
+        # The identity of the last command that changed its state.
+        return self._file[name][2] if name in self._file else []
+
+    def _set(self, name, driver, state, identity):
+        # The state is in the file before the hardware is set.
+        before = self.states[name]
+        last = self._last(name)
+        if state != before:
+            self._keep(name, state, identity)
         try:
             driver.set(state)
         except Exception as e:
             del self.drivers[name], self.states[name]
             self._app.errors[name] = describe(e)
+            if state != before:
+                self._keep(name, before, last)  # it was not executed
             raise OSError(EIO, describe(e))
         self.states[name] = state
+        self.publish(name)
+
+    def set(self, name, command):
+        """Executes the text `command`, of no message, if it changes the state of actuator `name`. Raises ValueError,
+        OSError."""
+        driver = self._open(name)
+        state = driver.change(command, self.states[name])
+        if state != self.states[name]:
+            self._set(name, driver, state, self._last(name))  # that message may come again
 
     def numbers(self):
         """The numbers of the commands that have changed the states, of those that had one."""
@@ -123,20 +164,10 @@ class Actuators:
             raise ValueError("no actuator of this name: use " + ", ".join(sorted(self._entries)))
         driver = self._open(name)
         identity = [number] if number else _identity(self._app.journal, message)
-        before = self.states[name]
-        kept = self._file.get(name)
-        state = before
-        if not (message.redelivered and kept and kept[2] == identity):
+        state = before = self.states[name]
+        if not (message.redelivered and self._last(name) == identity):
             state = driver.change(str(message.payload, "utf-8"), before)
-        if state != before:
-            self._keep(name, state, identity)
-        try:
-            self._set(name, driver, state)
-        except OSError:
-            if state != before:
-                self._keep(name, before, kept[2] if kept else [])  # it was not executed
-            raise
-        self.publish(name)
+        self._set(name, driver, state, identity)
         return dict(state)
 
     def publish(self, name):

@@ -55,6 +55,31 @@ def test_actuator_servo(runtime, tmp_path):
     assert (printed, status) == (f"{states}('actuator/flap', {{'state': 0}}) {{}}\n", 0)
 
 
+RULES = """
+import sys
+
+sys.path.append("")
+from test_actuators import App
+
+app = App({"driver": "switch", "pin": 15, "name": "relay"})
+from rules import on_reading
+
+for value in (29.5, 31.5, 32, 28):
+    on_reading("attic", value)
+    on_reading("temperature", 99)
+print(app.published)
+"""
+
+
+def test_rules(runtime, tmp_path):
+    (tmp_path / "rules.py").write_text(TEXTS["rules"])
+    with ReplyingBroker() as broker:
+        printed, status = run_program(runtime, tmp_path, broker, RULES)
+    pins, published = printed.rsplit("\n", 2)[:2]
+    assert (pins, status) == ("pin 15 = True\npin 15 = False", 0)
+    assert published == "[('actuator/relay', {'state': 'on'}), ('actuator/relay', {'state': 'off'})]"
+
+
 def test_button(runtime, tmp_path):
     with ReplyingBroker() as broker:
         run_program(runtime, tmp_path, broker, TEXTS["button"], lambda: broker.idle and broker.arrived)

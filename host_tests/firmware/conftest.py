@@ -147,7 +147,7 @@ class Maker:
         self.backoff_ms = 0, 0
         self.path = folder / "config.json"
 
-    def __call__(self, port, flash=None, sources=None, board=None, began=None, **fields):
+    def __call__(self, port, flash=None, sources=None, board=None, began=None, crash=None, **fields):
         given = {"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}
         self.path.write_text(json.dumps(given))
         config = check(given, "dev")
@@ -172,7 +172,7 @@ class Maker:
         )
         board.path = self.path
         log.text, log.waiting = "", False
-        self.apps.append(kind(board, config, journal, client, flash, sources, began))
+        self.apps.append(kind(board, config, journal, client, flash, sources, began, crash))
         return self.apps[-1]
 
 
@@ -235,6 +235,7 @@ class Machine:
         self.process = None
         self.log = home / "accepted"
         self.environment = {}
+        self.search = []  # folders of modules beside the application's
         self.stdin = None
 
     def configure(self, **fields):
@@ -243,9 +244,12 @@ class Machine:
     def start(self, *program):
         """program: instead of the application, arguments of the interpreter."""
         own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
+        environment = device_run.application_environment(self.found)
+        for name in {"MICROPYPATH", "PYTHONPATH"} & environment.keys():
+            environment[name] = ":".join([environment[name], *self.search])
         self.process = subprocess.Popen(
             [*self.found.command("200k"), *(program or ("-m", "main"))],
-            env={**device_run.application_environment(self.found), **own, **self.environment},
+            env={**environment, **own, **self.environment},
             stdin=self.stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -221,6 +221,16 @@ def test_a_command_that_came_before_the_power_was_cut_may_come_again_behind_anot
         cut_power(device.app.client)
 
 
+def test_a_numbered_command_behind_a_rule(make, broker, until, published):
+    """The state that the rule set is that of no command."""
+    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
+    actuators.actuators["pump"].set("on")
+    broker.give("inflight/dev/command/actuator/pump@1", b"off", 1)
+    (reply,) = until(app, lambda: published("reply/actuator/pump"))
+    assert (reply["ok"], reply["number"]) == (True, 1)
+    assert Pin.level == 0
+
+
 def test_a_numbered_command_that_failed_may_be_sent_again(make, broker, until, published, monkeypatch):
     app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
 

@@ -749,16 +749,6 @@ def test_wifi_is_joined_when_it_is_down(make, nobody, until):
     assert app.board.joined == [("net", "the-wifi-key", 0)]
 
 
-def test_wifi_is_set_up_once_before_it_is_joined(make, nobody, until):
-    ip = ["10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.1"]
-    fields = {"wifi_ssid": "net", "wifi_key": "the-wifi-key", "wifi_ip": ip, "wifi_country": "DE", "hostname": "attic"}
-    app = make(nobody, **fields)
-    app.board.wifi = IDLE
-    app.wifi.ms = 1
-    until(app, lambda: len(app.board.joined) >= 3)
-    assert app.board.set_up == [("attic", "DE", ip)]
-
-
 def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, published):
     def fail(config):
         raise ValueError("no such country")

@@ -138,8 +138,11 @@ def test_after_an_outage_the_state_is_what_is_now(make, broker, until, published
     """The readings of the outage are in the telemetry alone, and in the order in which they were made."""
     app = make(broker.port, ha=True, wifi_ssid="net", health_ms=1000)
     until(app, lambda: states(broker))
+    app.board.readings = [("temperature", "Cel", 100)]
+    until(app, lambda: not app.client.pending)
     app.board.wifi = IDLE
-    app.client.disconnect()
+    broker.connections[-1].finish()
+    until(app, lambda: not app.client.connected)
     for degrees in range(100, 110):
         app.board.readings = [("temperature", "Cel", degrees)]
         before = len(app.board.log)

@@ -485,13 +485,12 @@ def test_interrupted_in_a_handler_although_no_attempt_is_due(broker, make, pump)
     assert got == [False, True]
 
 
-@only_blocking
-def test_connect_soon_waits_for_no_pause(virtual, make):
+def test_without_a_network_no_attempt_is_made_and_with_one_no_pause_is_waited_for(virtual, make):
     """Pauses that grew while there was no network say nothing about the broker."""
     client = make(virtual.port, backoff_ms=(3_600_000, 3_600_000))
-    client.disconnect()
+    client.online = False
     client.run_for(10_000)
-    assert not client.errors  # it was told not to connect
+    assert not client.errors
 
     def script(b):
         b.welcome()
@@ -500,13 +499,15 @@ def test_connect_soon_waits_for_no_pause(virtual, make):
 
     with virtual.play(script):
         for connects in (1, 2):  # the second although the pause after the first has just begun
-            client.connect_soon()
+            client.online = True
             start = virtual.clock.now
             while client.counters()["connects"] < connects:
                 client.run_for(100)
             assert virtual.clock.now - start < 10
             while client.connected and connects == 1:
                 client.run_for(100)
+            client.online = False
+            client.run_for(100)
 
 
 def test_first_address_of_another_family(broker, make, monkeypatch):

@@ -339,7 +339,7 @@ def test_publish_from_any_thread(automatic, make):
         client.run_for(2)
         if k % 20 == 10:
             client.disconnect()
-            client.connect_soon()
+            client.connect()
     for thread in threads:
         while thread.is_alive():
             client.run_for(5)

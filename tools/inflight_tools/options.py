@@ -54,6 +54,10 @@ Config = Annotated[Path, typer.Option(help=_CONFIG)]
 ConfigOrNone = Annotated[Path | None, typer.Option(help=_CONFIG)]
 CONFIG = Path("config.json")  # the default, where a command needs one
 ConfigHere = Annotated[Path | None, typer.Option(help=_CONFIG, show_default="config.json, if there is one")]
+App = Annotated[
+    Path | None,
+    typer.Option(help="folder of your own modules", show_default="app beside the configuration, or in this folder"),
+]
 Ca = Annotated[Path | None, typer.Option(**_FILE, help="TLS: the CA's certificate, PEM or DER; tls_ca on a board")]
 Cert = Annotated[
     Path | None,
@@ -146,6 +150,7 @@ class ImageOptions:
     firmware: Firmware = None
     sha256: Sha256 = None
     config: ConfigHere = None
+    app: App = None
     ca: Ca = None
     cert: Cert = None
     key: Key = None

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from inflight_tools.sources import device_sources, search_path
 
 CONFIG = "/config.json"  # its path on every board
+APP = "app"  # the folder of one's own modules, beside the configuration
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
 _LARGEST = 3.4e38  # of the numbers with a point: a board has 32 bits for them
 _SECRET = ("password", "wifi_key", "wifi_networks")
@@ -32,13 +33,15 @@ def settings(
     cert: Path | None = None,
     key: Path | None = None,
     pin: Callable[[Any, str, str], None] | None = None,
+    app: Path | None = None,
 ) -> dict[str, bytes]:
     """{absolute path on the device: content} of the configuration in `config_file`, and of the certificates it names:
     the local files `ca`, `cert` and `key`, PEM or DER, become DER at the paths that tls_ca, tls_cert and tls_key say.
-    pin(number, driver, field): raises ValueError if the board has no such pin; by default it has every one.
+    pin(number, driver, field): raises ValueError if the board has no such pin; by default it has every one. app: the
+    folder of one's own drivers, by default APP beside the configuration.
     ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
     path = Path(config_file)
-    fields, content = _checked(path, pin)
+    fields, content = _checked(path, pin, app or path.parent / APP)
     secrets = [name for name in _SECRET if fields.get(name)]
     if secrets:
         keep_from_git(path, f"holds {' and '.join(secrets)}")
@@ -70,14 +73,15 @@ def settings_given(
     cert: Path | None = None,
     key: Path | None = None,
     pin: Callable[[Any, str, str], None] | None = None,
+    app: Path | None = None,
 ) -> dict[str, bytes] | None:
     """settings(), or None without a configuration. ValueError if there are certificates without one."""
     if not config_file and (ca or cert or key):
         raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
-    return settings(config_file, ca, cert, key, pin) if config_file else None
+    return settings(config_file, ca, cert, key, pin, app) if config_file else None
 
 
-def _checked(path: Path, pin: Callable[[Any, str, str], None] | None) -> tuple[dict[str, Any], bytes]:
+def _checked(path: Path, pin: Callable[[Any, str, str], None] | None, app: Path) -> tuple[dict[str, Any], bytes]:
     """(the fields of the configuration, the file that a device gets), checked by the firmware's own code."""
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
@@ -87,11 +91,11 @@ def _checked(path: Path, pin: Callable[[Any, str, str], None] | None) -> tuple[d
         try:
             fields = config.parse(content, functools.partial(_strict, config.ConfigError))
             checked = config.check(fields, "device")
-            for kind in ("sensor", "actuator"):  # a driver of one's own stands beside the configuration
+            for kind in ("sensor", "actuator"):  # a driver of one's own checks its entry on the device
                 found = [
                     entry
                     for entry in getattr(checked, f"{kind}s") or ()
-                    if not (path.parent / f"{kind}_{entry['driver']}.py").is_file()
+                    if not (app / f"{kind}_{entry['driver']}.py").is_file()
                 ]
                 setattr(checked, f"{kind}s", found)
             importlib.import_module("entries").check(checked, pin or (lambda *of: None))

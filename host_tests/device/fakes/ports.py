@@ -71,9 +71,13 @@ def install(**modules):
         sys.modules[name] = modules[name]
 
 
+_MODULES = ("board", "power", "radio", "wifi", "ethernet", "connectivity", "clock")
+_MODULES += ("setup_board", "setup_wifi", "setup_wired")
+
+
 def load(folder, clock):
     """Imports the board in boards/`folder` like a new interpreter."""
-    for name in ("board", "power", "radio", "wifi", "ethernet", "clock", "setup_board", "setup_wifi", "setup_wired"):
+    for name in _MODULES:
         if name in sys.modules:
             del sys.modules[name]
     sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/" + folder)  # stays: a board imports some modules late
@@ -81,10 +85,11 @@ def load(folder, clock):
     import radio
 
     import board
+    import connectivity
     import ethernet
     import wifi
 
-    for module in (board, power, radio, wifi, ethernet):
+    for module in (board, power, radio, wifi, ethernet, connectivity):
         for name in ("ticks_ms", "sleep_ms"):
             if hasattr(module, name):
                 setattr(module, name, getattr(clock, name))

@@ -185,10 +185,13 @@ def test_sensors_are_checked_by_the_firmware_s_own_code(folder):
     )
 
 
-def test_a_driver_of_one_s_own_stands_beside_the_configuration(folder):
+@pytest.mark.parametrize("app", [None, Path("other")])
+def test_a_driver_of_one_s_own_stands_in_the_folder_app(folder, app):
     assert "(or copy a module sensor_mine to the device)" in refused(entry(driver="mine", bus=1))
-    (folder / "sensor_mine.py").write_text("FIELDS = {}")
-    settings(entry(driver="mine", bus=1))
+    where = folder / (app or "app")
+    where.mkdir()
+    (where / "sensor_mine.py").write_text("FIELDS = {}")
+    settings(entry(driver="mine", bus=1), app=app)
 
 
 def test_other_packages_keep_their_modules(folder, monkeypatch):

@@ -20,6 +20,7 @@ from tools.demo.sensors import best_runtime
 
 COMMAND = build()
 BOARD = {"board", "built", "clock", "codes", "ethernet", "power", "probe", "radio", "storage", "wifi", "wifi_settings"}
+BOARD.add("connectivity")
 
 
 def made(folder, *words):

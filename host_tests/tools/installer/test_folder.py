@@ -50,6 +50,16 @@ def refused(done):
     return errors
 
 
+def test_modules_of_ones_own_are_installed(run, made, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/sensor_mine.py").write_text("FIELDS = {}\n")
+    status, _, errors = run(
+        "--board", "esp32", "--board-firmware", f"esp32={made.firmware}", "--app", tmp_path / "mine"
+    )
+    assert status == 0, errors
+    assert any(b"sensor_mine.mpy" in path.read_bytes() for path in made.out.rglob("*.bin"))
+
+
 @pytest.mark.parametrize("board", [name for name in names() if name in CHIP_IDS])
 def test_parts_of_an_esp32(run, made, board):
     """What `inflight board flash` writes, at the same places, and nothing where the journal is. No configuration."""

@@ -102,6 +102,9 @@ class Base:
     # connect(): a broker that has the session still is not asked for the same filters once more. A session has its
     # subscriptions [MQTT-3.1.2-4] [MQTT5-3.1.2-5], and session present is 1 [MQTT-3.2.2-2].
     known = 0
+    # False: there is no network, so no attempt to connect is made, but by connect() of the blocking client. When it is
+    # True again one is made at once, and the pauses between attempts grow from the shortest again.
+    online = True
     _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
 
     # Of what options and start() set, that which others use.
@@ -463,6 +466,10 @@ class Base:
         self._next_attempt = ticks_add(now, (random.getrandbits(24) ^ salt) % (pause + 1))
 
     def _attempt_due(self, now):
+        if not self.online:
+            self._attempts = 0
+            self._next_attempt = now
+            return False
         # What is due later than the longest pause was due more than half a period of the ticks ago.
         return not 0 < ticks_diff(self._next_attempt, now) <= max(self._backoff_ms)
 

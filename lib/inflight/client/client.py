@@ -97,13 +97,6 @@ class Client(Base):
         self.session.commit()
         self._report_end(None)
 
-    def connect_soon(self):
-        """Lets run_for() connect at once, also after disconnect(): for when the network comes. The pauses between
-        attempts grow from the shortest again."""
-        self._closed = False
-        self._attempts = 0
-        self._next_attempt = ticks_ms()
-
     # --- moving bytes ---
 
     def _check_interrupted(self, error=None):

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inflight_tools import options
-from inflight_tools.boards import native
+from inflight_tools.boards import native, own
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.files import hashes
@@ -29,14 +29,19 @@ _DEVICE = "import launch\nlaunch.main()\nimport board\nprint(board.device_id())"
 _TAIL = 8  # lines of the board's console to show if no birth message arrives
 
 
-def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, before_reset=lambda link: None):
-    """Installs the application for the board in folder `board`, and `device_files` ({path: content}: its settings;
-    None keeps the present ones) on the board at `port`, and resets it. Returns the executed Plan. Raises DeviceError,
-    ValueError."""
-    application = files(board)  # compiled before the board has to wait
+def deploy(
+    board, port, device_files=None, in_rom=False, say=lambda text: None, before_reset=lambda link: None, app=None
+):
+    """Installs the application for the board in folder `board` with the modules of one's own in folder `app`, and
+    `device_files` ({path: content}: its settings; None keeps the present ones) on the board at `port`, and resets it.
+    Returns the executed Plan. Raises DeviceError, ValueError."""
+    more = own.files(app, board)
+    if more:
+        say(f"modules of your own: {', '.join(path.removeprefix('/lib/').removesuffix('.mpy') for path in more)}")
+    application = files(board) | more  # compiled before the board has to wait
     with Link(port) as link:
         if processor := fitting(link, board, say):
-            application = files(board, processor=processor)
+            application = files(board, processor=processor) | more
         if device_files is None and not hashes(link, [CONFIG]):
             raise DeviceError("there is no configuration on the board: bring one, --config config.json")
         plan = install(link, board, application, device_files or {}, in_rom, say)
@@ -93,13 +98,14 @@ class Birth:
         )
 
 
-def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
+def _run(console, board, port, config, app, ca, cert, key, broker, wait, in_rom):
     """(executed Plan, fields of the birth message or None)."""
 
     def say(text):
         console.print(f"  {text}", highlight=False, markup=False)
 
-    chosen = settings_given(config, ca, cert, key, variants.pins_of(board))
+    modules = own.folder_of(app, config)
+    chosen = settings_given(config, ca, cert, key, variants.pins_of(board), modules)
     with ExitStack() as stack:
         birth = None
         if chosen and wait:
@@ -110,7 +116,7 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
             if birth:
                 birth.expect(lambda: link.run(_DEVICE).split()[-1])
 
-        plan = deploy(folder, port, chosen, in_rom, say, before_reset)
+        plan = deploy(folder, port, chosen, in_rom, say, before_reset, modules)
         console.print(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
         if not birth:
             console.print("The board starts. " + ("" if chosen else "Without --config there is no broker to look at."))
@@ -126,6 +132,7 @@ def main(
     board: options.Board,
     port: options.Port,
     config: options.ConfigOrNone = None,
+    app: options.App = None,
     ca: options.Ca = None,
     cert: options.Cert = None,
     key: options.Key = None,
@@ -138,6 +145,6 @@ def main(
     Without --config the board keeps its own. --json prints what was done, and the birth message."""
     console = Console(soft_wrap=True, stderr=as_json)
     with failing(DeviceError, ValueError, OSError, RuntimeError, console=console):
-        plan, birth = _run(console, board, port, config, ca, cert, key, broker, wait, romfs)
+        plan, birth = _run(console, board, port, config, app, ca, cert, key, broker, wait, romfs)
     if as_json:
         print(json.dumps({"written": [*plan.write], "removed": plan.stale, "unchanged": plan.same, "birth": birth}))

@@ -42,13 +42,19 @@ class Frozen:
         frozen. ValueError, one line, if what is frozen is of another release or board."""
         if self.board and self.board != board:
             raise ValueError(f"the firmware has the application for {self.board} frozen in, not for {board}: {_AGAIN}")
-        mine = of(bundle.modules(board), self.board)
+        texts = bundle.modules(board)
+        mine = of(texts, self.board)
         if (self.library, self.application) != (mine.library, mine.application):
             raise ValueError(
                 f"the firmware has another release of Inflight frozen in ({self}), these tools are of another one "
                 f"({mine}): {_AGAIN}"
             )
-        return {} if self.board else {path: code for path, code in files.items() if not _is_library(path)}
+        if not self.board:
+            return {path: code for path, code in files.items() if not _is_library(path)}
+        # One's own modules.
+        lib = "/lib/"
+        frozen = {f"{lib}{place}.mpy" for place in texts}
+        return {path: code for path, code in files.items() if path.startswith(lib) and path not in frozen}
 
 
 def _is_library(path):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from inflight_tools import options
+from inflight_tools.boards import own
 from inflight_tools.boards.images.board_image import WITHOUT, make
 from inflight_tools.boards.images.outage import bridged_s, told
 from inflight_tools.cache import write_private
@@ -41,6 +42,8 @@ def main(
         return
     if not config:
         show(WITHOUT)
+    if app := own.folder_of(image.app, config):
+        show(f"modules of your own: {app}")
     for line in made.describe():
         show(line)
     show(f"without a network its journal is full after {told(outage_s)}: journal_kb in the configuration changes that")

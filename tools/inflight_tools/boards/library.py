@@ -90,13 +90,13 @@ def _files(board, processor):
 
 
 def _of_board(folder):
-    """{place: text} of the module board of this folder and of all that it uses. What asks for modules of the
+    """{place: text} of the modules for programs of one's own, and of all that they use. What asks for modules of the
     application is of the application."""
     files = {path.stem: path for where in ("common", folder) for path in modules_in(bundle.BOARDS / where)}
     application = {path.stem for path in modules_in(bundle.FIRMWARE)}
     texts = bundle.shrunk(bundle.sources(folder))
     found = {}
-    wanted = ["board"]
+    wanted = ["board", "connectivity"]
     while wanted:
         name = wanted.pop()
         if name not in files or name in found:

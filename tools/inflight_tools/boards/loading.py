@@ -53,7 +53,11 @@ GROUPS = {
     "mqtt5_core": ("lengths5", "mqtt5"),
 }
 # The same of the application.
-TOGETHER = {"node": ("files", "telemetry", "log", "node"), "radio": ("wifi", "radio")}
+TOGETHER = {
+    "node": ("files", "telemetry", "log", "node"),
+    "app": ("connectivity", "app"),
+    "radio": ("wifi", "radio"),
+}
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
 PUBLIC = ("compat", "counters", "errors", "journal", "packet")
@@ -96,7 +100,7 @@ LENT = (
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # Likewise, of boards and firmware.
-BORROWED = ("assemble", "health", "storage")
+BORROWED = ("assemble", "callback", "health", "storage")
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}
@@ -111,7 +115,7 @@ SELDOM = {
         f"{PACKAGE}/client",
         {
             "Client": (
-                *("connect", "_connect", "_do_step", "connect_soon", "disconnect", "_end_connection"),
+                *("connect", "_connect", "_do_step", "disconnect", "_end_connection"),
                 *("subscribe", "unsubscribe", "ping", "_wait_for_answer", "_time_left", "_check_connected"),
                 *("discard", "_publish_when_free"),
             )
@@ -126,13 +130,13 @@ OCCASIONAL = {
         "node",
         {
             "Node": (
-                *("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_join"),
+                *("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_set_up_network"),
                 *("_gather", "_date_readings", "_sync_time"),
             ),
             "": ("will", "_properties"),
         },
     ),
-    "app_more": ("app", {"App": ("__init__", "_keep_time", "_rescue_network", "close")}),
+    "app_more": ("app", {"App": ("__init__", "_keep_time", "_made_rules", "close")}),
     # Where a board's Radio calls no method of Wifi by that name, the two are one class.
     "radio_more": ("radio", {"Wifi": _JOIN, "Radio": (*_JOIN, "connect")}),
 }

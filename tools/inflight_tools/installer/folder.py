@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import inflight
 from inflight_tools import options
+from inflight_tools.boards import own
 from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cache import write_below
@@ -30,6 +31,7 @@ def main(
     board_firmware: Annotated[
         list[str] | None, typer.Option(help="BOARD=FILE: MicroPython for that board; default: the pinned one")
     ] = None,
+    app: options.App = None,
     web_tools_file: Annotated[
         Path | None, typer.Option("--web-tools", help="the package of esp-web-tools; default: npm fetches it")
     ] = None,
@@ -40,17 +42,17 @@ def main(
     """Makes a page that installs boards from the browser, without a program or a cable's driver on that computer: a
     folder, to be served by any web server over HTTPS. --board and --board-firmware may be repeated."""
     with failing():
-        write(out, board, board_firmware, web_tools_file)
+        write(out, board, board_firmware, web_tools_file, own.folder_of(app))
         show(f"{out / 'index.html'}")
         if serve is not None:
             _serve(out, serve)
 
 
-def write(out, boards=None, firmware=None, web_tools_file=None):
+def write(out, boards=None, firmware=None, web_tools_file=None, app=None):
     """Writes the page and what it installs into folder `out`; arguments: see main(). ValueError with one line."""
     named = _named(firmware or ())
     chosen = [variant(name) for name in boards or {**dict.fromkeys(names()), **named}]
-    images = {board.name: _image(board, named.get(board.name)) for board in chosen}
+    images = {board.name: _image(board, named.get(board.name), app) for board in chosen}
     files = {f"web/{name}": content for name, content in web_tools(web_tools_file).items()}
     builds, picos = [], []
     for image in images.values():
@@ -78,8 +80,8 @@ def _named(firmware):
     return {name: Path(path) for name, _, path in pairs}
 
 
-def _image(board, firmware):
-    return make_bare(board, firmware, f"name it with --board-firmware {board.name}=FILE")
+def _image(board, firmware, app):
+    return make_bare(board, firmware, f"name it with --board-firmware {board.name}=FILE", app)
 
 
 def _manifest(builds):

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.boards import bundle, native, slots
+from inflight_tools.boards import bundle, native, own, slots
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import failing
@@ -130,16 +130,17 @@ def signed(image, own, key, number, board, trial_s, mpy):
     return Release(body + keys.sign(key, body), image)
 
 
-def application(board, number, processor=""):
-    """{path in the slot: content} of the application for the board in folder `board`; its status tells release
-    `number`. processor: what it has machine code for."""
-    return slots.needed(bundle.files(board, number, processor))
+def application(board, number, processor="", app=None):
+    """{path in the slot: content} of the application for the board in folder `board`, with the modules of one's own in
+    folder `app`; its status tells release `number`. processor: what it has machine code for."""
+    return slots.needed(bundle.files(board, number, processor) | own.released(own.files(app, board)))
 
 
 def main(
     board: options.Board,
     number: Annotated[int, typer.Option(help="number of the release, higher than that of each earlier one")],
     signing_key: options.SigningKey = keys.DEFAULT,
+    app: options.App = None,
     firmware: options.Firmware = None,
     trial: Annotated[int, typer.Option(min=0, max=3600, help="seconds that it has to run before it is good")] = 300,
     accept: Annotated[
@@ -159,7 +160,7 @@ def main(
             release, what = _firmware(board, number, private, firmware, trial, accept)
         else:
             processor = "" if bytecode else variants.processor(board)
-            release, what = _application(board, number, private, trial, accept, processor)
+            release, what = _application(board, number, private, trial, accept, processor, own.folder_of(app))
         target = out or Path("build") / f"{board}-{number}{SUFFIX}"
         write_atomic(target, release.pack())
     if as_json:
@@ -168,9 +169,9 @@ def main(
         typer.echo(f"{target}: release {number} for {release.fields['board']}, {what}, {len(release.image):,} bytes")
 
 
-def _application(board, number, key, trial_s, accept, processor):
+def _application(board, number, key, trial_s, accept, processor, app):
     name = variants.board(board).folder
-    files = application(name, number, processor)
+    files = application(name, number, processor, app)
     if accept:
         files["keys"] = json.dumps(accept).encode()
     what = f"{len(files)} files, machine code for {processor}" if processor else f"{len(files)} files"

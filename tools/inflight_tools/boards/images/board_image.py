@@ -2,7 +2,7 @@
 
 import json
 
-from inflight_tools.boards import bundle, native, slots
+from inflight_tools.boards import bundle, native, own, slots
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
@@ -12,21 +12,26 @@ from inflight_tools.settings import CONFIG, configured, settings_given
 WITHOUT = "there is no configuration: the board opens its set-up, docs/setup.md tells how; --config names one"
 
 
-def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):
-    """The image for the board `board`. The configuration, if there is one, is checked first. ValueError with one line
-    for any error."""
+def make(
+    board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False, app=None
+):
+    """The image for the board `board`. The configuration, if there is one, and the modules of one's own in folder `app`
+    are checked first. ValueError with one line for any error."""
     chosen = variant(board)
-    own = settings_given(config, ca, cert, key, chosen.check_pin) or {}
-    return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota, romfs)
+    folder = own.folder_of(app, config)
+    given = settings_given(config, ca, cert, key, chosen.check_pin, folder) or {}
+    more = own.files(folder, chosen.folder)
+    return _composed(chosen, obtain(chosen, firmware, sha256), given, more, config, flash_mb, ota, romfs)
 
 
-def make_bare(board, firmware, advice):
-    """The image for Variant `board`, without a configuration. advice: how to name its firmware where it cannot be
-    downloaded. ValueError with one line."""
-    return _composed(board, obtain(board, firmware, advice=advice), {})
+def make_bare(board, firmware, advice, app=None):
+    """The image for Variant `board`, without a configuration, with the modules of one's own in folder `app`. advice:
+    how to name its firmware where it cannot be downloaded. ValueError with one line."""
+    more = own.files(app, board.folder)
+    return _composed(board, obtain(board, firmware, advice=advice), {}, more)
 
 
-def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs=False):
+def _composed(chosen, content, given, more, config=None, flash_mb=None, ota=False, romfs=False):
     image: type
     options = {}
     if chosen.image == "uf2":
@@ -42,17 +47,17 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
         image, look = esp32.Esp32Image, esp32.look
         if flash_mb not in (None, *esp32.FLASH_MB):
             raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, esp32.FLASH_MB))}")
-        options = {"flash_mb": flash_mb, "ota": ota, "journal_kb": configured(own.get(CONFIG)).journal_kb}
+        options = {"flash_mb": flash_mb, "ota": ota, "journal_kb": configured(given.get(CONFIG)).journal_kb}
     code, rom_size = look(chosen, content)
     processor = native.of_firmware(code, chosen.processor)
-    files, slot, frozen = bundle.files(chosen.folder, processor=processor), {}, in_firmware(code)
+    files, slot, frozen = bundle.files(chosen.folder, processor=processor) | more, {}, in_firmware(code)
     if ota and not frozen:  # as files it would fill the flash that two partitions for firmware leave
         files, slot = slots.divided(files)
     files, rom = placed(files, frozen, chosen.folder, rom_size if romfs else None)
     files |= slot
-    if taken := own.keys() & files.keys():
+    if taken := given.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
-    return image(chosen, content, files | own, rom=rom, **options)
+    return image(chosen, content, files | given, rom=rom, **options)
 
 
 def placed(files, frozen, folder, rom_size):
