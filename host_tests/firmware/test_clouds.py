@@ -17,7 +17,7 @@ import assemble
 import log
 from host_tests.clients import cut_power
 from host_tests.clouds import AWS_IOT_CORE, EVENT_GRID, Cloud, certified
-from host_tests.firmware.conftest import Pin
+from host_tests.firmware.conftest import Pin, packs
 from inflight.compat import ticks_ms
 
 HOUR_S = 3600
@@ -78,9 +78,9 @@ def bodies(broker, topic):
     found = {}
     for m in broker.arrived:
         if m.topic == topic:
-            body = json.loads(m.payload)
-            body = body[0] if isinstance(body, list) else body
-            assert found.setdefault(body["seq"], body) == body
+            for body in packs(m):
+                body = body[0] if isinstance(body, list) else body
+                assert found.setdefault(body["seq"], body) == body
     return found
 
 

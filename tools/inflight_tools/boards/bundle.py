@@ -77,9 +77,11 @@ def _collect(names, texts):
 
 
 def _around(lib):
-    """The texts of the type stubs, of all boards and of the firmware."""
+    """The texts of the type stubs, of all boards and of the firmware; last what stands in its folders, of which a
+    device keeps little in its heap."""
     files = [*(lib / PACKAGE).rglob("*.pyi"), *BOARDS.glob("*/*.py"), *modules_in(FIRMWARE)]
-    return [file.read_text("utf-8") for file in sorted(files)]
+    ordered = sorted(files, key=lambda file: (FIRMWARE in file.parents[1:], file))
+    return [file.read_text("utf-8") for file in ordered]
 
 
 def _texts(found):

@@ -78,13 +78,15 @@ def rename(trees, public, used=()):
 
 def private_words(texts):
     """{private name: word} for the modules `texts`, of the firmware and of all boards: a device has the same words
-    whatever its board is, so a traceback can be translated back. The words are no names there."""
+    whatever its board is, so a traceback can be translated back. The words are no names there. There are fewer words
+    than names: those of the first modules get one."""
     modules = [_Module(ast.parse(text)) for text in texts]
     strings = {string for module in modules for string in module.strings()}
     given = {name for module in modules for name in {*module.given()}.difference(module.constants())}
     private = {name for name in given - strings if name[0] == "_" and name[:2] != "__"}
     words = _unused(strings.union(*(module.names() for module in modules)))
-    return dict(zip(sorted(private), words, strict=False))
+    ordered = dict.fromkeys(name for module in modules for name in sorted(private.intersection(module.given())))
+    return dict(zip(ordered, words, strict=False))
 
 
 def set_apart(trees, words):
