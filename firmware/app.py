@@ -56,8 +56,6 @@ class App(Node):
         self._short_health = Timer(max(config.health_ms, HEALTH_MS))  # without a connection
         self._short_health.put_off(ticks_ms())
         self._connectivity = Connectivity(self.network, config.wifi_ssid, config.wifi_key) if config.joins else None
-        if not (crash and "safe" in crash):
-            self.rules = self._made_rules()
         self._clock = Timer(_CLOCK_MS)
         self._doubts = 0  # answers in a row that were refused
         self._restart = Timer(_RESTART_MS)  # due without a connection for so long
@@ -126,8 +124,6 @@ class App(Node):
         self._doubts = self._doubts + 1 if is_set is None else 0
         if is_set:
             self.synchronised = True
-            if self._undated:
-                self._date_readings()
         self._clock.ms = _DAY_MS if is_set else _CLOCK_MS
         self._clock.put_off(now)
 
@@ -154,6 +150,8 @@ class App(Node):
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
+        if self._undated and self.synchronised:
+            self._date_readings()
         left = self._keep_reading(now)
         health = self._health if self.client.connected else self._short_health
         if health.due(now):
@@ -173,6 +171,8 @@ class App(Node):
     def run(self):
         """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker
         publishes the will. Returns for how many ms the device sleeps; 0: restart."""
+        if not (self.crash and "safe" in self.crash):
+            self.rules = self._made_rules()  # not when it is created: a search of the file system takes much stack
         while not self.stopping:
             self.step()
         self.close()

@@ -26,13 +26,16 @@ class Batch:
         self._frame = len(topic) + _FRAME
         self._mid = self._rows = 0
 
-    def resume(self):
+    def load(self):
         """Goes on with the newest message of the journal, if readings are gathered in it."""
         journal = self._app.journal
         at = journal.find(OUT, journal.next_seq - 1)
         if at < 0:
             return
-        record = bytearray(journal.found_len)
+        head = bytearray(3)  # the packet's type, and the Remaining Length [MQTT-2.2.3]
+        journal.read(at, 0, head)
+        n = head[1] + 2 if head[1] < 128 else head[1] + head[2] * 128 - 125
+        record = bytearray(n)
         journal.read(at, 0, record)
         packet = bytes(record)
         self._payload = packet[packet.find(_START) :]
@@ -40,7 +43,7 @@ class Batch:
             body = json.loads(self._payload)
             self._columns = list(zip(body["n"], body["u"]))
             self._seq = body["seq"]
-            self._rows = len(body["rows"])
+            self._rows = journal.next_seq - self._seq
             self._dated = "up" not in body
             self._began = body["bt"] if self._dated else int(body["up"] * 100 + 0.5)
         except (ValueError, TypeError, KeyError):

@@ -207,8 +207,6 @@ class Node:
     def _publish_telemetry(self, readings):
         if self.home:
             self.home.see(readings)
-        if self._undated and self.synchronised:
-            self._date_readings()
         journal = self.journal
         batch = self._batch
         if batch:
@@ -233,12 +231,15 @@ class Node:
             sys.modules.pop("batch")
 
     def _date_readings(self):
-        # Tells when undated readings were made.
-        config = self.config
+        # Tells when undated readings were made. Not from within what is lent, or called by what is: publish() takes
+        # most of the stack.
+        self._undated = not self._publish(self._telemetry_topic, self._dating(), self.config.qos)
+
+    def _dating(self):
         journal = self.journal
         numbers = journal.next_seq, journal.epoch, self._boot
-        payload = telemetry.dating(config.device, self.moment()[1], *numbers, telemetry.hundredths(self._since_boot()))
-        self._undated = not self._publish(self._telemetry_topic, payload, config.qos)
+        up = telemetry.hundredths(self._since_boot())
+        return telemetry.dating(self.config.device, self.moment()[1], *numbers, up)
 
     # --- commands, and what else is seldom: modules that unload themselves ---
 

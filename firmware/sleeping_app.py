@@ -186,6 +186,8 @@ class SleepingApp(Node):
         readings = self._read()
         self._end_phase()
         self._gather_with_last()
+        if self._undated and self.synchronised:
+            self._date_readings()
         self._publish_telemetry(readings)
         self._end_phase()
         memory.since += 1
@@ -212,7 +214,7 @@ class SleepingApp(Node):
         if memory.since + 1 < self.config.report_every or (unsent and not memory.since):
             self._gather()
             if self._batch and unsent:
-                self._batch.resume()
+                self._batch.load()
 
     def _half_full(self):
         return self.journal.used * 2 >= self.journal.limit

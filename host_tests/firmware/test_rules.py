@@ -113,7 +113,9 @@ def test_safe_mode_has_no_rules(make, nobody, monkeypatch):
     monkeypatch.setitem(sys.modules, "rules", types.SimpleNamespace(on_reading=lambda *of: called.append(of)))
     for crash in (None, {"count": 4, "told": True, "safe": True, "error": "", "at": None}):
         app = make(nobody, crash=crash)
-        app.step()
+        monkeypatch.setattr(app, "close", lambda: None)
+        app.client.on_error = lambda error, app=app: setattr(app, "stopping", True)  # nobody answers
+        app.run()
     assert called == [("temperature", 21.5)]
 
 
