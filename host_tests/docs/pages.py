@@ -7,7 +7,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))
 PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", CHECKOUT / "examples/README.md"]
-PAGES += sorted((CHECKOUT / "docs").glob("*.md"))
+PAGES += sorted((CHECKOUT / "docs").rglob("*.md"))
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
 
