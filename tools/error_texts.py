@@ -49,8 +49,9 @@ class _Texts(ast.NodeVisitor):
         table = self.names.get(getattr(node.iter, "id", None))
         if isinstance(table, ast.Tuple) and isinstance(node.target, ast.Tuple):
             for i, target in enumerate(node.target.elts):
-                rows = [row.elts[i] for row in table.elts if isinstance(row, ast.Tuple)]
-                self.names[target.id] = set().union(*map(self.texts, rows))
+                if isinstance(target, ast.Name):
+                    rows = [row.elts[i] for row in table.elts if isinstance(row, ast.Tuple)]
+                    self.names[target.id] = set().union(*map(self.texts, rows))
         self.generic_visit(node)
 
     def visit_Call(self, node):
