@@ -15,11 +15,30 @@ from inflight.client.options import configure
 
 CLIENT = (CHECKOUT / "docs/guide/client.md").read_text()
 SIZING = (CHECKOUT / "docs/guide/sizing.md").read_text()
+FIGURES = (CHECKOUT / "docs/figures.md").read_text()
 CONFIGURATION = (CHECKOUT / "docs/configuration.md").read_text()
 
 
 def test_the_readme_is_short():
     assert len((CHECKOUT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_numbers_of_the_readme():
+    """Drivers as the firmware has them, heaps as in the figures."""
+    rows = dict(re.findall(r"^\| ([^|]+) \| (.*) \|$", (CHECKOUT / "README.md").read_text(), re.M))
+    assert rows["drivers of sensors"].split(" | ")[0] == str(len(sensors.KNOWN.split(", ")))
+    measured = re.search(r"^\| smallest heap that works, bytes \|(.*)\|$", FIGURES, re.M)[1].split("|")
+    heaps = [f"{int(measured[i].replace(',', '')) / 1000:.0f} KB" for i in (1, 4)]
+    assert rows["smallest heap, .mpy"].split(" | ")[:2] == heaps
+
+
+def test_numbers_of_sizing():
+    """As in the pages that measure them."""
+    for number in re.findall(r"\b\d+,\d{3}\b", SIZING.split("## RAM\n")[1].split("\n## ")[0]):
+        assert re.search(rf"\b{number}\b", FIGURES), number
+    for size, outage in _rows(SIZING, "An outage"):
+        told = next(row[1] for row in _rows(CONFIGURATION, "The size of the journal") if row[0] == size.split(",")[0])
+        assert outage.replace("a day", "24 hours") == told
 
 
 def test_the_index_names_every_page():
