@@ -159,7 +159,7 @@ CHECKS = {
     "pipx": lambda words: None,
     "pip": lambda words: None,
     "git": lambda words: None,
-    **dict.fromkeys(("sudo", "hostname", "mosquitto_pub", "mosquitto_passwd"), lambda words: None),
+    **dict.fromkeys(("sudo", "hostname", "mosquitto_pub", "mosquitto_sub", "mosquitto_passwd"), lambda words: None),
 }
 
 

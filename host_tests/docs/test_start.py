@@ -1,8 +1,10 @@
 """docs/start.md: its broker, its commands to a device, its power cut, with the firmware on the unix board."""
 
+import contextlib
 import json
 import shlex
 import socket
+import subprocess
 
 import pytest
 
@@ -10,6 +12,7 @@ import config
 import entries
 from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import LIMIT_S
+from host_tests.processes import INFLIGHT
 from host_tests.waiting import wait_for
 from tools.demo.sensors import Sensor, best_runtime
 from tools.peers import mosquitto
@@ -19,7 +22,9 @@ from tools.runtimes.device_run import application
 PAGE = CHECKOUT / "docs/start.md"
 BROKER = next(block.text for block in blocks("text") if block.page == PAGE).splitlines()
 LINES = [line for block in blocks("sh") if block.page == PAGE for line in block.text.splitlines()]
+SETTINGS = json.loads(next(block.text for block in blocks("json") if block.page == PAGE))
 COMMANDS = [shlex.split(line) for line in LINES if line.startswith("mosquitto_pub ")]
+WITNESS = next(shlex.split(line) for line in LINES if line.startswith("mosquitto_sub "))
 
 
 def _option(words, name):
@@ -56,18 +61,35 @@ def _numbers(messages):
     return found
 
 
+@contextlib.contextmanager
+def monitor(folder, port):
+    """`inflight board monitor` with the settings of the page, for the broker here. Yields a function that returns what
+    it has shown."""
+    (folder / "config.json").write_text(json.dumps(SETTINGS | {"host": "127.0.0.1", "port": port}))
+    command = [*INFLIGHT, "board", "monitor"]
+    with (folder / "shown").open("wb") as shown:
+        process = subprocess.Popen([*command, "--config", "config.json"], cwd=folder, stdout=shown, stderr=shown)
+        try:
+            yield (folder / "shown").read_text
+        finally:
+            process.kill()
+            process.wait()
+
+
 def test_each_message_arrives_after_an_outage_and_a_power_cut(broker, tmp_path):
     with socket.create_connection(("127.0.0.2", broker.port)):  # without the lines: 127.0.0.1 alone
         pass
-    with Subscriber(broker.port, "inflight/#") as subscriber:
+    assert "-c" in WITNESS  # a session
+    with Subscriber(broker.port, _option(WITNESS, "-t")) as subscriber, monitor(tmp_path, broker.port) as shown:
         sensor = Sensor("attic-1", tmp_path / "attic-1", application(), best_runtime(), broker.port, 1, 100)
         sensor.on()
         try:
-            wait_for(lambda: subscriber.find("inflight/attic-1/telemetry"), LIMIT_S, "the first reading")
+            wait_for(lambda: "telemetry  attic-1: " in shown(), LIMIT_S, shown)
             words = COMMANDS[0]
             subscriber.publish(_option(words, "-t"), _option(words, "-m"), int(_option(words, "-q")))
             replies = wait_for(lambda: subscriber.find("inflight/attic-1/reply/set"), LIMIT_S, "the reply")
             assert replies[0].fields["ok"]
+            wait_for(lambda: "attic-1: set ok" in shown(), LIMIT_S, shown)
             wait_for(lambda: not sensor.running, LIMIT_S, "the restart")
             sensor.on()
             broker.stop()
