@@ -10,7 +10,7 @@ from tools.setup.common import CHECKOUT
 LIBRARY = CHECKOUT / "lib/inflight"
 SOURCE = CHECKOUT / "docs/error-texts.toml"
 PAGE = CHECKOUT / "docs/guide/error-texts.md"
-FIELDS = ("part", "error", "texts", "cause", "do")
+FIELDS = ("part", "texts", "cause", "do")
 VALUE = "…"  # in a text: what differs from time to time
 _ERRORS = {"ValueError", "TypeError", "RuntimeError", "OSError", "ProtocolError", "OutboxFull", "_fail"}
 _HEAD = """# The texts of errors
@@ -25,12 +25,18 @@ raises what.
 class _Texts(ast.NodeVisitor):
     """Finds the texts of errors in a module, or in one function of it."""
 
-    def __init__(self, names):
+    def __init__(self, names, in_class=""):
         self.names = names  # {name of a variable: the texts that it may have, or the tuple that it is}
-        self.found = set()
+        self.found = set()  # {(text, class of the error, name of its errno)}
+        self._class = in_class
+
+    def visit_ClassDef(self, node):
+        outer, self._class = self._class, node.name
+        self.generic_visit(node)
+        self._class = outer
 
     def visit_FunctionDef(self, node):
-        inner = _Texts(dict(self.names))
+        inner = _Texts(dict(self.names), self._class)
         inner.generic_visit(node)
         self.found |= inner.found
 
@@ -59,7 +65,9 @@ class _Texts(ast.NodeVisitor):
         of_class = name == "__init__"  # of a class of errors: super().__init__(errno, text)
         if node.args and (of_class or name in _ERRORS):
             behind_errno = len(node.args) > 1 and (of_class or name == "OSError")
-            self.found |= self.texts(node.args[1 if behind_errno else 0])
+            error = self._class if of_class else "OSError" if name == "_fail" else name
+            errno = "EIO" if name == "_fail" else _errno(node.args[0]) if behind_errno else ""
+            self.found |= {(text, error, errno) for text in self.texts(node.args[1 if behind_errno else 0])}
         self.generic_visit(node)
 
     def texts(self, node):
@@ -77,14 +85,28 @@ class _Texts(ast.NodeVisitor):
         return set()
 
 
+def _errno(node):
+    """The name of an errno in the code, "" if it is not always the same."""
+    name = getattr(node, "id", getattr(node, "attr", "")).lstrip("_")
+    return name if name.startswith("E") else ""
+
+
 def texts():
-    """The texts of errors that stand in the library."""
-    found = set()
+    """{text: {(class of the error, name of its errno or ""), ...}} of the library."""
+    found = {}
     for path in LIBRARY.rglob("*.py"):
         module = _Texts({})
         module.visit(ast.parse(path.read_text("utf-8")))
-        found |= module.found
+        for text, *error in module.found:
+            found.setdefault(text, set()).add(tuple(error))
     return found
+
+
+def _errors(row, there):
+    """The classes of errors that have the texts of the row, with what errno may be."""
+    found = sorted(set().union(*(there[text] for text in row["texts"])))
+    names = {error: [errno for name, errno in found if name == error and errno] for error, _ in found}
+    return "<br>".join(f"`{error}`" + (f" ({', '.join(errnos)})" if errnos else "") for error, errnos in names.items())
 
 
 def rows():
@@ -94,7 +116,7 @@ def rows():
         if tuple(row) != FIELDS:
             raise ValueError(f"{SOURCE.name}: {row.get('texts')} has the fields {[*row]}; write {[*FIELDS]}")
     explained = [text for row in found for text in row["texts"]]
-    there = texts()
+    there = texts().keys()
     for what, some in (
         ("no row has", there - {*explained}),
         ("the library has no text", {*explained} - there),
@@ -108,13 +130,14 @@ def rows():
 def page():
     """The text of the page."""
     lines = [_HEAD]
+    there = texts()
     part = None
     for row in rows():
         if row["part"] != part:
             part = row["part"]
             lines.append(f"\n## {part}\n\n| error | text | cause | what to do |\n|---|---|---|---|\n")
         shown = "<br>".join(f"`{text}`" for text in sorted(row["texts"]))
-        lines.append(f"| `{row['error']}` | {shown} | {row['cause']} | {row['do']} |\n")
+        lines.append(f"| {_errors(row, there)} | {shown} | {row['cause']} | {row['do']} |\n")
     return "".join(lines)
 
 
