@@ -7,7 +7,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))
 PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", CHECKOUT / "examples/README.md"]
-PAGES += sorted((CHECKOUT / "docs").glob("*.md"))
+PAGES += sorted((CHECKOUT / "docs").rglob("*.md"))
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
 
@@ -25,12 +25,11 @@ class Block:
         return f"{self.page.relative_to(CHECKOUT)}:{self.line}"
 
 
-def first_program(host, port):
-    """The first program of the README, for the broker there."""
-    program = next(block.text for block in blocks("python") if block.page.name == "README.md")
-    changed = program.replace('"broker.example"', f'"{host}"')
-    changed = changed.replace("Journal(flash))", f"Journal(flash), port={port})")
-    assert changed.count(f'"{host}"') == 1 and changed.count("port=") == 1
+def first_program(page, host, port):
+    """The first program of a page, `README.md` for one, for the broker there."""
+    program = next(block.text for block in blocks("python") if block.page == CHECKOUT / page)
+    changed, n = re.subn(r'Client\("broker.example", (.*)\)\n', rf'Client("{host}", \1, port={port})\n', program)
+    assert n == 1
     return changed
 
 

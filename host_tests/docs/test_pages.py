@@ -13,7 +13,9 @@ from host_tests.docs.pages import CHECKOUT
 from inflight import Client, Journal, RamFlash
 from inflight.client.options import configure
 
-GUIDE = (CHECKOUT / "docs/guide.md").read_text()
+CLIENT = (CHECKOUT / "docs/guide/client.md").read_text()
+SIZING = (CHECKOUT / "docs/guide/sizing.md").read_text()
+FIGURES = (CHECKOUT / "docs/figures.md").read_text()
 CONFIGURATION = (CHECKOUT / "docs/configuration.md").read_text()
 
 
@@ -21,10 +23,29 @@ def test_the_readme_is_short():
     assert len((CHECKOUT / "README.md").read_text().splitlines()) <= 150
 
 
+def test_numbers_of_the_readme():
+    """Drivers as the firmware has them, heaps as in the figures."""
+    rows = dict(re.findall(r"^\| ([^|]+) \| (.*) \|$", (CHECKOUT / "README.md").read_text(), re.M))
+    assert rows["drivers of sensors"].split(" | ")[0] == str(len(sensors.KNOWN.split(", ")))
+    measured = re.search(r"^\| smallest heap that works, bytes \|(.*)\|$", FIGURES, re.M)[1].split("|")
+    heaps = [f"{int(measured[i].replace(',', '')) / 1000:.0f} KB" for i in (1, 4)]
+    assert rows["smallest heap, .mpy"].split(" | ")[:2] == heaps
+
+
+def test_numbers_of_sizing():
+    """As in the pages that measure them."""
+    for number in re.findall(r"\b\d+,\d{3}\b", SIZING.split("## RAM\n")[1].split("\n## ")[0]):
+        assert re.search(rf"\b{number}\b", FIGURES), number
+    for size, outage in _rows(SIZING, "An outage"):
+        told = next(row[1] for row in _rows(CONFIGURATION, "The size of the journal") if row[0] == size.split(",")[0])
+        assert outage.replace("a day", "24 hours") == told
+
+
 def test_the_index_names_every_page():
-    index = (CHECKOUT / "docs/index.md").read_text()
-    for page in (CHECKOUT / "docs").glob("*.md"):
-        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+    docs = CHECKOUT / "docs"
+    index = (docs / "index.md").read_text()
+    for page in (path.relative_to(docs).as_posix() for path in docs.rglob("*.md")):
+        assert page == "index.md" or f"]({page})" in index, page
 
 
 def test_the_readme_of_the_tests_has_a_row_for_each_folder():
@@ -85,7 +106,7 @@ def _code(cell):
 
 def test_every_argument_of_a_client_is_explained_with_its_default():
     found = {}
-    for names, default, _ in _rows(GUIDE, "Arguments"):
+    for names, default, _ in _rows(CLIENT, "Arguments"):
         found |= dict.fromkeys(_code(names), default)
     arguments = dict([*inspect.signature(configure).parameters.items()][1:-1])  # not those that it refuses
     assert list(found) == list(arguments)
@@ -95,7 +116,7 @@ def test_every_argument_of_a_client_is_explained_with_its_default():
 
 
 def test_every_counter_is_explained():
-    found = [name for names, _ in _rows(GUIDE, "Counters") for name in _code(names)]
+    found = [name for names, _ in _rows(CLIENT, "Counters") for name in _code(names)]
     assert sorted(found) == sorted(Client("broker.example", "attic-1").counters())
 
 
@@ -103,7 +124,7 @@ def test_capacities_of_the_journal():
     class Flash(RamFlash):
         volatile = False
 
-    for sectors, size, limit, messages in _rows(GUIDE, "Size"):
+    for sectors, size, limit, messages in _rows(SIZING, "Size"):
         journal = Journal(Flash(int(sectors), 4096))
         numbers = [int(text.replace(",", "")) for text in (size, limit, messages)]
         assert numbers == [int(sectors) * 4, journal.limit, journal.limit // 110]

@@ -10,9 +10,6 @@ from inflight_tools.cli import build
 from tools.peers.subscriber import Subscriber
 
 pytestmark = pytest.mark.timeout(900)
-_JOIN = """import board
-board.network().join(60_000, {wifi_ssid!r}, {wifi_key!r})
-"""
 
 
 def package(folder, variant):
@@ -23,17 +20,18 @@ def package(folder, variant):
     return {f"/lib/{place}": (folder / source).read_bytes() for place, source in places}
 
 
-def on_a_board(host, port):
-    """The program, with the place of its journal that the README names for boards."""
-    changed = first_program(host, port).replace('FileFlash("journal.bin")', "board.journal_flash()")
-    assert "FileFlash(" not in changed
-    return changed
+def program(host, port, wifi_ssid, wifi_key="", **_):
+    """The program of the README, with this broker and this network."""
+    own = '"home", "secret"'
+    text = first_program("README.md", host, port)
+    assert text.count(own) == 1
+    return text.replace(own, f"{wifi_ssid!r}, {wifi_key!r}")
 
 
 def test_the_first_program_of_the_readme(emulated, broker, tmp_path):
-    given = {"wifi_key": ""} | json.loads(emulated.SENSOR.config(broker.port, "attic-1"))
+    given = json.loads(emulated.SENSOR.config(broker.port, "attic-1"))
     files = package(tmp_path, emulated.VARIANT)
-    files["/main.py"] = (_JOIN.format(**given) + on_a_board(given["host"], broker.port)).encode()
+    files["/main.py"] = program(**given).encode()
 
     async def work(board):
         with Subscriber(broker.port, "attic/#") as subscriber:

@@ -1,4 +1,4 @@
-"""`inflight board library`: a package that mip installs, and with which the first program of the README runs."""
+"""`inflight board library`: a package that mip installs, and with which the first programs of README and guide run."""
 
 import json
 import subprocess
@@ -57,15 +57,17 @@ def test_a_board_that_there_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
-@pytest.mark.parametrize("words", [[], ["--board", "unix"]])
-def test_the_first_program_of_the_readme(tmp_path, words, name):
+@pytest.mark.parametrize(
+    "words, page", [([], "docs/guide/first-program.md"), (["--board", "unix"], "README.md")], ids=["any", "board"]
+)
+def test_the_first_program(tmp_path, words, page, name):
     """All that differs is where the broker is."""
     runtime = runtimes.runtime(name)
     if runtime.reason:
         pytest.skip(f"{name} is unavailable: {runtime.reason}")
     made(tmp_path / "lib", *words)
     with ReplyingBroker() as broker:
-        (tmp_path / "program.py").write_text(first_program("127.0.0.1", broker.port))
+        (tmp_path / "program.py").write_text(first_program(page, "127.0.0.1", broker.port))
         environment = {"MICROPYPATH": f".frozen:{tmp_path / 'lib'}"}
         with (tmp_path / "printed").open("wb") as printed:
             process = subprocess.Popen(

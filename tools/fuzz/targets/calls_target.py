@@ -1,6 +1,6 @@
 """Calls of both clients in any order, with arguments of any kind, while a correct broker answers, the link breaks and
-the power is cut: each call raises what docs/guide.md says and nothing else, and every message that publish() accepted
-arrives; at QoS 2 once.
+the power is cut: each call raises what docs/guide/errors.md says and nothing else, and every message that publish()
+accepted arrives; at QoS 2 once.
 
 data: a byte (level, kind of client), then calls as Run.step() tells, each followed by a byte for each argument."""
 
