@@ -31,7 +31,7 @@ BoardOrNone = Annotated[str | None, typer.Option(help=_BOARD)]
 BoardFound = Annotated[str | None, typer.Option(help=_BOARD, show_default="what is connected")]
 Boards = Annotated[list[str] | None, typer.Option(help=_BOARD, show_default="all")]
 Firmware = Annotated[Path | None, typer.Option(help="file of MicroPython's firmware for the board")]
-Sha256 = Annotated[str | None, typer.Option(help="what the firmware's SHA-256 has to be")]
+Sha256 = Annotated[str | None, typer.Option(help="the SHA-256 that the firmware's file must have")]
 FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
 Ota = Annotated[bool, typer.Option("--ota", help="ESP32: space for a second firmware, for updates over MQTT")]
 _BYTECODE = "no machine code: for devices of several processors, or with MicroPython older than 1.23"
@@ -90,7 +90,7 @@ DATA = Path("telemetry")  # the default
 Landing = Annotated[
     str | None,
     typer.Option(
-        help="folder of the landing files, by default landing in --data; a URI where they are only read, or by Spark"
+        help="folder of the landing files; default: landing in --data. A URI if they are only read, or Spark reads them"
     ),
 ]
 
@@ -110,7 +110,7 @@ Tables = Annotated[
     ),
 ]
 Once = Annotated[bool, typer.Option("--once", help="take the present landing files and end: for a cron job")]
-Every = Annotated[float, typer.Option(min=0.1, help="seconds from one micro-batch, or look for files, to the next")]
+Every = Annotated[float, typer.Option(min=0.1, help="seconds between micro-batches, or between looks for files")]
 EVERY_S = 10  # the default
 Since = Annotated[
     str | None,
@@ -133,8 +133,8 @@ Conf = Annotated[list[str] | None, typer.Option(help="a Spark property, name=val
 Metrics = Annotated[
     str | None,
     typer.Option(
-        help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port; of `pipeline` the collector's, "
-        "and those of the tables at the next port"
+        help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port; `pipeline` serves the "
+        "collector's there, and the tables' at the next port"
     ),
 ]
 

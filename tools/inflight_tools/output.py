@@ -46,7 +46,7 @@ def failure(text: str, console: Console | None = None) -> typer.Exit:
 
 
 def first_line(error: BaseException | str) -> str:
-    """The first line of what an error of a library says, its class if it says nothing."""
+    """The first line of the text of a library's error, or its class if it has no text."""
     return str(error).partition("\n")[0][:500] or type(error).__name__
 
 

@@ -61,7 +61,7 @@ def settings(
 
 
 def configured(text: str | bytes | None) -> Any:
-    """The firmware's Config of a configuration in JSON, without one that of the defaults. ValueError."""
+    """The firmware's Config of a configuration in JSON, without one the defaults. ValueError."""
     given = json.loads(text) if text else {"host": "-"}
     with _device_code():
         return importlib.import_module("config").check(given, "device")
@@ -142,8 +142,8 @@ def _strict(error: type[Exception], text: str) -> Any:
 
 @contextlib.contextmanager
 def _device_code() -> Iterator[None]:
-    """Within it, modules of the firmware, and those of boards that these import, are imported by their own names, which
-    other packages may have as well."""
+    """Within it, modules of the firmware, and the modules of boards that they import, have their own names, which other
+    packages may have as well."""
     sources = device_sources()
     folders = [*search_path(sources.firmware), sources.boards / "common"]
     names = {file.stem for folder in folders for file in folder.glob("*.py")}
@@ -220,7 +220,7 @@ def _der(path: Path, private: bool) -> bytes:
 
 
 def _check_pair(cert: Path, key: Path, files: dict[str, bytes]) -> None:
-    """ValueError unless the private key, the last of `files`, is that of the certificate before it."""
+    """ValueError unless the private key, the last of `files`, belongs to the certificate before it."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric import ec, rsa

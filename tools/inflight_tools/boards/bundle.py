@@ -90,9 +90,9 @@ def _texts(found):
 
 def shrunk(found, public=(), keeping=None, application=False):
     """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, shrunk for deployment
-    together. Modules outside the library may use its internal names, except those in `public`, which mean something
-    else there. keeping: the module with which the library gives no more of its own back. application: the others are
-    those of a board."""
+    together. Modules outside the library may use its internal names, except the names in `public`, which mean something
+    else there. keeping: from this module on the library gives no modules of its own back. application: the other
+    modules are a board's application."""
     lib = found[f"{PACKAGE}/__init__"].parents[1]
     return kept(_shrunk, _texts(found), _around(lib), sorted(public), keeping, application)
 
@@ -166,7 +166,7 @@ def _compiled(texts, processor):
 
 
 def numbered(text, release):
-    """The module node of release 7: its version is that of the library, and +7."""
+    """The module node of release 7: its version is the library's version, and +7."""
     line = f"VERSION = '{inflight.__version__}+{release}'"
     numbered, n = re.subn(r"^from inflight import __version__ as VERSION$", line, text, flags=re.M)
     if n != 1:

@@ -32,8 +32,8 @@ def main(
     wait: options.Wait = options.WAIT_S,
 ):
     """Writes firmware, application and settings to a board on a port or boot drive: the pinned MicroPython, unless
-    --firmware names another. Without --board and --port it is the one that is connected. Without a configuration the
-    board opens its set-up; with one, the command succeeds when the broker has received its birth message."""
+    --firmware names another. Without --board and --port it finds the connected board. Without a configuration the board
+    opens its set-up; with one, the command succeeds when the broker has received its birth message."""
     with failing(), contextlib.ExitStack() as stack:
         chosen, port = find(image.board, port)
         made = make(**image.given(board=chosen.name))

@@ -93,7 +93,7 @@ class Stream:
         self.add(kind.partition("/")[0], f"{who}{told}{' (retained)' if retained else ''}")
 
     def console(self, line):
-        """For BoardConsole: translates function names in tracebacks to those of the source."""
+        """For BoardConsole: translates function names in tracebacks to the names of the source."""
         self.add("console", translate(line))
 
     def _next(self):

@@ -1,4 +1,4 @@
-"""Which names of a module stand in its bytecode: all but those of variables in functions."""
+"""Which names of a module stand in its bytecode: all but the names of variables in functions."""
 
 import ast
 
@@ -37,7 +37,7 @@ def is_constant(node):
 
 
 def defined(statement):
-    """The globals that a statement of a module defines, those of an import among them."""
+    """The globals that a statement of a module defines, also by an import."""
     if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
         return [statement.name]
     if isinstance(statement, (ast.Import, ast.ImportFrom)):

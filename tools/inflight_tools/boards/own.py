@@ -1,4 +1,4 @@
-"""Modules of one's own, those of the folder `app` beside the configuration: drivers, and rules. They go where the
+"""Modules of one's own in the folder `app` beside the configuration: drivers, and rules. They go where the
 application's go."""
 
 import ast
@@ -16,8 +16,8 @@ _WHERE = re.compile(r'File "[^"]*", line (\d+)')
 
 
 def folder_of(app: Path | None, config: Path | None = None) -> Path | None:
-    """The folder of one's own modules: `app`, or else the one beside the configuration, that of this folder without
-    one; None if there is none. ValueError if there is no folder `app`."""
+    """The folder of one's own modules: `app`, or else the folder beside the configuration, without one below the
+    present folder; None if there is none. ValueError if there is no folder `app`."""
     if app:
         if not app.is_dir():
             raise ValueError(f"no folder {app}: --app names that of your modules")

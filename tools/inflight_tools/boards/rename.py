@@ -27,8 +27,8 @@ _BUILTIN = set(dir(builtins))
 
 def rename(trees, public, used=()):
     """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning; used: all
-    names in modules that may work with the library, of which none is given anew, nor to what is no attribute. Returns
-    {place: {original name: new name}} of the library."""
+    names in modules that may work with the library; none of them becomes a new name, nor the name of something that is
+    no attribute. Returns {place: {original name: new name}} of the library."""
     found = {place: _Module(tree) for place, tree in trees.items()}
     library = {place: module for place, module in found.items() if place.startswith(f"{PACKAGE}/")}
     public = {*public, *_BUILTIN}
@@ -108,7 +108,7 @@ def rename_private(trees, words):
 
 
 def _only_in(family, attributes, library):
-    """Those of `attributes` that no module but those of the family names."""
+    """The names in `attributes` that only modules of the family use."""
     inside = {f"{PACKAGE}/{name}" for name in family}
     others = (module.names() for place, module in library.items() if place not in inside)
     ours = (module.names() for place, module in library.items() if place in inside)
@@ -148,7 +148,7 @@ class _Module:
         return {getattr(node, field) for node, field in self._named}.union(*(node.names for node in self._lists))
 
     def globals_and_variables(self):
-        """Every name but those of attributes; with those of methods, which tracebacks name as well."""
+        """Every name but the names of attributes; with the names of methods, which tracebacks show as well."""
         named = ((node, field) for node, field in self._named if field != "attr")
         return {getattr(node, field) for node, field in named}.union(*(node.names for node in self._lists))
 

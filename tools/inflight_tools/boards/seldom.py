@@ -143,7 +143,7 @@ def _imports(functions, tree, origin, words):
 
 
 def fill(trees, tables, found, short):
-    """Tells core where those of the library are. found: of take_out(); short: {place: its place by a short name}."""
+    """Tells core where the library's methods are. found: of take_out(); short: {place: its place by a short name}."""
     name = tables.get(f"{PACKAGE}/core", {}).get("_SELDOM", "_SELDOM")
     for node in trees[f"{PACKAGE}/core"].body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
@@ -151,7 +151,7 @@ def fill(trees, tables, found, short):
 
 
 def ask(trees, tables, found, table):
-    """Tells each class of `table` where its methods are, and those of its base."""
+    """Tells each class of `table` where its methods and its base's methods are."""
     word = tables.get(f"{PACKAGE}/core", {}).get("seldom", "seldom")
     for origin in dict.fromkeys(table[place][0] for place in found):
         classes = {cls for place, methods in found.items() if table[place][0] == origin for cls in methods}

@@ -16,8 +16,8 @@ _SET_UP = "/lib/setup"  # modules for a device without configuration: what updat
 
 
 def needed(files):
-    """{path in a slot: content} of those of `files`, {path on the device: content} of an application, that it imports
-    there."""
+    """{path in a slot: content} of what an application imports in a slot, from its `files`, {path on the device:
+    content}."""
     return {
         path.removeprefix(_LIB): content
         for path, content in files.items()
@@ -35,7 +35,7 @@ def index_of(files):
 
 
 def is_right(index, content):
-    """True if `content` is that of the files in the bytes `index`, one after the other."""
+    """True if `content` is the content of the files in the bytes `index`, one after the other."""
     at = begin = 0
     while at < len(index):
         at += 1 + index[at]
@@ -47,8 +47,8 @@ def is_right(index, content):
 
 
 def divided(files):
-    """(those of the application's `files` that stay files: what starts a slot, and the set-up; those that put the
-    others into slot a, {path on the device: content})."""
+    """(the application's `files` that stay files: what starts a slot, and the set-up; the files that make the others
+    slot a), {path on the device: content} each."""
     stay, image = _apart(files)
     record = runpy.run_path(str(FIRMWARE / "updates/update_record.py"))["Record"]()
     record.n = record.slot = 1

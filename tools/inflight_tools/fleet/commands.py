@@ -195,7 +195,7 @@ def tables(
     once: options.Once = False,
     every: options.Every = options.EVERY_S,
     files: Annotated[
-        int | None, typer.Option(min=1, help="most landing files in a micro-batch; default: 256 MB of them")
+        int | None, typer.Option(min=1, help="most landing files in a micro-batch; default: 256 MB")
     ] = None,
     new_checkpoint: Annotated[
         bool, typer.Option("--new-checkpoint", help="begin a new checkpoint, for tables that have lost theirs")
@@ -290,7 +290,7 @@ def report(
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
     fail_on: Annotated[
-        FailOn | None, typer.Option(help="end with exit status 3 if messages are lost, also by age only")
+        FailOn | None, typer.Option(help="end with exit status 3 if messages are lost, also if only by age")
     ] = None,
     as_json: options.Json = False,
 ):

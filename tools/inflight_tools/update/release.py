@@ -86,9 +86,9 @@ def load(path):
 
 
 def make(files, key, number, board, trial_s=300, mpy=6):
-    """The Release with `files`, {path in the slot: content}, signed by private key `key`. number: higher than that of
-    each earlier one; board: name of its folder; trial_s: for how long it has to run before it is good; mpy: what the
-    device has to import, native.number()."""
+    """The Release with `files`, {path in the slot: content}, signed by private key `key`. number: higher than the
+    number of each earlier release; board: name of its folder; trial_s: for how long it has to run before it is good;
+    mpy: what the device has to import, native.number()."""
     if longest := [path for path in files if len(path.encode()) > 255]:
         raise ValueError(f"{longest[0]}: the path is too long")
     index = slots.index_of(files)
@@ -138,7 +138,7 @@ def application(board, number, processor="", app=None):
 
 def main(
     board: options.Board,
-    number: Annotated[int, typer.Option(help="number of the release, higher than that of each earlier one")],
+    number: Annotated[int, typer.Option(help="number of the release, higher than the number of each earlier release")],
     signing_key: options.SigningKey = keys.DEFAULT,
     app: options.App = None,
     firmware: options.Firmware = None,

@@ -165,7 +165,7 @@ def main(
     canary: Annotated[int, typer.Option(min=0, help="devices of the first wave")] = 1,
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
-    patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device has failed")] = 24,
+    patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device counts as failed")] = 24,
     ca: options.Ca = None,
     cert: options.Cert = None,
     key: options.Key = None,

@@ -232,5 +232,5 @@ class Server:
 
 
 def _short(value):
-    """A value of a device's message; None in place of what is no text and no number."""
+    """A value of a device's message; None if it is neither a text nor a number."""
     return value[:_TEXT] if isinstance(value, str) else value if isinstance(value, (int, float)) else None

@@ -17,7 +17,7 @@ def waves(devices, canary, percent):
 
 
 def is_other(fields, digest):
-    """True if the message about a release is that of another digest. Earlier versions of Inflight tell none."""
+    """True if the message about a release has another digest. Earlier versions of Inflight send none."""
     return bool(digest and fields.get("sha256")) and fields["sha256"] != digest
 
 
@@ -55,7 +55,7 @@ class Course:
 
     @property
     def running(self):
-        """Devices of which there is no outcome yet."""
+        """Devices without an outcome yet."""
         return [device for device, state in self.states.items() if state not in _ENDS]
 
     @property

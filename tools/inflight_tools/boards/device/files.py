@@ -183,7 +183,7 @@ def identify(link):
 
 
 def hashes(link, paths):
-    """{path: SHA-256 in hexadecimal} of those of `paths` that are files on the board, in one round trip."""
+    """{path: SHA-256 in hexadecimal} of each of `paths` that is a file on the board, in one round trip."""
     lines = link.run(_HASH.format(paths=sorted(paths))).splitlines()
     return dict(line.rsplit(" ", 1) for line in lines)
 

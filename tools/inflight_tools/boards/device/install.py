@@ -50,7 +50,7 @@ def install(link, board, application, settings, in_rom=False, say=lambda text: N
 
 
 def has_application(recorded):
-    """Whether an earlier install, which recorded these paths, was that of the application, which starts by itself."""
+    """Whether an earlier install, which recorded these paths, installed the application, which starts by itself."""
     return any(map(_at_root, recorded))
 
 

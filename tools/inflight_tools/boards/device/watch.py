@@ -138,8 +138,8 @@ class Births:
         return key[0] not in epochs if self._new_epoch else key not in self._known
 
     def arm(self, new_epoch=False):
-        """From now on, birth messages not seen before are new. new_epoch: those of other devices may come, too; the
-        wanted one has a new journal."""
+        """From now on, birth messages not seen before are new. new_epoch: other devices may send some, too; the wanted
+        device has a new journal."""
         self._new_epoch = new_epoch
         self._armed = True
 

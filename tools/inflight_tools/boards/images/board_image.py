@@ -61,8 +61,8 @@ def _composed(chosen, content, given, more, config=None, flash_mb=None, ota=Fals
 
 
 def placed(files, frozen, folder, rom_size):
-    """(those of the application's `files` that go to the file system, with their list for `make deploy`; the content of
-    the ROM file system). frozen: what the firmware has. rom_size: bytes of the ROM file system; None: not used."""
+    """(the application's `files` for the file system, with their list for `inflight board deploy`; the content of the
+    ROM file system). frozen: what the firmware has. rom_size: bytes of the ROM file system; None: not used."""
     if frozen:
         files = frozen.left(files, folder)
     rom = b""

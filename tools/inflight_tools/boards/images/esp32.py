@@ -36,7 +36,7 @@ logging.getLogger("mp_image_tool_esp32").setLevel(logging.ERROR)  # it remarks o
 class Esp32Image:
     """The content of the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are {absolute
     path: content}. `flash_mb`: MB of flash, if it differs from the firmware's. `ota`: two partitions for firmware.
-    `rom`: content of the ROM file system. `journal_kb`: KiB of the journal, of which whole blocks are used. ValueError
+    `rom`: content of the ROM file system. `journal_kb`: KiB of the journal, rounded down to whole blocks. ValueError
     with one line if something does not fit."""
 
     suffix = ".bin"

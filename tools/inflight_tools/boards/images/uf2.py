@@ -40,8 +40,8 @@ class Uf2Image:
             self._files |= _pages(self._rom[0], [(0, rom.ljust(blocks * BLOCK, b"\xff"))])
 
     def file(self):
-        """The UF2 file. Blocks of other families, such as the one that works around a fault of the RP2350's boot
-        program, stay first and as they are; the boot program counts those of the chip's own family."""
+        """The UF2 file. Blocks of other families, for example the block against a fault of the RP2350's boot program,
+        stay first and as they are; the boot program counts the blocks of the chip's own family."""
         family = self.variant.family
         others = [_block(head, data) for head, data in self._blocks if head[7] != family]
         mine = {head[3]: data for head, data in self._blocks if head[7] == family} | self._files

@@ -25,7 +25,7 @@ _REFUSED, _READABLE = "\ufeff".encode(), "\ufffd".encode()  # of the same length
 
 
 def split(packet, qos):
-    """(topic, Message ID or 0, block of properties without its length, payload) of what is behind the fixed header of
+    """(topic, Message ID or 0, block of properties without its length, payload) of the bytes behind the fixed header of
     a PUBLISH. A block that is longer than the packet takes all of it. Raises ValueError."""
     packet = memoryview(packet)
     topic_end = 2 + int.from_bytes(packet[:2], "big")

@@ -10,7 +10,7 @@ from inflight_tools.cache import write_atomic
 
 
 class Counters:
-    """Counts since the start. Rate and lag of a report: since the one before.
+    """Counts since the start. Rate and lag of a report: since the report before.
 
     acknowledged_messages, lag_s: how many messages were acknowledged, and the sum of seconds from their receipt.
     acknowledged_at: when that was last, in s since 1970, 0 if never."""

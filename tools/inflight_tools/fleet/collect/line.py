@@ -12,7 +12,7 @@ _BOOL = ("false", "true")
 def line(at, by, topic, qos, dup, retain, payload, max_payload, block=b"", length=None):
     """The line as bytes. `at`: ms since 1970. A payload longer than `max_payload` bytes is cut and marked, with its
     whole length; readers make a dead letter of it. block: the properties of a message of level 5, see properties();
-    without any the line is that of level 4. length: that of the payload, if only its beginning is given."""
+    without any the line is as at level 4. length: the whole length of the payload, if only its beginning is given."""
     # Built by hand because it runs for each message: json.dumps() of a dict takes twice as long.
     return (
         f'{{"at":{at},"by":{quote(by)},"topic":{quote(topic)},"qos":{qos},"dup":{_BOOL[dup]},"retain":{_BOOL[retain]},'

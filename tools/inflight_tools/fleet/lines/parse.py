@@ -47,7 +47,7 @@ def _is_number(value, most):
 
 
 def _when(seconds, received):
-    """(time, source) of a resolved SenML time. If the device's time cannot be right, the time is that of receipt."""
+    """(time, source) of a resolved SenML time. If the device's time cannot be right, it is the time of receipt."""
     relative = seconds < RELATIVE
     time = seconds * 1e6 + (received if relative else 0)
     if time > received + (0 if relative else AHEAD):

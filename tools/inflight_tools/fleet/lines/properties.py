@@ -48,7 +48,7 @@ _CHECKS = {
 
 
 def read(given):
-    """(a dict with a key for each of NAMES, problems) of what a line has as `properties`. Raises ValueError."""
+    """(a dict with a key for each of NAMES, problems) of the `properties` of a line. Raises ValueError."""
     if not isinstance(given, dict):
         raise ValueError("landing: properties is not an object")
     found, problems = dict.fromkeys(NAMES), []

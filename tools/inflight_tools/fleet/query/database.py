@@ -95,7 +95,7 @@ class Database:
         self._folder.cleanup()
 
     def _stored(self, name, paths):
-        """Makes the view stored_... of what the files of a table have, with their `filename`. Returns its columns."""
+        """Makes the view stored_... of the rows in the files of a table, with their `filename`. Returns its columns."""
         here = f"{self._folder.name}/{name}"  # for DuckDB `root` could be a pattern
         self._files.bring(name, paths, here)
         listed = ", ".join(f"'{_quoted(f'{here}/{path}')}'" for path in paths)
@@ -107,7 +107,7 @@ class Database:
     def only(self, device=None, since=None, until=None):
         """From now on the views have the rows of one device, which were received (of `minutes`: made) at the time
         `since` or later, and before `until`, in s since 1970; None: all. For each table there is a view with the rows
-        of all times, too: `every_raw` and so on. `filename`: that of the file of a row, behind its other columns."""
+        of all times, too: `every_raw` and so on. `filename`: the file of a row, behind its other columns."""
         self.ranged = since is not None or until is not None
         for name, columns in _TABLES.items():
             present = self._columns.get(name, ())

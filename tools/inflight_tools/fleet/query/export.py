@@ -51,7 +51,7 @@ def _devices(database):
 
 @contextlib.contextmanager
 def _writing(to):
-    """So that an error of the folder `to` is told from one of the tables, which are read meanwhile."""
+    """Makes an error of the folder `to` distinct from an error of the tables, which are read meanwhile."""
     try:
         yield
     except OSError as e:
@@ -59,7 +59,7 @@ def _writing(to):
 
 
 def _check(filesystem, folder):
-    """Raises ValueError if a folder of an export has other files than those of an export, which would be deleted."""
+    """Raises ValueError if a folder of an export has files that are not of an export, which would be deleted."""
     for name in _NAMES:
         present = filesystem.get_file_info(FileSelector(f"{folder}/{name}", allow_not_found=True))
         if strange := [one.path for one in present if not (one.is_file and _PART.fullmatch(one.base_name))]:
@@ -67,8 +67,8 @@ def _check(filesystem, folder):
 
 
 def write(database, to):
-    """Writes aggregates/size=minute|hour|day, devices, and missing, below the folder or URI `to`, in place of those of
-    an earlier export. The Database has the views of views.judge(). Raises ValueError if other files are in the way;
+    """Writes aggregates/size=minute|hour|day, devices, and missing, below the folder or URI `to`, in place of an
+    earlier export. The Database has the views of views.judge(). Raises ValueError if other files are in the way;
     NotWritten."""
     with _writing(to):
         filesystem, folder = arrow_files(to) if "://" in to else (LocalFileSystem(), to)

@@ -172,7 +172,7 @@ def _series(database, names, since, until):
 
 
 def _trends(database, names, since, until):
-    """What the health messages of the devices `names` tell, as series like those of measurements."""
+    """What the health messages of the devices `names` tell, as series, like measurements."""
     each = ", ".join(
         f"{{'name': '{name}', 'unit': '{unit}', 'value': CAST({value} AS DOUBLE)}}" for name, unit, value in _TRENDS
     )

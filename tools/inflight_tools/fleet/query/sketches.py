@@ -10,7 +10,7 @@ _MOST = 1000  # sketches whose values are compared; the others are merged into t
 
 
 def percentiles(sketches):
-    """PERCENTILES of what the sketches, bytes each, have together; None without any."""
+    """PERCENTILES of all values in the sketches, bytes each; None without any."""
     kept = []
     for number, one in enumerate(map(kll_doubles_sketch.deserialize, sketches)):
         if number < _MOST:

@@ -286,8 +286,8 @@ def judge(database, now, grace_s, retired=(), unread=False, since=None, until=No
 
 def define(database, proof, now, since=None, until=None):
     """Adds the views to a Database, and returns what _span() does. proof: a Proof. now: in s since 1970. since, until:
-    only what was received at that time or later, and before that time, counts, in s since 1970; None: all. Where a
-    number is that is missing, is told as it is known now."""
+    only what was received at that time or later, and before that time, counts, in s since 1970; None: all. The place of
+    a missing number is its present place."""
     database.only(None, since, until)
     span = _span(database, now)
     before = "true" if until is None else f"received < {moment(until)}"

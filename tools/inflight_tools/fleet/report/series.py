@@ -30,7 +30,7 @@ def drawable(points):
 
 
 def thin(points, most):
-    """Returns at most `most` points of those of drawable(). Neighbours are merged: mean, minimum, maximum."""
+    """Returns at most `most` points, from the points of drawable(). Neighbours are merged: mean, minimum, maximum."""
     if len(points) <= most:
         return points
     start, span = points[0][0], (points[-1][0] - points[0][0]) or 1

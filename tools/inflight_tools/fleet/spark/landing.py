@@ -9,7 +9,8 @@ STALE_S = 600  # a landing file that waits for longer, or is dated in the future
 
 
 class LandingFiles:
-    """The landing files in the folder or URI `landing`, of which the tables in `root` are made, without Spark."""
+    """The landing files in the folder or URI `landing`, from which Spark makes the tables in `root`; read without
+    Spark."""
 
     def __init__(self, landing, root):
         self._landing, self._checkpoint = files_in(landing), files_in(f"{root}/_checkpoint")

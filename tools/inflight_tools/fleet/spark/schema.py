@@ -50,8 +50,8 @@ def fold_minutes(parts):
 
 
 def _dated(rows, clocks):
-    """The rows with the time that `clocks`, of the columns CLOCKS, tells for those that have `up`, in the new column
-    `dated`; NULL where it tells nothing. A row stays one row: all that is told of a journal is in one."""
+    """The rows with a new column `dated`: the time of a row with `up`, by `clocks` (columns CLOCKS); NULL without one.
+    A row stays one row, because all clocks of a journal are in one row."""
     told = "struct(boot, seq AS until, up AS told_up, time AS told)"
     told = clocks.groupBy("device", "epoch").agg(F.expr(f"collect_list({told})").alias("clocks"))
     made = "unix_micros({0}told) - CAST(1e6 * ({0}told_up - up) AS BIGINT)"

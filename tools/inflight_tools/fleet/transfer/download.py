@@ -23,8 +23,8 @@ RECORD = ".downloaded.db"
 
 class Download:
     """Downloads the landing files of `objects`, an Objects, into the folder `landing`. keep: move them into KEPT then,
-    rather than delete them. Others there are left alone, which `say` is told once. Raises Busy; ValueError if
-    `objects` are in the landing folder; OSError if the record cannot be read."""
+    rather than delete them. Other files there stay, which `say` reports once. Raises Busy; ValueError if `objects` are
+    in the landing folder; OSError if the record cannot be read."""
 
     name, done = "download", "downloaded"
 

@@ -79,7 +79,7 @@ class Loop:
         self._error = what
 
     def _pass(self, stopping):
-        """A file that is blocked holds up those of its collector, and no others."""
+        """A blocked file holds up the later files of its collector, and no others."""
         waiting = self.figures.waiting = in_order(self._side.names)
         blocked = {}
         for name in list(waiting):

@@ -32,7 +32,7 @@ class Upload:
         self._lock = take_lock(self._landing / ".upload.lock", busy)
 
     def names(self):
-        """{name: bytes}. A storage that refuses is told even if there is nothing to upload."""
+        """{name: bytes}. It raises the error of a storage that refuses even if there is nothing to upload."""
         self._objects.open()
         found = {}
         for entry in os.scandir(self._landing):

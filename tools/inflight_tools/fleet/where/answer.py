@@ -11,7 +11,7 @@ class Unknown(Exception):
 
 
 def _journal(epochs, device, epoch):
-    """The one of the device's epochs that is asked for, by default that of the newest journal. Raises Unknown."""
+    """The epoch that is asked for, by default the epoch of the device's newest journal. Raises Unknown."""
     if not epochs:
         raise Unknown(f"no message with a number has arrived from a device {device}: is it in another --data?")
     if epoch is not None and epoch not in epochs:

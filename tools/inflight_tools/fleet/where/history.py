@@ -50,8 +50,8 @@ class History:
         )
 
     def deliveries(self, epoch, seq):
-        """The deliveries of a number, as dicts, the first one first. Times are in s since 1970. `properties`: a
-        dict of those of MQTT 5 that the sender gave, correlation in base64."""
+        """The deliveries of a number, as dicts, the first one first. Times are in s since 1970. `properties`: a dict of
+        the properties of MQTT 5 that the sender gave, correlation in base64."""
         found = self._database.rows(
             f"""SELECT epoch(received) AS received, "by", topic, qos, dup, kind, problem, first,
                 epoch(coalesce(made, ({_DATED}))) AS made,
