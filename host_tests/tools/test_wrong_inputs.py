@@ -49,7 +49,11 @@ def told(*words):
         (("fleet", "compact", "--of", "none"), 1, "there is no folder none: name the tables with"),
         (("fleet", "tables", "--once", "--data", "none"), 1, "none/landing: name that of"),
         (("fleet", "tables", "--once", "--landing", "none"), 1, "there is no folder none: name that of"),
-        (("fleet", "tables", "--once", "--landing", "file:///none"), 1, "there is no folder file:///none: name that of"),
+        (
+            ("fleet", "tables", "--once", "--landing", "file:///none"),
+            1,
+            "there is no folder file:///none: name that of",
+        ),
         (("fleet", "compact", "--of", "file:///none"), 1, "there is no folder file:///none: name the tables with"),
         (("fleet", "compact", "--of", "dir"), 1, "there is no folder dir/raw: there are no tables yet"),
         (("fleet", "report", "--of", "none", "--landing", "."), 1, "none: name another one with --of"),

@@ -15,8 +15,8 @@ _RESET = 75
 
 class StandIn:
     """Its flash is a file in `folder`, which stays. `frozen`: what its firmware tells about modules of Inflight that
-    are frozen in; empty if none are. `machine`: what MicroPython calls it. After `cut_after` bytes from the host the cable is pulled and the
-    power is cut. After `writes` writes nothing reaches the flash."""
+    are frozen in; empty if none are. `machine`: what MicroPython calls it. After `cut_after` bytes from the host the
+    cable is pulled and the power is cut. After `writes` writes nothing reaches the flash."""
 
     def __init__(
         self,

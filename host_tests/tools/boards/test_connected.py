@@ -37,7 +37,9 @@ def run(*words):
 
 def test_the_port_of_the_board_that_is_named(connect):
     connect(("/dev/ttyUSB0", 0x10C4), ("/dev/ttyACM0", PICO))
-    assert running_port("esp32c3") == "/dev/ttyUSB0" and running_port("pico_w") == running_port("rp2040") == "/dev/ttyACM0"
+    assert (
+        running_port("esp32c3") == "/dev/ttyUSB0" and running_port("pico_w") == running_port("rp2040") == "/dev/ttyACM0"
+    )
     with pytest.raises(ValueError, match="There are /dev/ttyUSB0, /dev/ttyACM0: name one with --port"):
         running_port()
     connect(("/dev/ttyACM0", PICO))

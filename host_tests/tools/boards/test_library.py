@@ -162,5 +162,3 @@ def test_a_board_that_has_the_application(tmp_path):
         for words, problem in (([], "`inflight board deploy` brings it"), (["--remove"], "needs the library")):
             done = on(board, *words)
             assert done.exit_code == 1 and problem in done.stderr and len(done.stderr.splitlines()) == 1
-
-

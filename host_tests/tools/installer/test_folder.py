@@ -112,12 +112,24 @@ def test_firmware_that_cannot_be_had(run, made, tmp_path, monkeypatch):
     """The others are made. What is missing is named, and the page does not offer it."""
     monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "none"))
     monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port
-    words = ("--board", "esp32", "--board", "esp32s2", "--board", "pico_w", "--board-firmware", f"esp32={made.firmware}")
+    words = (
+        "--board",
+        "esp32",
+        "--board",
+        "esp32s2",
+        "--board",
+        "pico_w",
+        "--board-firmware",
+        f"esp32={made.firmware}",
+    )
     status, output, errors = run(*words)
     assert status == 1 and output.strip() == str(made.out / "index.html")
     *missing, last = errors.splitlines()
-    assert [line.partition(": cannot download ")[0] for line in missing] == ["no image for esp32s2", "no image for pico_w"]
-    assert all(line.endswith(f"=FILE") for line in missing)
+    assert [line.partition(": cannot download ")[0] for line in missing] == [
+        "no image for esp32s2",
+        "no image for pico_w",
+    ]
+    assert all(line.endswith("=FILE") for line in missing)
     assert last == "FAILED: the page has no image for esp32s2, pico_w: see above, and run it again"
     [build] = json.loads((made.out / "manifest.json").read_text())["builds"]
     page = (made.out / "index.html").read_text()

@@ -148,7 +148,8 @@ def main(
     as_json: options.Json = False,
 ):
     """Copies changed files to the board, resets it, and succeeds when the broker has received its birth message.
-    Without --board and --port it is the one that is connected. Without --config the board keeps its own. --json prints what was done, and the birth message."""
+    Without --board and --port it is the one that is connected. Without --config the board keeps its own. --json prints
+    what was done, and the birth message."""
     console = Console(soft_wrap=True, stderr=as_json)
     with failing(DeviceError, ValueError, OSError, RuntimeError, console=console):
         plan, birth = _run(console, board, port, config, app, ca, cert, key, broker, wait, romfs)

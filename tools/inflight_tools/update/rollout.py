@@ -126,8 +126,8 @@ class _Report:
             return
         reason, percent = self._course.reasons.get(device, ""), self._course.percent.get(device, 0)
         if self._json:
-            more = {name: value for name, value in (("percent", percent), ("reason", reason)) if value}
-            print(json.dumps({"device": device, "state": state} | more), flush=True)
+            fields = {"device": device, "state": state} | ({"percent": percent} if percent else {})
+            print(json.dumps(fields | ({"reason": reason} if reason else {})), flush=True)
             return
         at = (time.strftime("%H:%M:%S"), "dim")
         word = (visible(state), _STYLES.get(state, "default"))
@@ -186,9 +186,9 @@ def main(
 ):
     """Rolls a release out to the devices at a broker, and shows who runs what. Runs until every device has an outcome;
     after Ctrl-C the same command goes on. On a terminal the last line tells how much of the release each device has.
-    --device also takes a pattern, attic-*; default: all devices. --json prints each change, each quarter of a fetch, and
-    the end. A device that is offline, or has no update_keys, is skipped, and named, unless it connects meanwhile. Exit
-    status 0: all of them run it."""
+    --device also takes a pattern, attic-*; default: all devices. --json prints each change, each quarter of a fetch,
+    and the end. A device that is offline, or has no update_keys, is skipped, and named, unless it connects meanwhile.
+    Exit status 0: all of them run it."""
     console = Console(stderr=as_json)
     with failing():
         image = releases.load(release) if release else None

@@ -81,7 +81,8 @@ class Course:
         return self._set(device, state, str(fields.get("reason", "")))
 
     def fetched(self, device, share):
-        """A device asks for what is behind this share of the release. Returns True if it begins, or has another quarter."""
+        """A device asks for what is behind this share of the release. Returns True if it begins or has another
+        quarter."""
         if self.states.get(device) not in (WAITING, FETCH):
             return False
         begins = self._set(device, FETCH, "")
