@@ -159,6 +159,8 @@ CHECKS = {
     "pip": lambda words: None,
     "git": lambda words: None,
     "mosquitto_passwd": lambda words: None,
+    "ssh-keygen": lambda words: None,
+    "sha256sum": lambda words: None,
 }
 
 
