@@ -170,6 +170,8 @@ def test_commands_exist(block):
         words = shlex.split(line, comments=True)
         if "|" in words:
             words = words[words.index("|") + 1 :]
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):  # a variable of the environment
+            words = words[1:]
         if words:
             assert words[0] in CHECKS, f"unknown command: {line}"
             CHECKS[words[0]](words[1:])
