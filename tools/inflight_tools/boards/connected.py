@@ -7,8 +7,8 @@ from pathlib import Path
 from serial.tools import list_ports
 
 from inflight_tools.boards.device.files import identify
-from inflight_tools.boards.images import variants as known
-from inflight_tools.boards.images.variants import names, variant, variants
+from inflight_tools.boards.images.variants import board as board_of
+from inflight_tools.boards.images.variants import boards, names, variant, variants
 
 INFO = "INFO_UF2.TXT"  # on every boot drive
 _PICO = 0x2E8A  # of USB: a Pico that runs
@@ -37,7 +37,7 @@ def _only_port(chosen):
 def running_port(board=None):
     """The serial port of the board that is connected and runs, one that `board` names or any. ValueError with what to
     name."""
-    found = _only(_serial_ports(known.board(board) if board else None))
+    found = _only(_serial_ports(board_of(board) if board else None))
     if not found:
         raise ValueError("no board on a port of USB: connect it, or name its port with --port")
     return found
@@ -47,13 +47,13 @@ def running_board(link):
     """What --board says of the board at the other end of `link`, a Link. ValueError if there is no such board."""
     told = identify(link)
     machine = _plain(told.machine)
-    fitting = [one for one in variants() if known.boards()[one.folder].platform == told.platform]
+    fitting = [one for one in variants() if boards()[one.folder].platform == told.platform]
     named = [one for one in fitting if _plain(one.title) in machine]
     if named:  # "ESP32" is in the names of all its successors
         return max(named, key=lambda one: len(one.title)).name
-    for folder, one in known.boards().items():
-        if one.platform == told.platform:
-            return folder
+    folders = [folder for folder, one in boards().items() if one.platform == told.platform]
+    if folders:
+        return folders[0]
     raise ValueError(f"the board is {told.machine}, with {told.platform}: --board takes {', '.join(names())}")
 
 

@@ -105,7 +105,7 @@ def _present(place, advice):
     """Ends the command if the folder `place` of this machine does not exist: its name may be wrong. Spark would take a
     minute to find that, and some of its ways do not call it an error."""
     scheme, _, path = place.rpartition("://")
-    if scheme in ("", "file") and not Path(unquote(path)).is_dir():
+    if scheme in ("", "file") and not Path(unquote(path) if scheme else path).is_dir():
         raise failure(f"there is no folder {place}: {advice}")
 
 
