@@ -81,7 +81,7 @@ SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(
 	$(if $(KEY),--key "$(KEY)")
 
 flash: setup-boards  ## MicroPython, application and settings onto a bare board ([BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json ERASE=1 OTA=1 ROMFS=1])
-	$(INFLIGHT) board flash --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") \
+	$(INFLIGHT) board flash $(if $(BOARD),--board "$(BOARD)") $(if $(FIRMWARE),--firmware "$(FIRMWARE)") \
 		$(if $(SHA256),--sha256 "$(SHA256)") $(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)") \
 		$(if $(filter 1,$(OTA)),--ota) $(if $(filter 1,$(ROMFS)),--romfs) $(if $(PORT),--port "$(PORT)") \
 		$(if $(filter 1,$(ERASE)),--erase) $(BROKER_HERE)
@@ -107,8 +107,8 @@ figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (P
 WAIT ?= 90
 BROKER_HERE = $(if $(BROKER),--broker "$(BROKER)")
 
-deploy: setup-boards  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyACM0 CONFIG=config.json [ROMFS=1 WAIT=90])
-	$(INFLIGHT) board deploy --board "$(BOARD)" --port "$(PORT)" $(SETTINGS) $(BROKER_HERE) \
+deploy: setup-boards  ## what changed onto a board (CONFIG=config.json [BOARD=pico_w PORT=/dev/ttyACM0 ROMFS=1 WAIT=90])
+	$(INFLIGHT) board deploy $(if $(BOARD),--board "$(BOARD)") $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE) \
 		--wait $(WAIT) $(if $(filter 1,$(ROMFS)),--romfs)
 
 library: setup-boards  ## the library compiled, for a board's mip: build/library (BOARD=pico_w adds machine code and the module board)

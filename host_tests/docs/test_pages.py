@@ -12,6 +12,7 @@ import sensors
 from host_tests.docs.pages import CHECKOUT
 from inflight import Client, Journal, RamFlash
 from inflight.client.options import configure
+from inflight_tools.boards.device.install import OLDEST
 
 CLIENT = (CHECKOUT / "docs/guide/client.md").read_text()
 SIZING = (CHECKOUT / "docs/guide/sizing.md").read_text()
@@ -145,6 +146,16 @@ def test_defaults_of_the_configuration():
                 assert default == "needed", name
             elif text:
                 assert default == f"`{text}`", name
+
+
+def test_the_versions_of_micropython_that_something_is_pinned_to():
+    """Of images, interpreters and stubs; and the oldest one that is supported."""
+    pinned = r"(RPI|ESP32)_[A-Z0-9_]+-[0-9]+-v1\.[0-9]+|^micropython micropython 1\.[0-9]+|(pyscript|stubs)\W+1\.[0-9]+"
+    command = ["git", "grep", "-IhoE", pinned, "--", "boards", "tools/emulators", "tools/setup", "tools/runtimes"]
+    found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    versions = set(re.findall(r"1\.\d+$", found, re.M)) | {".".join(map(str, OLDEST))}
+    rows = _rows((CHECKOUT / "docs/releasing.md").read_text(), "Versions of MicroPython")
+    assert [version for version, *_ in rows] == sorted(versions)
 
 
 def test_every_driver_is_explained_with_its_fields():

@@ -22,7 +22,7 @@ COMMANDS = {
     "fleet": {"collect", "tables", "report", "compact", "export", "pipeline", "where", "upload", "download"},
 }
 NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
-NAMES += [("installer",), ("keys",), ("release",), ("rollout",)]
+NAMES += [("new",), ("test",), ("installer",), ("keys",), ("release",), ("rollout",)]
 
 
 def options(app):
@@ -51,7 +51,7 @@ def test_the_groups_and_their_commands():
     found = get_command(cli.build()).commands
     groups = {name: command.commands for name, command in found.items() if hasattr(command, "commands")}
     assert {group: set(groups[group]) for group in groups} == COMMANDS
-    assert found.keys() - groups == {"installer", "keys", "release", "rollout"}
+    assert found.keys() - groups == {"installer", "keys", "new", "release", "rollout", "test"}
 
 
 @pytest.mark.parametrize("words", NAMES, ids=" ".join)
@@ -71,12 +71,37 @@ def test_wrong_arguments_end_with_status_2(words):
     assert run(*words, "--no-such-option").exit_code == 2
 
 
+BOARDS = ["esp32", "esp32s2", "esp32s3", "esp32c3", "esp32c6", "pico_w", "pico2_w"]
+WITHOUT_IMAGE = ("deploy", "freeze", "library", "release")
+WITH_BOARD = [words for words in NAMES if words[-1] in ("image", "flash", "installer", *WITHOUT_IMAGE)]
+
+
+@pytest.mark.parametrize("words", WITH_BOARD, ids=" ".join)
+def test_an_unknown_board_is_a_wrong_argument(words, tmp_path, monkeypatch):
+    """It is told which ones there are, those without an image only where none is made; a shell completes the same."""
+    monkeypatch.chdir(tmp_path)
+    taken = BOARDS + (["rp2040", "unix"] if words[-1] in WITHOUT_IMAGE else [])
+    done = run(*words, "--board", "esp8266", *(["--number", "1"] if words == ("release",) else []))
+    assert done.exit_code == 2 and not list(tmp_path.iterdir())
+    told = " ".join(done.output.replace("│", " ").split())
+    assert f"Invalid value for '--board': 'esp8266' is not one of {', '.join(taken)} " in told + " "
+    line = " ".join(("inflight", *words, "--board", ""))
+    shell = {"_INFLIGHT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) + 2)}
+    completed = CliRunner().invoke(cli.build(), [], env=shell, prog_name="inflight").output
+    assert completed.split() == taken
+
+
+def test_help_names_each_board():
+    text = " ".join(run("board", "deploy", "--help").output.replace("│", " ").split())
+    assert f"one of {', '.join(BOARDS)}; `deploy`, `freeze`, `library` and `release` also take rp2040, unix" in text
+
+
 @pytest.mark.parametrize(
     ("word", "others"),
     [
-        ("fleet", ["boards", "update", "installer"]),
-        ("keys", ["fleet", "installer"]),
-        ("--help", ["boards", "fleet", "update", "installer"]),
+        ("fleet", ["boards", "update", "installer", "project"]),
+        ("keys", ["fleet", "installer", "project"]),
+        ("--help", ["boards", "fleet", "update", "installer", "project"]),
     ],
 )
 def test_a_command_does_not_load_the_others(word, others):

@@ -24,7 +24,7 @@ PARTS = {
     "boards": "inflight_tools/device_code/boards",
     "firmware": "inflight_tools/device_code/firmware",
 }
-SUFFIXES = (".py", ".css", ".html", ".js", ".properties", ".svg")
+SUFFIXES = (".json", ".md", ".py", ".css", ".html", ".js", ".properties", ".svg")
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,11 @@ def test_the_command_starts_and_names_its_groups(installed):
     done = run(installed, "-m", "inflight_tools", "--help")
     assert done.returncode == 0, done.stderr
     assert "board" in done.stdout and "fleet" in done.stdout
+
+
+def test_the_client_alone_tells_its_version(installed):
+    done = run(installed, "-S", "-m", "inflight_tools", "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"inflight {inflight.__version__}\n", "")
 
 
 def test_the_command_without_its_packages_says_what_to_install(installed):

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from inflight_tools.cache import write_atomic
 from inflight_tools.cli import build
+from inflight_tools.fleet.spark import session
 from inflight_tools.output import reason
 from tools.peers.daemon import free_port
 
@@ -13,8 +14,9 @@ COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty folder `dir`, a `file`, and a configuration."""
+    """An empty folder `dir`, a `file`, and a configuration. Nobody starts Spark here."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "java_home", lambda: pytest.fail("Spark is started"))
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").write_text("no certificate\n")
     (tmp_path / "config.json").write_text('{"host": "127.0.0.1", "port": %d}' % free_port())
@@ -47,6 +49,13 @@ def told(*words):
         (("fleet", "compact", "--of", "none"), 1, "there is no folder none: name the tables with"),
         (("fleet", "tables", "--once", "--data", "none"), 1, "none/landing: name that of"),
         (("fleet", "tables", "--once", "--landing", "none"), 1, "there is no folder none: name that of"),
+        (
+            ("fleet", "tables", "--once", "--landing", "file:///none"),
+            1,
+            "there is no folder file:///none: name that of",
+        ),
+        (("fleet", "compact", "--of", "file:///none"), 1, "there is no folder file:///none: name the tables with"),
+        (("fleet", "compact", "--of", "dir"), 1, "there is no folder dir/raw: there are no tables yet"),
         (("fleet", "report", "--of", "none", "--landing", "."), 1, "none: name another one with --of"),
         (("fleet", "where", "attic", "1", "--landing", "none", "--of", "."), 1, "name another one with --landing"),
         (("fleet", "report", "--data", "file"), 2, "Invalid value for '--data'"),

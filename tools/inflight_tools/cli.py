@@ -11,7 +11,11 @@ from inflight_tools.extras import not_installed
 
 _GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
 # package: {command: its module}; they need the extra "boards"
-_ALONE = {"update": {name: name for name in ("keys", "release", "rollout")}, "installer": {"installer": "folder"}}
+_ALONE = {
+    "project": {name: name for name in ("new", "test")},
+    "update": {name: name for name in ("keys", "release", "rollout")},
+    "installer": {"installer": "folder"},
+}
 _COMPLETION = "_INFLIGHT_COMPLETE"  # the variable with which a shell asks for completions
 _HELP = """Boards and fleets of Inflight, the MQTT client that never loses a message.
 
@@ -20,6 +24,9 @@ complete commands and options."""
 
 
 def main():
+    if sys.argv[1:] == ["--version"]:  # of the client alone, too
+        print(f"inflight {inflight.__version__}")
+        return
     try:
         import typer  # noqa: F401 (whoever has only the client is told what to install)
     except ModuleNotFoundError:

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from inflight_tools.boards.images.variants import names
+from inflight_tools.boards.images.variants import names, without_image
 
 _FILE = {"exists": True, "dir_okay": False}
-_BOARD = f"one of {', '.join(names())}; `freeze`, `library` and `release` also take unix"
 
 # --- results ---
 
@@ -26,10 +25,32 @@ def out(default: str) -> Any:
 
 # --- boards ---
 
-Board = Annotated[str, typer.Option(help=_BOARD)]
-BoardOrNone = Annotated[str | None, typer.Option(help=_BOARD)]
-BoardFound = Annotated[str | None, typer.Option(help=_BOARD, show_default="what is connected")]
-Boards = Annotated[list[str] | None, typer.Option(help=_BOARD, show_default="all")]
+_TAKE_ALL = ("deploy", "freeze", "library", "release")  # commands that make no image
+
+
+def _boards(context: typer.Context) -> list[str]:
+    """The values of --board of this command."""
+    return [*names(), *(without_image() if context.info_name in _TAKE_ALL else ())]
+
+
+def _known(context: typer.Context, value: Any) -> Any:
+    known = _boards(context)
+    for name in value if isinstance(value, (list, tuple)) else [value]:
+        if name is not None and name not in known:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}")
+    return value
+
+
+_BOARD: dict[str, Any] = {
+    "help": f"one of {', '.join(names())}; {', '.join(f'`{name}`' for name in _TAKE_ALL[:-1])} and `{_TAKE_ALL[-1]}` "
+    f"also take {', '.join(without_image())}",
+    "callback": _known,
+    "autocompletion": _boards,
+}
+Board = Annotated[str, typer.Option(**_BOARD)]
+BoardOrNone = Annotated[str | None, typer.Option(**_BOARD)]
+BoardFound = Annotated[str | None, typer.Option(**_BOARD, show_default="what is connected")]
+Boards = Annotated[list[str] | None, typer.Option(**_BOARD, show_default="all")]
 Firmware = Annotated[Path | None, typer.Option(help="file of MicroPython's firmware for the board")]
 Sha256 = Annotated[str | None, typer.Option(help="the SHA-256 that the firmware's file must have")]
 FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
@@ -38,7 +59,6 @@ _BYTECODE = "no machine code: for devices of several processors, or with MicroPy
 Bytecode = Annotated[bool, typer.Option("--bytecode", help=_BYTECODE)]
 Romfs = Annotated[bool, typer.Option("--romfs", help="modules go to the ROM file system of the firmware")]
 _PORT = "serial port of the board, /dev/ttyACM0 for example; `flash` also takes a Pico's mounted boot drive"
-Port = Annotated[str, typer.Option(help=_PORT)]
 PortOrNone = Annotated[str | None, typer.Option(help=_PORT)]
 PortFound = Annotated[str | None, typer.Option(help=_PORT, show_default="the one that has a board")]
 Wait = Annotated[float, typer.Option(min=0, help="seconds to wait for the birth message; 0: not at all")]

@@ -67,6 +67,13 @@ def configured(text: str | bytes | None) -> Any:
         return importlib.import_module("config").check(given, "device")
 
 
+def known_drivers(kind: str) -> list[str]:
+    """The drivers that the firmware has for a "sensor" or an "actuator"."""
+    with _device_code():
+        known: str = importlib.import_module(f"{kind}s").KNOWN
+    return known.split(", ")
+
+
 def settings_given(
     config_file: Path | None,
     ca: Path | None = None,

@@ -15,8 +15,8 @@ _RESET = 75
 
 class StandIn:
     """Its flash is a file in `folder`, which stays. `frozen`: what its firmware tells about modules of Inflight that
-    are frozen in; empty if none are. After `cut_after` bytes from the host the cable is pulled and the
-    power is cut. After `writes` writes nothing reaches the flash."""
+    are frozen in; empty if none are. `machine`: what MicroPython calls it. After `cut_after` bytes from the host the
+    cable is pulled and the power is cut. After `writes` writes nothing reaches the flash."""
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class StandIn:
         writes=1 << 29,
         usb=False,
         frozen="",
+        machine="stand-in",
     ):
         (folder / "home").mkdir(exist_ok=True)
         self.flash = folder / "flash.img"
@@ -41,6 +42,7 @@ class StandIn:
         self._env = {**os.environ, "INFLIGHT_HOME": "/home", "INFLIGHT_DEVICE_ID": "box"}
         self._env["STANDIN_HOME"] = str(folder / "home")
         self._env["STANDIN_FROZEN"] = frozen
+        self._env["STANDIN_MACHINE"] = machine
         self._server = socket.create_server(("127.0.0.1", 0))
         self._process = self._client = None
         self._usb = usb

@@ -47,7 +47,7 @@ class Machine:
 
 
 class Implementation(tuple):
-    _machine = "stand-in"
+    _machine = os.getenv("STANDIN_MACHINE")
     name = "micropython"
     version = VERSION
     _mpy = sys.implementation._mpy

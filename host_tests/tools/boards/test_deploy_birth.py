@@ -130,11 +130,6 @@ def test_a_configuration_that_the_firmware_would_refuse(tmp_path, fields, messag
     assert done.returncode == 1 and message in done.stdout
 
 
-def test_an_unknown_board():
-    done = command("--board", "toaster", "--port", "/dev/ttyNONE")
-    assert done.returncode == 1 and "no board toaster: --board takes esp32" in done.stdout
-
-
 # --- which messages count ---
 
 

@@ -384,7 +384,6 @@ def test_an_unreachable_broker_is_told_before_anything_is_written(drive):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--board", "esp8266"], "no board esp8266: --board takes esp32, esp32s2"),
         (["--board", "esp32", "--firmware", "none.bin"], "no file none.bin: --firmware names"),
         (["--board", "esp32", "--config", "none.json"], "no file none.json: write one"),
         (["--board", "esp32", "--config", "bad.json"], "bad.json: qos: write a whole number from 1 to 2"),

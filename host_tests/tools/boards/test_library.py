@@ -50,12 +50,6 @@ def test_the_library_for_one_board(tmp_path, words):
     assert other == ([] if words else ["inflight/journal_core.mpy"])
 
 
-def test_a_board_that_there_is_not(tmp_path):
-    done = CliRunner().invoke(COMMAND, ["board", "library", str(tmp_path), "--board", "pico_x"])
-    assert done.exit_code == 1 and "no board pico_x" in done.stderr and len(done.stderr.splitlines()) == 1
-    assert not [*tmp_path.iterdir()]
-
-
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
 @pytest.mark.parametrize(
     "words, page", [([], "docs/guide/first-program.md"), (["--board", "unix"], "README.md")], ids=["any", "board"]
@@ -170,9 +164,3 @@ def test_a_board_that_has_the_application(tmp_path):
         for words, problem in (([], "`inflight board deploy` brings it"), (["--remove"], "needs the library")):
             done = on(board, *words)
             assert done.exit_code == 1 and problem in done.stderr and len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize("words", [["--port", "socket://127.0.0.1:9"], ["--board", "unix", "--remove"]])
-def test_words_that_are_missing(words):
-    done = CliRunner().invoke(COMMAND, ["board", "library", *words])
-    assert done.exit_code == 1 and "name the board: --board and --port" in done.stderr

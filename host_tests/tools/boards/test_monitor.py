@@ -156,7 +156,7 @@ def test_missing_port(tmp_path):
     with Monitor("--port", "/dev/ttyNONE") as monitor:
         assert "no port /dev/ttyNONE: plug the board in" in monitor.until("monitor")
     with Monitor() as monitor:
-        assert "FAILED: nothing to show: --port" in monitor.until("FAILED")
+        assert "FAILED: no board on a port of USB: connect it" in monitor.until("FAILED")
 
 
 def test_how_a_message_is_shown():

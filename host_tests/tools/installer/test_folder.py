@@ -100,9 +100,49 @@ def test_firmware_for_another_chip(run, made):
     assert "not for esp32c3" in refused(run("--board", "esp32c3", "--board-firmware", f"esp32c3={made.firmware}"))
 
 
-def test_wrong_words(run):
-    assert "esp32, " in refused(run("--board", "esp8266"))
-    assert "BOARD=FILE" in refused(run("--board-firmware", "firmware.bin"))
+@pytest.mark.parametrize(
+    ("word", "told"), [("firmware.bin", "it takes BOARD=FILE"), ("esp8266=x.bin", "'esp8266' is not one of esp32, ")]
+)
+def test_wrong_words(run, word, told):
+    status, output, errors = run("--board-firmware", word)
+    assert status == 2 and told in " ".join(errors.replace("│", " ").split()) and not output
+
+
+def test_firmware_that_cannot_be_had(run, made, tmp_path, monkeypatch):
+    """The others are made. What is missing is named, and the page does not offer it."""
+    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "none"))
+    monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port
+    words = (
+        "--board",
+        "esp32",
+        "--board",
+        "esp32s2",
+        "--board",
+        "pico_w",
+        "--board-firmware",
+        f"esp32={made.firmware}",
+    )
+    status, output, errors = run(*words)
+    assert status == 1 and output.strip() == str(made.out / "index.html")
+    *missing, last = errors.splitlines()
+    assert [line.partition(": cannot download ")[0] for line in missing] == [
+        "no image for esp32s2",
+        "no image for pico_w",
+    ]
+    assert all(line.endswith("=FILE") for line in missing)
+    assert last == "FAILED: the page has no image for esp32s2, pico_w: see above, and run it again"
+    [build] = json.loads((made.out / "manifest.json").read_text())["builds"]
+    page = (made.out / "index.html").read_text()
+    assert build["chipFamily"] == "ESP32" and "ESP32-S2" not in page and "Pico" not in page
+    made.firmware.unlink()  # a file that is named is the person's own fault: nothing is made then
+    assert "no file" in refused(run(*words))
+
+
+def test_without_any_firmware_nothing_is_written(run, made, tmp_path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "none"))
+    monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")
+    assert "cannot download" in refused(run("--board", "esp32c6"))
+    assert not made.out.exists()
 
 
 def test_other_web_tools_are_refused(run, made, tmp_path):

@@ -14,12 +14,15 @@ import typer
 from typer.testing import CliRunner
 
 import inflight
+from host_tests.docs.pages import blocks
 from host_tests.tools.boards.made_firmware import esp_firmware, pico_firmware
 from host_tests.tools.boards.site import of_folder
+from host_tests.tools.fleet.report import chromium
 from inflight_tools.boards import bundle
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_below
 from inflight_tools.installer import folder as installer
+from inflight_tools.installer.web_tools import cached, web_tools
 from tools import release, runtimes
 from tools.setup.common import CHECKOUT
 
@@ -168,6 +171,85 @@ def test_the_sums_name_each_file(made):
 
 
 @pytest.fixture
+def machine(tmp_path):
+    """machine(wheel): a machine that had nothing but Python gets that wheel, with the words that pip takes. Returns
+    run(words of a command in its environment); nothing of the checkout can be seen from there."""
+    home = tmp_path / "machine"
+    ours = ("PYTHON", "INFLIGHT", "VIRTUAL_ENV")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environ |= {"COLUMNS": "200", "NO_COLOR": "1", "INFLIGHT_CACHE": str(home / "cache")}
+
+    def run(program, *words):
+        command = [str(home / "env/bin" / program), *map(str, words)]
+        return subprocess.run(command, cwd=home, env=environ, capture_output=True, text=True)
+
+    def machine(*words):
+        home.mkdir()
+        subprocess.run([sys.executable, "-m", "venv", home / "env"], env=environ, check=True)
+        done = run("python", "-m", "pip", "--disable-pip-version-check", "install", "-q", *words)
+        assert done.returncode == 0, done.stderr
+        return run
+
+    return machine
+
+
+def wheel_of(folder):
+    [found] = folder.glob("*.whl")
+    return found
+
+
+def test_the_wheel_alone_on_an_empty_machine(made, machine):
+    run = machine("--no-index", wheel_of(made[0]))
+    assert run("inflight", "--version").stdout == f"inflight {VERSION}\n"
+    told = run("inflight", "board", "flash")
+    assert told.returncode == 1 and "the command is not installed" in told.stderr and "Traceback" not in told.stderr
+    used = run("python", "-c", "from inflight import AsyncClient, Client, Journal, RamFlash; print(Client.__name__)")
+    assert used.stdout == "Client\n", used.stderr
+
+
+def test_the_commands_for_boards_on_an_empty_machine(made, machine):
+    """A project is written, tested and released there; the library is written for a board."""
+    probe = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "typer"]
+    if subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("no package index answers here")
+    run = machine(f"{wheel_of(made[0])}[boards]")
+    assert run("inflight", "--version").stdout == f"inflight {VERSION}\n"
+    for words in (
+        ("new", "sensor", "moisture"),
+        ("test", "moisture"),
+        ("keys",),
+        ("release", "--board", "pico_w", "--number", 1, "--app", "moisture/app"),
+        ("board", "library", "library", "--board", "pico_w"),
+    ):
+        done = run("inflight", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+    missing = run("inflight", "fleet", "report", "--data", ".")
+    assert missing.returncode == 1 and "pip install '.[fleet]'" in missing.stderr + missing.stdout
+
+
+def test_the_sums_and_the_signature_as_the_page_says(made, tmp_path):
+    """What docs/releasing.md says, word by word; only the pass phrase is empty."""
+    folder = shutil.copytree(made[0], tmp_path / "release")
+    lines = [line for block in blocks("sh") if block.page.name == "releasing.md" for line in block.text.splitlines()]
+    make_key, sign, verify, check = (line for line in lines if line.startswith(("ssh-keygen", "sha256sum")))
+
+    def shell(line):
+        return subprocess.run(line, shell=True, cwd=folder, capture_output=True, text=True)
+
+    if not shutil.which("ssh-keygen"):
+        pytest.skip("no ssh-keygen here")
+    assert shell(f"{make_key} -N ''").returncode == 0
+    public = (folder / "release-signing.pub").read_text()
+    (folder / "release_signers").write_text(f"releases {public}")
+    assert shell(sign).returncode == 0 and (folder / "SHA256SUMS.sig").is_file()
+    assert shell(verify).returncode == 0 and shell(check).returncode == 0
+    wheel_of(folder).write_bytes(b"another")
+    assert shell(verify).returncode == 0 and shell(check).returncode != 0
+    (folder / "SHA256SUMS").write_text("")
+    assert shell(verify).returncode != 0
+
+
+@pytest.fixture
 def index(made):
     """The address of the mip index of the release."""
     with of_folder(made[0] / "mip") as url:
@@ -252,6 +334,41 @@ def test_images_and_the_page_that_installs_them(checkout, firmware):
     assert files["installer/inflight-pico_w.uf2"] == files["images/inflight-pico_w.uf2"]
     assert {"installer/index.html", "installer/manifest.json", "installer/web/install-button.js"} <= files.keys()
     assert run(VERSION).exit_code == 0 and contents(folder) == files  # again
+
+
+# What the page of the installer offers, {path: bytes}.
+OFFERED = """
+(async () => {
+  const offered = [...document.querySelectorAll("a[download]")].map((a) => a.getAttribute("href"));
+  const manifest = await (await fetch(document.querySelector("[manifest]").getAttribute("manifest"))).json();
+  for (const build of manifest.builds) offered.push(...build.parts.map((part) => part.path));
+  const found = {};
+  for (const path of offered) {
+    const answer = await fetch(path);
+    if (answer.ok) found[path] = (await answer.arrayBuffer()).byteLength;
+  }
+  return found;
+})()
+"""
+
+
+@pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
+@pytest.mark.skipif(not cached().exists(), reason="no esp-web-tools: `make setup-tests` fetches it with npm")
+def test_the_page_that_installs_boards_in_a_browser(checkout, firmware, monkeypatch, tmp_path):
+    """It is copied to a web server, needs nothing else, and offers all that is in its folder."""
+    package = cached()
+    monkeypatch.setattr(installer, "web_tools", lambda named: web_tools(package))
+    assert run(VERSION).exit_code == 0
+    public = shutil.copytree(checkout / f"build/release-{VERSION}/installer", tmp_path / "public")
+    with of_folder(public) as url, chromium.Chromium(tmp_path / "chromium") as browser:
+        page = browser.open(f"{url}/")
+        page.ask("customElements.whenDefined('esp-web-install-button').then(() => true)")
+        offered = page.ask(OFFERED)
+        assert page.errors() == []
+        assert {request.split("/")[2] for request in page.requests()} == {url.split("/")[2]}
+    files = {name: len(content) for name, content in contents(public).items()}
+    programs = {name for name in files if name.endswith((".bin", ".uf2"))}
+    assert offered == {name: files[name] for name in programs} and len(programs) > 2
 
 
 def test_an_image_that_cannot_be_made_is_told_and_nothing_is_written(checkout, firmware):

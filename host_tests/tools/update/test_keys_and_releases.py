@@ -306,7 +306,6 @@ def test_wrong_firmware_is_refused_in_one_line(tmp_path, run, board, content, re
     "words, reason",
     [
         (("--board", "pico_w", "--number", 0), "--number 0"),
-        (("--board", "nono", "--number", 1), "no board nono"),
         *((("--board", "unix", "--number", 1, "--accept", text), "--accept") for text in ("abc", "k" * 512, "!" * 512)),
     ],
 )

@@ -176,8 +176,56 @@ def test_progress_does_not_command_the_terminal():
     course = Course(1, [["box"]], 10, 100)
     course.next_wave(0)
     course.message("box", {"release": 1, "state": "bad", "reason": "\x1b[2J\u202e"})
-    rollouts._Report(Console(file=shown, width=200), course, False, None)("box", "bad")
+    rollouts._Report(Console(file=shown, width=200), course, False, None, set)("box", "bad")
     assert shown.getvalue().endswith("box: bad: \\x1b[2J\\u202e\n")
+
+
+def test_the_progress_of_a_fetch_is_told(broker, server, release_of, capsys):
+    """On a terminal by the last line, with all devices that fetch; as JSON a quarter a line."""
+    release = release_of(1)
+    course, told_by = Course(1, [["box\u202e"]], 10, 1000, release.digest), []
+    size = len(release.image)
+    steps = iter([*({"release": 1, "offset": -(-size * n // 10), "bytes": 1, "chunk": 1} for n in (0, 3, 4, 6)), None])
+
+    class Status:
+        def update(self, line):
+            if not told_by or told_by[-1] != line.plain:
+                told_by.append(line.plain)
+
+    show = rollouts._Report(Console(file=io.StringIO()), course, True, Status(), lambda: {"box\u202e"})
+    seen = []
+
+    def report(device, state):
+        show(device, state)
+        percent = course.percent.get("box\u202e")
+        if course.running and percent not in seen:  # the device's next message is of what it has got until then
+            seen.append(percent)
+            if step := next(steps):
+                publish.single("inflight/box\u202e/want", json.dumps(step), 1, port=broker.port)
+            else:
+                told(broker, "box\u202e", "release", release=1, state="good", sha256=release.digest)
+
+    run(server, rollouts.Fleet(server), course, release, report, lambda: False)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["state"], line.get("percent")) for line in lines] == [
+        ("fetch", None), ("fetch", 30), ("fetch", 60), ("good", None),
+    ]  # fmt: skip
+    assert [line.partition("; ")[2] for line in told_by] == [
+        "box\\u202e offline", *(f"box\\u202e {n} % offline" for n in (0, 30, 40, 60)), "",
+    ]  # fmt: skip
+
+
+def test_devices_that_are_offline_are_marked(broker, rollout, tmp_path):
+    for device, state in (("attic", "online"), ("cellar", "offline"), ("pond", "asleep")):
+        told(broker, device, "status", firmware="1", state=state)
+    words = ["rollout", "--config", str(tmp_path / "config.json")]
+    _, lines = rollout()
+    assert {name: device["status"] for name, device in lines[-1]["devices"].items()} == {
+        "attic": "online", "cellar": "offline", "pond": "asleep",
+    }  # fmt: skip
+    shown = CliRunner().invoke(cli.build(), words, env={"COLUMNS": "100"}).stdout
+    rows = [line.replace("│", " ").split()[:3] for line in shown.splitlines()]
+    assert ["cellar", "offline", "1"] in rows and ["attic", "online", "1"] in rows
 
 
 def test_without_devices_or_broker_it_says_so(rollout, broker):

@@ -79,6 +79,27 @@ def test_a_device_without_an_outcome_fails_after_a_time():
     assert found.ended and found.states == {"a": "good", "b": "expired"}
 
 
+def test_how_much_of_the_release_a_device_has():
+    found = course(["a", "b", "c"])
+    found.next_wave(0)
+    assert [found.fetched("a", share) for share in (0, 0.2, 0.26, 0.49, 0.8)] == [True, False, True, False, True]
+    assert not found.fetched("x", 0.5)
+    tell(found, "b", "fetch")
+    assert not found.fetched("b", 0)  # its message has told that it begins
+    assert found.summary({"b", "c", "x"}) == "wave 1 of 1: 2 fetch, 1 waiting; a 80 %, b 0 % offline, c offline"
+    tell(found, "a", "trial")
+    assert not found.fetched("a", 0.9)  # on its way when the last part had arrived
+    assert found.summary() == "wave 1 of 1: 1 fetch, 1 trial, 1 waiting; b 0 %"
+
+
+def test_a_line_names_some_devices():
+    found = course(TEN)
+    found.next_wave(0)
+    for device in TEN:
+        found.fetched(device, 0.5)
+    assert found.summary().endswith("; d0 50 %, d1 50 %, d2 50 %, d3 50 %, d4 50 %, d5 50 % and 4 more")
+
+
 def test_messages_that_are_not_of_this_rollout_change_nothing():
     found = course(["a"], ["b"])
     found.next_wave(0)

@@ -6,15 +6,17 @@ from pathlib import Path
 
 from serial.tools import list_ports
 
-from inflight_tools.boards.images.variants import names, variant, variants
+from inflight_tools.boards.device.files import identify
+from inflight_tools.boards.images.variants import board as board_of
+from inflight_tools.boards.images.variants import boards, names, variant, variants
 
 INFO = "INFO_UF2.TXT"  # on every boot drive
 _PICO = 0x2E8A  # of USB: a Pico that runs
 
 
 def find(board, port):
-    """(Variant, port): what `board` and `port` name, and if one is None what is connected; None for a port that nobody
-    needs to name yet. ValueError with what to name."""
+    """(Variant, port) to flash: what `board` and `port` name, and if one is None what is connected; None for a port
+    that nobody needs to name yet. ValueError with what to name."""
     chosen = variant(board) if board else None
     if not port:
         port = _only_port(chosen)
@@ -23,18 +25,54 @@ def find(board, port):
 
 def _only_port(chosen):
     drives = [mounted(one.drive) for one in variants() if one.drive and chosen in (None, one)]
-    serial = [
-        found.device
-        for found in list_ports.comports()
-        if found.vid is not None and (not chosen or (chosen.image == "esp32" and found.vid != _PICO))
-    ]
-    found = [str(drive) for drive in drives if drive] + serial
-    if len(found) > 1:
-        raise ValueError(f"which board? There are {', '.join(found)}: name one with --port")
+    serial = [] if chosen and chosen.image == "uf2" else _serial_ports(chosen)
+    found = _only([str(drive) for drive in drives if drive] + serial)
     if not found and not chosen:
         raise ValueError(
             "no board: connect one, a Pico while you hold its BOOTSEL button; or name it with --board and --port"
         )
+    return found
+
+
+def running_port(board=None):
+    """The serial port of the board that is connected and runs, one that `board` names or any. ValueError with what to
+    name."""
+    found = _only(_serial_ports(board_of(board) if board else None))
+    if not found:
+        raise ValueError("no board on a port of USB: connect it, or name its port with --port")
+    return found
+
+
+def running_board(link):
+    """What --board says of the board at the other end of `link`, a Link. ValueError if there is no such board."""
+    told = identify(link)
+    machine = _plain(told.machine)
+    fitting = [one for one in variants() if boards()[one.folder].platform == told.platform]
+    named = [one for one in fitting if _plain(one.title) in machine]
+    if named:  # "ESP32" is in the names of all its successors
+        return max(named, key=lambda one: len(one.title)).name
+    folders = [folder for folder, one in boards().items() if one.platform == told.platform]
+    if folders:
+        return folders[0]
+    raise ValueError(f"the board is {told.machine}, with {told.platform}: --board takes {', '.join(names())}")
+
+
+def _plain(text):
+    return "".join(filter(str.isalnum, text.lower()))
+
+
+def _serial_ports(chosen):
+    """Those of USB that may be of a board: of `chosen`, a Board or Variant; None: of any."""
+    return [
+        found.device
+        for found in list_ports.comports()
+        if found.vid is not None and (not chosen or chosen.image == ("uf2" if found.vid == _PICO else "esp32"))
+    ]
+
+
+def _only(found):
+    if len(found) > 1:
+        raise ValueError(f"which board? There are {', '.join(found)}: name one with --port")
     return found[0] if found else None
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from inflight_tools import options
 from inflight_tools.boards import native, own
 from inflight_tools.boards.bundle import files
+from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.files import hashes
 from inflight_tools.boards.device.install import install
@@ -104,6 +105,11 @@ def _run(console, board, port, config, app, ca, cert, key, broker, wait, in_rom)
     def say(text):
         console.print(f"  {text}", highlight=False, markup=False)
 
+    port = port or running_port(board)
+    if not board:
+        with Link(port) as link:
+            board = running_board(link)
+        say(f"{board} on {port}")
     modules = own.folder_of(app, config)
     chosen = settings_given(config, ca, cert, key, variants.pins_of(board), modules)
     with ExitStack() as stack:
@@ -129,8 +135,8 @@ def _run(console, board, port, config, app, ca, cert, key, broker, wait, in_rom)
 
 
 def main(
-    board: options.Board,
-    port: options.Port,
+    board: options.BoardFound = None,
+    port: options.PortFound = None,
     config: options.ConfigOrNone = None,
     app: options.App = None,
     ca: options.Ca = None,
@@ -142,7 +148,8 @@ def main(
     as_json: options.Json = False,
 ):
     """Copies changed files to the board, resets it, and succeeds when the broker has received its birth message.
-    Without --config the board keeps its own. --json prints what was done, and the birth message."""
+    Without --board and --port it is the one that is connected. Without --config the board keeps its own. --json prints
+    what was done, and the birth message."""
     console = Console(soft_wrap=True, stderr=as_json)
     with failing(DeviceError, ValueError, OSError, RuntimeError, console=console):
         plan, birth = _run(console, board, port, config, app, ca, cert, key, broker, wait, romfs)

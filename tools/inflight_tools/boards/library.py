@@ -10,6 +10,7 @@ import typer
 import inflight
 from inflight_tools import options
 from inflight_tools.boards import bundle, native
+from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.deploy import fitting
 from inflight_tools.boards.device import install
 from inflight_tools.boards.device.files import read_record
@@ -29,7 +30,7 @@ def main(
     board: options.BoardOrNone = None,
     bytecode: options.Bytecode = False,
     port: options.PortOrNone = None,
-    remove: Annotated[bool, typer.Option("--remove", help="with --port: take it away from there")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="take it away from the board")] = False,
     url: Annotated[
         str | None, typer.Option(help="where the folder will be served, for mip on a board: http://192.168.1.10:8000")
     ] = None,
@@ -38,10 +39,10 @@ def main(
     --board it is machine code for that board's processor where that counts, and the modules of the board are in it:
     board.journal_flash() is a place for a journal. With --url the package names whole addresses, as the mip of
     MicroPython up to 1.25 needs on a board. With --port it goes onto that board, beside your own files: all of it, or
-    nothing if the cable is pulled; run it again then."""
+    nothing if the cable is pulled; run it again then. --remove alone takes it from the board that is connected."""
     with failing(DeviceError, ValueError, OSError, RuntimeError):
-        if (remove and not port) or (port and not board):
-            raise ValueError("name the board: --board and --port")
+        if remove and not port:
+            port = running_port(board)
         if url and (port or not url.startswith(("http://", "https://"))):
             raise ValueError("--url is an address that begins with http:// or https://, and goes without --port")
         if not port:
@@ -56,7 +57,8 @@ def main(
                 for path in kept:
                     show(f"{path} has changed since, and stays")
                 return
-            plan = put(link, variants.board(board).folder, bytecode, lambda text: show(f"  {text}"))
+            place = variants.board(board or running_board(link)).folder
+            plan = put(link, place, bytecode, lambda text: show(f"  {text}"))
         show(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
 
 

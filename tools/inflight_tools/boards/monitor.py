@@ -11,6 +11,7 @@ from rich.text import Text
 
 from inflight_tools import options
 from inflight_tools.boards.bundle import translate
+from inflight_tools.boards.connected import running_port
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
 from inflight_tools.broker import broker_of_settings
@@ -119,8 +120,8 @@ class Stream:
 
 
 def _run(console, port, config, ca, cert, key, broker):
-    if not port and not config:
-        raise ValueError("nothing to show: --port /dev/ttyACM0 for the console, --config config.json for the broker")
+    if not config:
+        port = port or running_port()
     with contextlib.ExitStack() as stack:
         stream = Stream()
         if chosen := settings_given(config, ca, cert, key):
@@ -134,15 +135,16 @@ def _run(console, port, config, ca, cert, key, broker):
 
 
 def main(
-    port: options.PortOrNone = None,
+    port: options.PortFound = None,
     config: options.ConfigOrNone = None,
     ca: options.Ca = None,
     cert: options.Cert = None,
     key: options.Key = None,
     broker: options.Broker = None,
 ):
-    """Shows the board's console, with --port, and with --config what it publishes, readings and replies to commands
-    among it, until Ctrl-C; the board keeps running."""
+    """Shows the console of the board that is connected, or of that on --port, and with --config what a board publishes,
+    readings and replies to commands among it, until Ctrl-C; the board keeps running. With --config alone it shows no
+    console."""
     console = Console()
     with contextlib.suppress(KeyboardInterrupt), failing(ValueError, OSError, console=console):
         _run(console, port, config, ca, cert, key, broker)

@@ -31,7 +31,7 @@ def files(folder: Path | None, board: str) -> dict[str, bytes]:
     line, if something else is there, a module has the name of one that the application has or uses, or does not
     compile."""
     found = _found(folder) if folder else {}
-    taken = _taken(board) if found else set()
+    taken = names_taken(board) if found else set()
     for name, path in found.items():
         if name in taken:
             raise ValueError(f"{path}: the application has or uses a module of this name: choose another one")
@@ -57,7 +57,7 @@ def _found(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _taken(board: str) -> set[str]:
+def names_taken(board: str) -> set[str]:
     """Names of the application's modules on this board, and of those that they import."""
     mine = sources(board)
     imported: set[str] = set()

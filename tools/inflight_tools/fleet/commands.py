@@ -11,6 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import unquote
 
 import typer
 from rich.console import Console
@@ -101,8 +102,10 @@ def _for_spark(place):
 
 
 def _present(place, advice):
-    """Ends the command if the folder `place` of this machine does not exist: its name may be wrong."""
-    if "://" not in place and not Path(place).is_dir():
+    """Ends the command if the folder `place` of this machine does not exist: its name may be wrong. Spark would take a
+    minute to find that, and some of its ways do not call it an error."""
+    scheme, _, path = place.rpartition("://")
+    if scheme in ("", "file") and not Path(unquote(path) if scheme else path).is_dir():
         raise failure(f"there is no folder {place}: {advice}")
 
 
@@ -366,6 +369,7 @@ def compact(
     oldest = _oldest(keep)
     of = _for_spark(_location(data, of, "tables"))
     _present(of, "name the tables with --data or --of")
+    _present(f"{of}/raw", "there are no tables yet, `inflight fleet tables` makes them")
     with _spark("compact", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.batch import Tables
 

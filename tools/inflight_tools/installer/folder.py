@@ -15,6 +15,7 @@ import inflight
 from inflight_tools import options
 from inflight_tools.boards import own
 from inflight_tools.boards.images.board_image import make_bare
+from inflight_tools.boards.images.firmware import NoFirmware
 from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cache import write_below
 from inflight_tools.installer.web_tools import web_tools
@@ -40,19 +41,31 @@ def main(
     ] = None,
 ):
     """Makes a page that installs boards from the browser, without a program or a cable's driver on that computer: a
-    folder, to be served by any web server over HTTPS. --board and --board-firmware may be repeated."""
+    folder, to be served by any web server over HTTPS. --board and --board-firmware may be repeated. If a firmware
+    cannot be had, the page has the other boards, and the exit status is 1."""
     with failing():
-        write(out, board, board_firmware, web_tools_file, own.folder_of(app))
+        missing = write(out, board, board_firmware, web_tools_file, own.folder_of(app))
+        for name, why in missing.items():
+            typer.echo(f"no image for {name}: {why}", err=True)
         show(f"{out / 'index.html'}")
         if serve is not None:
             _serve(out, serve)
+        if missing:
+            raise RuntimeError(f"the page has no image for {', '.join(missing)}: see above, and run it again")
 
 
 def write(out, boards=None, firmware=None, web_tools_file=None, app=None):
-    """Writes the page and what it installs into folder `out`; arguments: see main(). ValueError with one line."""
+    """Writes the page and what it installs into folder `out`; arguments: see main(). Returns {board: why it is not on
+    the page} of those whose firmware cannot be had. ValueError with one line, also if that is so of all."""
     named = _named(firmware or ())
-    chosen = [variant(name) for name in boards or {**dict.fromkeys(names()), **named}]
-    images = {board.name: _image(board, named.get(board.name), app) for board in chosen}
+    images, missing = {}, {}
+    for name in boards or names():
+        try:
+            images[name] = _image(variant(name), named.get(name), app)
+        except NoFirmware as e:
+            missing[name] = str(e)
+            if len(missing) == len(boards or names()):
+                raise
     files = {f"web/{name}": content for name, content in web_tools(web_tools_file).items()}
     builds, picos = [], []
     for image in images.values():
@@ -70,14 +83,23 @@ def write(out, boards=None, firmware=None, web_tools_file=None, app=None):
     )
     files["index.html"] = page.encode()
     write_below(out, files)
+    return missing
 
 
 def _named(firmware):
     # {board: path} of the arguments BOARD=FILE.
-    pairs = [word.partition("=") for word in firmware]
-    if not all(path for _, _, path in pairs):
-        raise ValueError("--board-firmware takes BOARD=FILE, for example esp32c6=ESP32_GENERIC_C6-20251209-v1.27.0.bin")
-    return {name: Path(path) for name, _, path in pairs}
+    found = {}
+    for word in firmware:
+        name, _, path = word.partition("=")
+        if not path:
+            problem = "it takes BOARD=FILE, for example esp32c6=ESP32_GENERIC_C6-20251209-v1.27.0.bin"
+        elif name not in names():
+            problem = f"{name!r} is not one of {', '.join(names())}"
+        else:
+            found[name] = Path(path)
+            continue
+        raise typer.BadParameter(problem, param_hint="'--board-firmware'")
+    return found
 
 
 def _image(board, firmware, app):

@@ -20,7 +20,7 @@ from inflight_tools.settings import settings
 from inflight_tools.signals import stop_event
 from inflight_tools.update import release as releases
 from inflight_tools.update.server import Server
-from inflight_tools.update.waves import BAD, EXPIRED, GOOD, Course, is_other, other, waves
+from inflight_tools.update.waves import BAD, EXPIRED, GOOD, OFFLINE, Course, is_other, other, waves
 from inflight_tools.visible import visible
 
 _STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red"}
@@ -29,12 +29,12 @@ AGAIN, SKIPPED = "announced again", "skipped"  # reported of a device, beside it
 
 
 class Fleet:
-    """What the devices at a broker have told. firmware: {device: what its status says}; barred: {device: why it cannot
-    be updated now, None if it can}."""
+    """What the devices at a broker have told. firmware, status: {device: what its status says}; barred: {device: why it
+    cannot be updated now, None if it can}."""
 
     def __init__(self, server):
         self._server = server
-        self.firmware, self.barred = {}, {}
+        self.firmware, self.status, self.barred = {}, {}, {}
         self.outcomes = {}  # {device: fields of its last message about a release}
 
     def next(self, seconds):
@@ -47,6 +47,7 @@ class Fleet:
             return None
         if kind == "status":
             self.firmware[device] = str(fields.get("firmware"))
+            self.status[device] = str(fields.get("state", ""))
             self.barred[device] = _barred(fields)
         elif kind == "release" and fields.get("release") is not None:  # None: of an announcement that is not signed
             self.outcomes[device] = fields
@@ -57,13 +58,17 @@ class Fleet:
         while self.next(0):
             pass
 
+    @property
+    def offline(self):
+        return {device for device, state in self.status.items() if state == OFFLINE}
+
     def chosen(self, patterns):
         """The devices that match one of `patterns`."""
         return sorted(d for d in self.firmware if not patterns or any(fnmatchcase(d, p) for p in patterns))
 
 
 def _barred(status):
-    if status.get("state") == "offline":
+    if status.get("state") == OFFLINE:
         return "it is offline"
     return "it has no update_keys" if status.get("updates") is False else None
 
@@ -84,6 +89,8 @@ def run(server, fleet, course, release, report, stopping, skipped=None):
             if event and event[0] in skipped and event[1] == "status" and not fleet.barred[event[0]]:
                 del skipped[event[0]]
                 course.add(event[0])
+            if event and event[1] == "want" and course.fetched(event[0], event[2]["share"]):
+                report(event[0], course.states[event[0]])
             if event and event[1] == "release" and course.message(event[0], event[2]):
                 _ended(server, course, event[0], report)
             for device, why in server.restore(time.monotonic()).items():
@@ -106,35 +113,40 @@ def _ended(server, course, device, report):
 
 
 class _Report:
-    """Shows progress on a terminal, or as lines of JSON."""
+    """Shows progress on a terminal, or as lines of JSON. offline(): devices that are marked so."""
 
-    def __init__(self, console, course, as_json, status):
-        self._console, self._course, self._json, self._status = console, course, as_json, status
+    def __init__(self, console, course, as_json, status, offline):
+        self._console, self._course, self._json = console, course, as_json
+        self._status, self._offline = status, offline
 
     def __call__(self, device, state):
         if self._status:
-            self._status.update(self._course.summary())
+            self._status.update(Text(visible(self._course.summary(self._offline()))))
         if not device:
             return
-        reason = self._course.reasons.get(device, "")
+        reason, percent = self._course.reasons.get(device, ""), self._course.percent.get(device, 0)
         if self._json:
-            print(json.dumps({"device": device, "state": state} | ({"reason": reason} if reason else {})), flush=True)
+            fields = {"device": device, "state": state} | ({"percent": percent} if percent else {})
+            print(json.dumps(fields | ({"reason": reason} if reason else {})), flush=True)
             return
         at = (time.strftime("%H:%M:%S"), "dim")
         word = (visible(state), _STYLES.get(state, "default"))
-        line = Text.assemble(at, f"  {visible(device)}: ", word, visible(f": {reason}") if reason else "")
+        more = (f" {percent} %" if percent else "") + (f": {reason}" if reason else "")
+        line = Text.assemble(at, f"  {visible(device)}: ", word, visible(more))
         self._console.print(line, soft_wrap=True)
 
 
 def _table(fleet, devices):
     table = Table(title="Who runs what", title_justify="left")
-    for title in ("device", "firmware", "last release", "outcome"):
+    for title in ("device", "status", "firmware", "last release", "outcome"):
         table.add_column(title)
     for device in devices:
         last = fleet.outcomes.get(device, {})
         told = [last.get("state"), last.get("reason")]
-        words = (device, fleet.firmware[device], last.get("release", ""), ": ".join(str(word) for word in told if word))
-        table.add_row(*(Text(visible(str(word))) for word in words))
+        outcome = ": ".join(str(word) for word in told if word)
+        words = (fleet.firmware[device], last.get("release", ""), outcome)
+        status = Text(visible(fleet.status[device]), "bold red" if device in fleet.offline else "")
+        table.add_row(Text(visible(device)), status, *(Text(visible(str(word))) for word in words))
     return table
 
 
@@ -173,9 +185,10 @@ def main(
     as_json: options.Json = False,
 ):
     """Rolls a release out to the devices at a broker, and shows who runs what. Runs until every device has an outcome;
-    after Ctrl-C the same command goes on. --device also takes a pattern, attic-*; default: all devices. --json prints
-    each change, and the end. A device that is offline, or has no update_keys, is skipped, and named, unless it connects
-    meanwhile. Exit status 0: all of them run it."""
+    after Ctrl-C the same command goes on. On a terminal the last line tells how much of the release each device has.
+    --device also takes a pattern, attic-*; default: all devices. --json prints each change, each quarter of a fetch,
+    and the end. A device that is offline, or has no update_keys, is skipped, and named, unless it connects meanwhile.
+    Exit status 0: all of them run it."""
     console = Console(stderr=as_json)
     with failing():
         image = releases.load(release) if release else None
@@ -192,7 +205,7 @@ def main(
                 course = Course(image.number, planned, stop_at, patience * 3600, image.digest)
                 with contextlib.ExitStack() as stack:
                     status = stack.enter_context(console.status("begins")) if console.is_terminal else None
-                    report = _Report(console, course, as_json, status)
+                    report = _Report(console, course, as_json, status, lambda: fleet.offline)
                     for name, why in skipped.items():
                         course.reasons[name] = why
                         report(name, SKIPPED)
@@ -205,7 +218,7 @@ def _conclude(console, fleet, devices, course, image, as_json, refused, skipped)
     good = [d for d in devices if _is_good(fleet, d, image)] if image else devices
     if as_json:
         skips = {"skipped": skipped} if image else {}
-        found = {d: {"firmware": fleet.firmware[d], **_told(fleet, d)} for d in devices}
+        found = {d: {"status": fleet.status[d], "firmware": fleet.firmware[d], **_told(fleet, d)} for d in devices}
         print(json.dumps({"devices": found, "stopped": bool(course and course.stopped), "refused": refused} | skips))
     else:
         console.print(_table(fleet, devices))

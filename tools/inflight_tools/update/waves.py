@@ -6,6 +6,9 @@ from collections import Counter
 WAITING, FETCH, TRIAL, GOOD, BAD, REFUSED, EXPIRED = "waiting", "fetch", "trial", "good", "bad", "refused", "expired"
 _FAILED = (BAD, REFUSED, EXPIRED)
 _ENDS = (GOOD, *_FAILED)
+OFFLINE = "offline"  # what the status of a device says
+_STEP = 25  # percent of a fetch between two reports of it
+_SHOWN = 6  # devices in a line
 
 
 def waves(devices, canary, percent):
@@ -39,6 +42,7 @@ class Course:
         self.wave = 0  # waves that have begun
         self.states = {}  # {device: state}, of those that have begun
         self.reasons = {}  # {device: reason}, of those that have failed, or whose release was announced again
+        self.percent = {}  # {device: how much of the release it has}, of those that fetch and have told
         self.stopped = False
         self._stop_at, self._patience_s = stop_at, patience_s
         self._since = {}
@@ -76,6 +80,16 @@ class Course:
             return self._set(device, REFUSED, other(self.number, state))
         return self._set(device, state, str(fields.get("reason", "")))
 
+    def fetched(self, device, share):
+        """A device asks for what is behind this share of the release. Returns True if it begins or has another
+        quarter."""
+        if self.states.get(device) not in (WAITING, FETCH):
+            return False
+        begins = self._set(device, FETCH, "")
+        before, now = self.percent.get(device, 0), int(share * 100)
+        self.percent[device] = now
+        return begins or now // _STEP > before // _STEP
+
     def add(self, device):
         """Another one, behind the others."""
         self.waves.append([device])
@@ -98,13 +112,24 @@ class Course:
             return False
         self.states[device] = state
         self.reasons.pop(device, None)
+        self.percent.pop(device, None)
         if state in _FAILED:
             self.reasons[device] = reason
             self.stopped = 100 * len(self.failed) >= self._stop_at * len(self.states)
         return True
 
-    def summary(self):
-        """The present wave in words."""
+    def summary(self, offline=()):
+        """The present wave in words: how many are in which state, and those that are on their way, as far as they fit
+        a line; `offline`: devices that are marked so."""
         counts = Counter(self.states.values())
         found = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        return f"wave {self.wave} of {len(self.waves)}: {found}"
+        under_way = [self._progress(device, device in offline) for device in self.running]
+        shown = [text for text in under_way if text]
+        left = len(shown) - _SHOWN
+        more = f"; {', '.join(shown[:_SHOWN])}{f' and {left} more' if left > 0 else ''}" if shown else ""
+        return f"wave {self.wave} of {len(self.waves)}: {found}{more}"
+
+    def _progress(self, device, is_offline):
+        words = [f"{self.percent[device]} %"] if device in self.percent else []
+        words += [OFFLINE] if is_offline else []
+        return f"{device} {' '.join(words)}" if words else ""

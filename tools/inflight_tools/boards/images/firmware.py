@@ -13,10 +13,14 @@ from inflight_tools.cache import firmware_folders, write_atomic
 SITE = "https://micropython.org/resources/firmware"
 
 
+class NoFirmware(ValueError):
+    """The pinned firmware can neither be found nor be downloaded."""
+
+
 def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with --firmware"):
     """The content of the firmware for `variant`: of the file `named`, otherwise of the pinned release, downloaded if
     it is not in the cache. Its SHA-256 must be `sha256`, or the pinned one. ValueError with one line that ends with
-    `advice`; `timeout_s` applies to each answer of the site."""
+    `advice`, NoFirmware if the download fails; `timeout_s` applies to each answer of the site."""
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise ValueError("--sha256: write the 64 hexadecimal digits of the firmware's SHA-256")
     if named:
@@ -55,11 +59,11 @@ def _download(name, wanted, folder, timeout_s, advice):
             content = answer.read()
     except http.client.IncompleteRead as e:
         got, whole = len(e.partial), len(e.partial) + e.expected
-        raise ValueError(f"{url}: the download ended early, {got} of {whole} bytes: try again, or {advice}") from None
+        raise NoFirmware(f"{url}: the download ended early, {got} of {whole} bytes: try again, or {advice}") from None
     except urllib.error.HTTPError as e:
-        raise ValueError(f"cannot download {url}: {e.code} {e.reason}: {advice}") from None
+        raise NoFirmware(f"cannot download {url}: {e.code} {e.reason}: {advice}") from None
     except (OSError, http.client.HTTPException) as e:  # no network, no such host, a time-out
-        raise ValueError(f"cannot download {url}: {getattr(e, 'reason', None) or e}: {advice}") from None
+        raise NoFirmware(f"cannot download {url}: {getattr(e, 'reason', None) or e}: {advice}") from None
     _check(content, wanted, url)
     write_atomic(folder / name, content)
     return content

@@ -107,6 +107,11 @@ def names() -> tuple[str, ...]:
     return tuple(variant.name for variant in variants())
 
 
+def without_image() -> tuple[str, ...]:
+    """The folders whose names are those of no variant: what is no image is made for them, too."""
+    return tuple(folder for folder in boards() if folder not in names())
+
+
 def variant(name: str) -> Variant:
     """The Variant `name`; ValueError with the names that there are."""
     for found in variants():

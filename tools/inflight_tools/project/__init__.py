@@ -1,0 +1,1 @@
+"""Projects: a folder with a configuration, modules of one's own and their tests."""
