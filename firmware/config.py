@@ -21,7 +21,7 @@ _NUMBERS = {
     "max_inflight": (8, 1, 64),
     "batch": (20, 1, 255),  # readings at most of a message that is made without a connection
     "buffer": (1024, 512, 32768),
-    "journal_kb": (64, 12, 1020),  # the journal grows, and does not shrink
+    "journal_kb": (0, 12, 1020),  # the journal grows, and does not shrink; 0: that of the board, or what is there
     "timeout_ms": (10_000, 100, 60_000),
     "interval_ms": (10_000, 100, 86_400_000),
     "health_ms": (60_000, 1_000, 86_400_000),
@@ -143,7 +143,7 @@ def check(given, device):
             raise ConfigError(unknown("unknown field", name, _FIELDS))
     config = Config()
     for name in _NUMBERS:
-        setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
+        setattr(config, name, check_number(name, given[name]) if name in given else _NUMBERS[name][0])
     config.most_qos = config.qos if "qos" in given else 2
     for name in _TEXTS:
         value = given.get(name)
