@@ -168,8 +168,11 @@ def _check_together(given, config):
     _check_host("host", config.host, "write the port in `port`")
     if config.ntp:
         _check_host("ntp", config.ntp, "leave the port out, it is 123")
-    if config.when_full not in (None, "oldest", "newest"):
-        raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages')
+    if config.when_full not in (None, "thin", "oldest", "newest"):
+        raise ConfigError('when_full: write "thin", "oldest" or "newest", or leave it out to refuse new messages')
+    config.thins = config.when_full == "thin"
+    if config.thins:
+        config.when_full = None  # of the client: the application thins, see thin
     if config.log not in ("info", "error", "off"):
         raise ConfigError('log: write "info", "error" or "off"')
     for name in ("expiry_s", "will_delay_s"):

@@ -79,6 +79,10 @@ def _device(config, journal, flash) -> Any:
         def uptime(self):
             return int(self.now_s)
 
+        def _thin(self, size):
+            if not journal.fits(OUT, size):
+                self.full += self.config.thins  # from here on readings go
+
     config = copy.copy(config)
     config.actuators = config.ha = None
     device = Device(SimpleNamespace(reset_cause=lambda: "power-on"), config, journal, _Client(journal), flash, ())
@@ -87,7 +91,7 @@ def _device(config, journal, flash) -> Any:
 
 
 def bridged_s(config, journal_kb) -> int:
-    """Seconds without a network until a device refuses a message, whose checked configuration is `config`
+    """Seconds without a network until a device refuses or gives up a message, whose checked configuration is `config`
     and whose journal has so many KiB: of readings, three or one of each sensor, and of health messages, which a device
     that sleeps does not write then."""
     readings = _READINGS
