@@ -7,6 +7,8 @@ from errno import ENOENT
 from files import beside, exists
 from log import say
 
+_ENOSPC = 28  # MicroPython's errno has no name for it
+
 
 def set_up(board):
     # Waits for a person, and restarts the device. Returns at once if it has a configuration, even one that cannot be
@@ -118,6 +120,16 @@ def _assemble(board, began, record, path):
             sys.modules.pop(name, None)
 
 
+def _journal_flash(board, kb):
+    # One of the board's own size, if none is configured; where other files take that space, of a smaller one.
+    try:
+        return board.journal_flash(kb or board.JOURNAL_KB)
+    except OSError as e:
+        if kb or e.errno != _ENOSPC:
+            raise
+        return board.journal_flash()
+
+
 def build(board, began, crash=None, limit=None, path=None):
     """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. path: the
     file of a configuration that is tried, see settings. Raises ValueError with the necessary change, OSError if the
@@ -150,7 +162,7 @@ def build(board, began, crash=None, limit=None, path=None):
 
         flash = mount(board)
     else:
-        flash = board.journal_flash(config.journal_kb)
+        flash = _journal_flash(board, config.journal_kb)
     journal = Journal(flash)
     n = config.journal_kb * 1024 // flash.ioctl(5, 0)
     if n > flash.ioctl(4, 0) and hasattr(flash, "grow") and not limit:

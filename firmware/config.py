@@ -21,7 +21,7 @@ _NUMBERS = {
     "max_inflight": (8, 1, 64),
     "batch": (20, 1, 255),  # readings at most of a message that is made without a connection
     "buffer": (1024, 512, 32768),
-    "journal_kb": (64, 12, 1020),  # the journal grows, and does not shrink
+    "journal_kb": (0, 12, 1020),  # the journal grows, and does not shrink; 0: that of the board, or what is there
     "timeout_ms": (10_000, 100, 60_000),
     "interval_ms": (10_000, 100, 86_400_000),
     "health_ms": (60_000, 1_000, 86_400_000),
@@ -143,7 +143,7 @@ def check(given, device):
             raise ConfigError(unknown("unknown field", name, _FIELDS))
     config = Config()
     for name in _NUMBERS:
-        setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
+        setattr(config, name, check_number(name, given[name]) if name in given else _NUMBERS[name][0])
     config.most_qos = config.qos if "qos" in given else 2
     for name in _TEXTS:
         value = given.get(name)
@@ -168,8 +168,11 @@ def _check_together(given, config):
     _check_host("host", config.host, "write the port in `port`")
     if config.ntp:
         _check_host("ntp", config.ntp, "leave the port out, it is 123")
-    if config.when_full not in (None, "oldest", "newest"):
-        raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages')
+    if config.when_full not in (None, "thin", "oldest", "newest"):
+        raise ConfigError('when_full: write "thin", "oldest" or "newest", or leave it out to refuse new messages')
+    config.thins = config.when_full == "thin"
+    if config.thins:
+        config.when_full = None  # of the client: the application thins, see thin
     if config.log not in ("info", "error", "off"):
         raise ConfigError('log: write "info", "error" or "off"')
     for name in ("expiry_s", "will_delay_s"):

@@ -31,6 +31,7 @@ def report(app):
     since it was formatted, damaged records and skipped sequence numbers since then, too: they only grow; `worn`, what
     these erases are in percent of the 100,000 that flash takes at least in each sector; where it is stored and what
     was repaired there, if the board reports that. outbox_full: messages refused by a full journal.
+    Among the counters `thinned`: readings that a full journal gave up since it was formatted.
     errors: by the name of a sensor, or of a message that is set aside. counters: of the client, since the start; a
     device's connections after its first are its reconnects, `resent` its resends. heap: free bytes, null if unlimited.
     Without a connection it is short, since it takes space in the journal: counters that are 0 are left out, and the
@@ -58,6 +59,10 @@ def report(app):
     }
     if app.rules:
         fields["rules"] = app.rules.count
+    if app.config.thins:
+        from thin import load
+
+        fields["counters"]["thinned"] = load(app)[1]
     if fields["counters"]["set_aside"]:
         fields["errors"] = _errors(app)
     if app.client.connected:

@@ -11,6 +11,7 @@ from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
 
 _JUMP_S = const(900)  # a time that is farther from the known one is refused
+_GATHERED = const(494)  # bytes of a record with gathered readings, at most
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 
 
@@ -71,7 +72,7 @@ class Node:
         self.update = None  # of the firmware: what fetches a release, or tries it
         self.sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
-        self._telemetry_topic = self._base + "telemetry"
+        self.telemetry_topic = self._base + "telemetry"
         self._expiry = _properties(expiry=config.expiry_s) if config.expiry_s else None
         self._accepted = getattr(board, "accepted", None)
         self._network_is_set_up = False
@@ -156,9 +157,12 @@ class Node:
         # handler, which can run while publish() waits for space.
         journal = self.journal
         seq = journal.next_seq
-        if len(payload) + len(topic) + _FRAME > journal.largest:
+        size = len(topic.encode()) + len(payload) + _FRAME
+        if size <= journal.largest:
+            self._thin(size)
+        if size > journal.largest:
             self._refused(topic, "%d bytes do not fit the journal" % len(payload))
-        elif not self.config.when_full and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
+        elif not (self.config.when_full or journal.fits(OUT, size)):
             self.full += 1
         else:
             try:
@@ -169,6 +173,13 @@ class Node:
             if mid and self._accepted:
                 self._accepted(seq, qos, topic[len(self._base) :])
             return mid
+
+    def _thin(self, size):
+        # Before a message of `size` bytes.
+        if self.config.thins and not self.journal.fits(OUT, size):
+            from thin import make_space
+
+            make_space(self, size)
 
     def _refused(self, topic, why):
         # By its first level: senders choose the names of commands, and may choose many.
@@ -210,10 +221,11 @@ class Node:
         journal = self.journal
         batch = self._batch
         if batch:
+            self._thin(_GATHERED)  # it takes the place of another one, which is there until then
             payload = batch.payload(readings)
         else:
             payload = telemetry.pack(self.config.device, self.moment()[1], journal.next_seq, journal.epoch, readings)
-        mid = payload and self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry)
+        mid = payload and self._publish(self.telemetry_topic, payload, self.config.qos, False, self._expiry)
         if mid:
             self._undated = self._undated or not self.synchronised
             if batch:
@@ -227,13 +239,13 @@ class Node:
         if config.batch > 1 and config.qos < 2 and not config.expiry_s and config.when_full != "oldest":
             from batch import Batch
 
-            self._batch = Batch(self, self._telemetry_topic)
+            self._batch = Batch(self, self.telemetry_topic)
             sys.modules.pop("batch")
 
     def _date_readings(self):
         # Tells when undated readings were made. Not from within what is lent, or called by what is: publish() takes
         # most of the stack.
-        self._undated = not self._publish(self._telemetry_topic, self._dating(), self.config.qos)
+        self._undated = not self._publish(self.telemetry_topic, self._dating(), self.config.qos)
 
     def _dating(self):
         journal = self.journal

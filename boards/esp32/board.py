@@ -6,6 +6,7 @@ from power import recall, remember, reset_cause, sleep, stop_watchdog, watchdog
 
 NAME = "esp32"
 ATTENDED = False
+JOURNAL_KB = 448  # 24 hours at the defaults
 
 _id = None
 

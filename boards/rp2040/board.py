@@ -6,6 +6,7 @@ from power import is_rp2350, recall, remember, reset_cause, sleep, stop_watchdog
 
 NAME = "rp2040"
 ATTENDED = False
+JOURNAL_KB = 256  # beside two releases; test_a_pico_has_space_for_updates
 
 _id = None
 

@@ -14,6 +14,7 @@ from inflight.compat import sleep_ms
 
 NAME = "unix"
 ATTENDED = True  # a process has somebody who reads its exit status
+JOURNAL_KB = 64
 AGAIN = 75  # exit status after a deep sleep: the parent process restarts this one
 
 _cause = None

@@ -13,6 +13,7 @@ from host_tests.docs.pages import CHECKOUT
 from inflight import Client, Journal, RamFlash
 from inflight.client.options import configure
 from inflight_tools.boards.device.install import OLDEST
+from inflight_tools.boards.images.variants import boards
 
 CLIENT = (CHECKOUT / "docs/guide/client.md").read_text()
 SIZING = (CHECKOUT / "docs/guide/sizing.md").read_text()
@@ -139,7 +140,10 @@ def test_every_field_of_the_configuration_is_explained():
 def test_defaults_of_the_configuration():
     for names, default, _ in _rows(CONFIGURATION, "Fields"):
         for name in _code(names):
-            if name in config._NUMBERS and name != "port":
+            if name == "journal_kb":
+                sizes = {int(word.rpartition(" ")[2]) for word in default.split(", ")}
+                assert sizes == {board.journal_kb for board in boards().values()}
+            elif name in config._NUMBERS and name != "port":
                 assert default == str(config._NUMBERS[name][0]), name
             text = config._TEXTS.get(name)
             if text == config.REQUIRED:

@@ -63,13 +63,13 @@ def settings(
 def configured(text: str | bytes | None) -> Any:
     """The firmware's Config of a configuration in JSON, without one the defaults. ValueError."""
     given = json.loads(text) if text else {"host": "-"}
-    with _device_code():
+    with device_code():
         return importlib.import_module("config").check(given, "device")
 
 
 def known_drivers(kind: str) -> list[str]:
     """The drivers that the firmware has for a "sensor" or an "actuator"."""
-    with _device_code():
+    with device_code():
         known: str = importlib.import_module(f"{kind}s").KNOWN
     return known.split(", ")
 
@@ -93,7 +93,7 @@ def _checked(path: Path, pin: Callable[[Any, str, str], None] | None, app: Path)
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-    with _device_code():
+    with device_code():
         config = importlib.import_module("config")
         try:
             fields = config.parse(content, functools.partial(_strict, config.ConfigError))
@@ -148,7 +148,7 @@ def _strict(error: type[Exception], text: str) -> Any:
 
 
 @contextlib.contextmanager
-def _device_code() -> Iterator[None]:
+def device_code() -> Iterator[None]:
     """Within it, modules of the firmware, and the modules of boards that they import, have their own names, which other
     packages may have as well."""
     sources = device_sources()

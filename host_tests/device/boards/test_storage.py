@@ -56,6 +56,26 @@ def test_partition_first():
     eq((os.listdir(ROOT), free()), ([], blocks))
 
 
+def test_a_journal_in_a_partition_that_became_larger():
+    """It keeps its size and its messages, at the end of the partition. What is in front of it is not touched; a sector
+    without a header, and one that only looks like one, do not hide it."""
+    for spoilt in (None, 9, 8):
+        Bare.flash = smaller = NorFlash(4, 1024, 64)
+        serves(journal_flash(Bare(), page=64))
+        Bare.flash = larger = NorFlash(10, 1024, 64)
+        larger.data[:6144] = bytes(range(256)) * 24
+        larger.data[6144:] = smaller.data
+        if spoilt:
+            larger.data[spoilt * 1024 : spoilt * 1024 + 24] = b"IFJ\2" + bytes(20)
+        device = journal_flash(Bare(), page=64)
+        eq((device.where, device.page, device.ioctl(4, 0), device.ioctl(5, 0)), ("partition", 64, 4, 1024))
+        eq([mid for mid, _ in bodies(Journal(device))], [57, 58, 59])
+        put(Journal(device), 60)
+        eq(bytes(larger.data[:6144]), bytes(range(256)) * 24)
+    Bare.flash = NorFlash(10, 1024, 64)
+    eq(journal_flash(Bare(), page=64).ioctl(4, 0), 10)
+
+
 def test_then_pinned_files():
     board = running()
     device = journal_flash(None, board.supply, root=ROOT, page=32, kb=8)

@@ -14,13 +14,15 @@ PATH = "/tmp/inflight-test-%s.json" % "".join("%02x" % b for b in os.urandom(6))
 _journal_flash = storage.journal_flash
 
 
-def started(flash, kb):
-    """The application after a start with `journal_kb`."""
+def started(flash, kb, usual=64):
+    """The application after a start with `journal_kb`; None: it is not configured, and the board has `usual`."""
     flash.boot()
     chip = Rp2040()
     chip.flash = flash.supply
     with open(PATH, "w") as f:
-        f.write(json.dumps({"host": "broker.example", "wifi_ssid": "net", "wifi_key": "12345678", "journal_kb": kb}))
+        given = {"host": "broker.example", "wifi_ssid": "net", "wifi_key": "12345678"}
+        f.write(json.dumps(dict(given, journal_kb=kb) if kb else given))
+    chip.board.JOURNAL_KB = usual
     storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=ROOT, **more)
     try:
         return assemble.build(chip.board, 0, path=PATH)
@@ -44,3 +46,19 @@ def test_a_larger_journal_keeps_its_messages():
         epochs.add(app.journal.epoch)
         eq(app.journal.next_seq, len(mids))
     eq(len(epochs), 1)
+
+
+def test_the_size_that_no_configuration_tells():
+    """That of the board, unless a journal is there: it keeps its size and its messages."""
+    flash = Board(200, 512, 256)
+    app = started(flash, None, 16)
+    mid = app.client.publish("attic/temperature", "21.4", 1)
+    epoch = app.journal.epoch
+    for kb, size in ((None, 16), (20, 20), (None, 20)):
+        app = started(flash, kb, 40)
+        eq((app.journal.size, len(os.listdir(ROOT + "/journal"))), (size * 1024, size * 2))
+        eq((app.journal.epoch, app.client.is_pending(mid), app.client.pending), (epoch, True, 1))
+
+
+def test_a_smaller_journal_where_there_is_no_space_for_the_board_s():
+    eq(started(Board(200, 512, 256), None, 96).journal.size, 64 * 1024)

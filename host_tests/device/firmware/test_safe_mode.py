@@ -35,6 +35,7 @@ class Board:
 
     NAME = "ram"
     ATTENDED = False
+    JOURNAL_KB = 64
 
     def __init__(self, **fields):
         fields.setdefault("host", "nowhere.example")

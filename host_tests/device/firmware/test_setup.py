@@ -54,6 +54,7 @@ class Radio:
 class Board:
     NAME = "fake"
     ATTENDED = False
+    JOURNAL_KB = 64
 
     def device_id(self):
         return "a1b2c3d4e5f6"

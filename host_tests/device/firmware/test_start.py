@@ -15,6 +15,7 @@ PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 class Board:
     NAME = "of the test"
     ATTENDED = False
+    JOURNAL_KB = 64
 
     def __init__(self):
         self.slept = []

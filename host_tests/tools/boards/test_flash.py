@@ -28,7 +28,7 @@ COMMAND = build_command()
 SETTINGS = {"host": "broker.example", "wifi_ssid": "attic", "wifi_key": "very secret"}
 ESP32 = variant("esp32")
 MESSAGES = b"undelivered messages" * 1000
-JOURNAL = 0x3F0000  # with 4 MB of flash
+JOURNAL = 0x390000  # with 4 MB of flash
 STOCK = esp_firmware()
 FILES = {"/main.py": b"import app", "/config.json": b'{"host": "b"}'}
 
@@ -81,7 +81,7 @@ def test_a_bare_board_gets_everything_in_one_command(home):
         table = read_table(bytes(rom.flash[0x8000:0x9000]), 4 * MB)
         assert [part.name for part in table] == ["nvs", "phy_init", "factory", "vfs", "mqtt"]
         assert json.dumps(SETTINGS).encode() in rom.flash[0x200000:JOURNAL]
-        assert rom.flash[JOURNAL:] == b"\xff" * 0x10000
+        assert rom.flash[JOURNAL:] == b"\xff" * 0x70000
     assert "with an empty journal" in output
 
 
@@ -95,7 +95,7 @@ def test_the_flash_equals_the_image_file():
         for what, at, content in image.pieces():
             assert rom.flash[at : at + len(content)] == content, what
         assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
-        assert rom.flash[JOURNAL:] == b"\xff" * 0x10000
+        assert rom.flash[JOURNAL:] == b"\xff" * 0x70000
 
 
 @pytest.mark.parametrize("board", [name for name in names() if name in CHIP_IDS])
@@ -128,11 +128,28 @@ def test_flashing_again_keeps_the_journal(capsys):
 def test_a_journal_at_another_address_is_kept():
     with EspRom(flash_mb=8) as rom:
         flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES, 8))
-        rom.flash[0x7F0000 : 0x7F0000 + len(MESSAGES)] = MESSAGES
+        rom.flash[0x790000 : 0x790000 + len(MESSAGES)] = MESSAGES
         before = bytes(rom.flash)
-        with pytest.raises(ValueError, match="journal is 64 KiB at 0x7f0000, .* --flash-mb as it was; --erase"):
+        with pytest.raises(ValueError, match="journal is 448 KiB at 0x790000, .* --flash-mb and journal_kb as they"):
             flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
         assert rom.flash == before
+
+
+def test_a_smaller_journal_is_kept(capsys):
+    """At the end of the larger partition, where the board finds it; what is in front of it is blank."""
+    with EspRom() as rom:
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES, journal_kb=64))
+        rom.flash[0x3F0000 : 0x3F0000 + len(MESSAGES)] = MESSAGES
+        rom.flash[0x3E0000:0x3F0000] = os.urandom(0x10000)  # of the file system
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
+        assert rom.flash[0x3F0000 : 0x3F0000 + len(MESSAGES)] == MESSAGES
+        assert rom.flash[JOURNAL:0x3F0000] == b"\xff" * 0x60000
+        assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
+        before = bytes(rom.flash)
+        with pytest.raises(ValueError, match="journal is 448 KiB at 0x390000, the image has 64 KiB at 0x3f0000"):
+            flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES, journal_kb=64))
+        assert rom.flash == before
+    assert "with its journal as it was, 64 KiB" in capsys.readouterr().out
 
 
 def with_journal_among_its_files(rom, table_says_vfs):
@@ -199,7 +216,7 @@ def test_erase_starts_afresh(capsys):
         flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
         rom.flash[JOURNAL : JOURNAL + len(MESSAGES)] = MESSAGES
         flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES), erase=True)
-        assert rom.flash[JOURNAL:] == b"\xff" * 0x10000
+        assert rom.flash[JOURNAL:] == b"\xff" * 0x70000
     assert "with an empty journal" in capsys.readouterr().out
 
 

@@ -89,8 +89,8 @@ def test_partitions_of_journal_and_file_system():
         "nvs": (0x9000, 0x6000),
         "phy_init": (0xF000, 0x1000),
         "factory": (0x10000, 0x1F0000),
-        "vfs": (0x200000, 0x1F0000),
-        "mqtt": (0x3F0000, 0x10000),
+        "vfs": (0x200000, 0x190000),
+        "mqtt": (0x390000, 0x70000),
     }
     assert image.journal.type_name == "data" and image.journal.subtype_name not in ("fat", "nvs", "phy", "ota")
 
@@ -107,7 +107,7 @@ def test_a_journal_of_another_size(tmp_path):
 
 
 def test_the_journal_of_a_new_board_is_blank():
-    assert content(Esp32Image(ESP32, esp_firmware(), FILES), "mqtt") == b"\xff" * 0x10000
+    assert content(Esp32Image(ESP32, esp_firmware(), FILES), "mqtt") == b"\xff" * 0x70000
 
 
 def test_the_journal_keeps_its_address_when_firmware_grows():
@@ -115,7 +115,7 @@ def test_the_journal_keeps_its_address_when_firmware_grows():
     now = Esp32Image(ESP32, esp_firmware(), FILES)
     later = Esp32Image(ESP32, esp_firmware(layout=bigger, size=2_200_000), FILES)
     assert partitions(later)["mqtt"] == partitions(now)["mqtt"]
-    assert partitions(later)["vfs"] == (0x290000, 0x160000)
+    assert partitions(later)["vfs"] == (0x290000, 0x100000)
 
 
 def test_micropython_mounts_and_writes_the_file_system():
@@ -128,8 +128,8 @@ def test_more_flash(tmp_path):
     image = Esp32Image(variant("esp32c3"), esp_firmware("esp32c3", 0), FILES, 16)
     result = image_info(image, tmp_path / "image.bin")
     assert "Flash size: 16MB" in result and result.count("(valid)") == 2
-    assert partitions(image)["mqtt"] == (16 * MB - 0x10000, 0x10000)
-    assert partitions(image)["vfs"] == (0x200000, 14 * MB - 0x10000)
+    assert partitions(image)["mqtt"] == (16 * MB - 0x70000, 0x70000)
+    assert partitions(image)["vfs"] == (0x200000, 14 * MB - 0x70000)
     assert mounted(content(image, "vfs")) == FILES
 
 
@@ -143,8 +143,11 @@ def test_firmware_with_two_applications_starts_the_first():
     assert mounted(content(image, "vfs")) == FILES
 
 
-@pytest.mark.parametrize("flash_mb, each", [(4, 0x1A0000), (8, 0x200000), (16, 0x200000)])
-def test_two_partitions_for_firmware(tmp_path, flash_mb, each):
+@pytest.mark.parametrize(
+    "flash_mb, each, journal", [(4, 0x1A0000, 0x30000), (8, 0x200000, 0x70000), (16, 0x200000, 0x70000)]
+)
+def test_two_partitions_for_firmware(tmp_path, flash_mb, each, journal):
+    """The journal leaves space for two releases."""
     firmware = esp_firmware(size=FIRMWARE_SIZE)
     image = Esp32Image(ESP32, firmware, FILES, flash_mb, ota=True)
     files = 0x10000 + 2 * each
@@ -154,8 +157,8 @@ def test_two_partitions_for_firmware(tmp_path, flash_mb, each):
         "phy_init": (0xF000, 0x1000),
         "ota_0": (0x10000, each),
         "ota_1": (0x10000 + each, each),
-        "vfs": (files, flash_mb * MB - 0x10000 - files),
-        "mqtt": (flash_mb * MB - 0x10000, 0x10000),
+        "vfs": (files, flash_mb * MB - journal - files),
+        "mqtt": (flash_mb * MB - journal, journal),
     }
     names = [name for name, _, _ in image.pieces()]
     assert names[:5] == ["bootloader", "partition table", "otadata", "ota_0", "files"]
@@ -232,9 +235,9 @@ def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path, m
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "very secret" not in done.stdout + done.stderr
-    assert "mqtt       0x3f0000     64 KiB" in done.stdout
+    assert "mqtt       0x390000    448 KiB" in done.stdout
     assert made.stat().st_mode & 0o777 == then
-    found = mounted(made.read_bytes()[0x200000 - 0x1000 : 0x3F0000 - 0x1000])
+    found = mounted(made.read_bytes()[0x200000 - 0x1000 : 0x390000 - 0x1000])
     files = bundle.files("esp32")
     assert found["/config.json"] == (tmp_path / "config.json").read_bytes()
     assert {path: found[path] for path in files} == files
@@ -251,28 +254,29 @@ def test_json_output(tmp_path):
     assert done.returncode == 0, done.stderr
     made = (tmp_path / "it.bin").read_bytes()
     result = {"board": "esp32", "path": "it.bin", "bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
-    result["outage_s"] = bridged_s(configured('{"host": "b"}'))
+    result["outage_s"] = bridged_s(configured('{"host": "b"}'), 448)
     assert json.loads(done.stdout) == result
 
 
 def test_an_outage_that_the_journal_bridges():
     """The more space, the longer; a device that sleeps writes no health without a network."""
 
-    def bridged(**fields):
-        return bridged_s(configured(json.dumps({"host": "b", "device": "246f28000001", **fields})))
+    def bridged(kb=64, **fields):
+        return bridged_s(configured(json.dumps({"host": "b", "device": "246f28000001", **fields})), kb)
 
     usual = bridged()
     assert 9_000 < usual < 12_000 and 17 < usual / bridged(interval_ms=500) < 21
-    assert usual * 15 < bridged(journal_kb=1020) < usual * 25
-    assert bridged(journal_kb=448) >= 86_400
+    assert usual * 15 < bridged(1020) < usual * 25
+    assert bridged(variant("esp32").journal_kb) >= 86_400
     assert bridged(health_ms=60_000) == usual < bridged(health_ms=86_400_000)
     assert bridged(batch=1) == bridged(when_full="oldest") == bridged(qos=2) < usual / 5
     assert bridged(sleep_ms=600_000, batch=1) == bridged(sleep_ms=60_000, batch=1) * 10
-    assert bridged(sleep_ms=10_000) > usual
+    assert usual < bridged(sleep_ms=10_000) < usual * 1.1
     assert bridged(sleep_ms=10_000, batch=1) < bridged(sleep_ms=10_000, report_every=4) < usual
     assert bridged(sensors=[{"driver": "dht22", "pin": 4}]) > usual
-    times = (119, 7199, 7200, 172_799, 172_800)
-    assert [told(s) for s in times] == ["119 seconds", "119 minutes", "2 hours", "47 hours", "2 days"]
+    times = (119, 7199, 7200, 172_799, 172_800, 180_000)
+    found = ["119 seconds", "119 minutes", "2 hours", "47 hours 59 minutes", "2 days", "2 days 2 hours"]
+    assert [told(s) for s in times] == found
 
 
 def damaged(data, at):
@@ -328,6 +332,6 @@ def test_too_little_flash_for_the_firmware():
 
 
 def test_too_many_files_for_the_file_system():
-    problem = "the application, 3000 KiB, does not fit the file system, 1984 KiB beside a journal of 64 KiB"
+    problem = "the application, 3000 KiB, does not fit the file system, 1600 KiB beside a journal of 448 KiB"
     with pytest.raises(ValueError, match=problem):
         Esp32Image(ESP32, esp_firmware(), {"/big": bytes(3000 * 1024)})

@@ -2,7 +2,7 @@
 # MicroPython's unix port: its littlefs is the Pico's, with its account of free blocks.
 #
 #   argv: the file of the file system, as `inflight board image` builds it; or a JSON file, {path: bytes} of what a
-#   cable brings.
+#   cable brings. The blocks of the journal.
 #   The search path has firmware, lib and tools/reference/flash.
 
 import json
@@ -46,7 +46,7 @@ def bring(sizes):
     os.rmdir(_STAGE)
 
 
-def main(path):
+def main(path, blocks):
     flash = NorFlash(_BLOCKS, 4096, 256)
     sizes = None
     with open(path, "rb") as f:
@@ -60,9 +60,9 @@ def main(path):
     vfs.mount(vfs.VfsLfs2(flash, progsize=256), "/")
     if sizes:
         bring(sizes)
-    for n in range(16):
-        write("/journal/%02x10-54-5fee6600-e766" % n, 4096)
+    for n in range(int(blocks)):
+        write("/journal/%02x%02x-54-5fee6600-e766" % (n, int(blocks)), 4096)
     print(space("/a")[1])
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

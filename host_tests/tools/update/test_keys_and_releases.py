@@ -200,7 +200,8 @@ def free_blocks(path):
     argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/tools/update/space_for_slot.py"]
     places = [*search_path(CHECKOUT / "firmware"), CHECKOUT / "lib", CHECKOUT / "tools/reference/flash"]
     env = dict(os.environ, MICROPYPATH=":".join(map(str, places)))
-    return int(subprocess.run([*map(str, argv), str(path)], env=env, check=True, capture_output=True, text=True).stdout)
+    argv += [path, variant("pico_w").journal_kb * 1024 // BLOCK]
+    return int(subprocess.run([*map(str, argv)], env=env, check=True, capture_output=True, text=True).stdout)
 
 
 def test_a_pico_has_space_for_updates(tmp_path):

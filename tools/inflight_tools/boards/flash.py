@@ -75,22 +75,25 @@ def write(image, port, erase):
             f"the board has {size >> 20} MB of flash, the image is for {image.flash_size >> 20}: "
             f"--flash-mb {size >> 20}"
         )
-    fresh = erase or not _has_journal(image, port)
+    kept = 0 if erase else _journal_size(image, port)
     if erase:
         show("erasing all of the flash")
         port.erase()
-    elif fresh:
+    elif not kept:
         port.write(image.journal.offset, b"\xff" * image.journal.size)
+    elif kept < image.journal.size:
+        port.write(image.journal.offset, b"\xff" * (image.journal.size - kept))
     for what, address, content in image.pieces():
         show(f"writing {what}, {len(content) // 1024} KiB at 0x{address:06x}")
         port.write(address, content)
     port.restart()
-    show("done: the board starts, with " + ("an empty journal" if fresh else "its journal as it was"))
+    journal = f"its journal as it was, {kept // 1024} KiB" if kept else "an empty journal"
+    show(f"done: the board starts, with {journal}")
 
 
-def _has_journal(image, port):
-    """True if the board's journal is at the same place as in the image, False if it has none; ValueError if it is
-    elsewhere, or may be."""
+def _journal_size(image, port):
+    """Bytes of the board's journal if it is at the same place as in the image, or smaller and ends there: then it
+    keeps its size; 0 if it has none. ValueError if it is elsewhere, or may be."""
     from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, files_hold_journal, read_table
 
     advice = f"--erase erases everything, {_LOST} too"
@@ -102,14 +105,14 @@ def _has_journal(image, port):
     if table and not journal and files_hold_journal(table, port.read):
         raise ValueError(f"the board keeps its journal among its files: `inflight board deploy` keeps it; {advice}")
     if not journal:
-        return False
+        return 0
     mine = image.journal
-    if (journal.offset, journal.size) != (mine.offset, mine.size):
+    if journal.size > mine.size or journal.offset + journal.size != mine.offset + mine.size:
         raise ValueError(
             f"the board's journal is {journal.size // 1024} KiB at 0x{journal.offset:06x}, the image has "
-            f"{mine.size // 1024} KiB at 0x{mine.offset:06x}: choose --flash-mb as it was; {advice}"
+            f"{mine.size // 1024} KiB at 0x{mine.offset:06x}: choose --flash-mb and journal_kb as they were; {advice}"
         )
-    return True
+    return journal.size
 
 
 # --- RP2040, RP2350: a file for the boot drive ---

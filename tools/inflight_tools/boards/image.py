@@ -29,7 +29,7 @@ def main(
         target = out or Path("build") / f"inflight-{image.board}{made.suffix}"
         content = made.file()
         write_private(target, content)
-        outage_s = bridged_s(configured(config.read_bytes() if config else None))
+        outage_s = bridged_s(configured(config.read_bytes() if config else None), made.journal_kb)
     if as_json:
         found = {
             "board": image.board,
@@ -46,5 +46,7 @@ def main(
         show(f"modules of your own: {app}")
     for line in made.describe():
         show(line)
-    show(f"without a network its journal is full after {told(outage_s)}: journal_kb in the configuration changes that")
+    show(
+        f"without a network its journal, {made.journal_kb} KiB, is full after {told(outage_s)}: journal_kb changes that"
+    )
     show(f"{target}: {len(content):,} bytes")

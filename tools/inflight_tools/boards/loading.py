@@ -100,7 +100,7 @@ LENT = (
     *("session_record", "stored5", "subscribe", "suspects", "texts", "upgrade", "in_flight"),
 )
 # Likewise, of boards and firmware.
-BORROWED = ("assemble", "callback", "health", "storage")
+BORROWED = ("assemble", "callback", "health", "storage", "thin")
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}

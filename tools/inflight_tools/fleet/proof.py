@@ -73,10 +73,11 @@ ENDS_STEPS = (
         "journal_ends": f"coalesce(lead(epoch) OVER {_ORDER} <> epoch, true)",
     },
 )
-# What a device gave up, by its counters, over all restarts. A journal counts its damage for good, the client from its
-# start on.
+# What a device gave up, by its counters, over all restarts. A journal counts its damage for good, and the application
+# what was thinned; the client counts from its start on.
 COUNTED = {
     "dropped": "sum(CASE WHEN ends THEN dropped END)",
+    "thinned": "sum(CASE WHEN journal_ends THEN thinned END)",
     "damaged": "sum(CASE WHEN journal_ends THEN journal_damaged END)",
     "skipped": "sum(CASE WHEN journal_ends THEN journal_skipped END)",
 }

@@ -245,6 +245,20 @@ def test_what_a_device_tells_after_a_time_that_it_gave_up_is_not_lost_in_it(tabl
     assert figures(since=AT + 10, until=AT + 40) == {"attic": (1, 2, 0), "hall": (2, 1, 0)}
 
 
+def test_readings_that_were_thinned_are_a_cause_of_their_own(tables):
+    """They count since the journal was made, over restarts; what was dropped counts for itself."""
+    tables.health("attic", 0, 0, {"accepted": 1}, oldest=0)
+    tables.health("attic", 5, 20, {"accepted": 5, "thinned": 3}, oldest=5)
+    tables.health("attic", 8, 40, {"accepted": 1, "dropped": 1, "thinned": 4}, up=1, oldest=8)  # after a restart
+    tables.add("attic", 10, 50, oldest=9)
+    tables.marker(100, 101)
+    tables.write()
+    (found,) = gather(tables.root, "inflight", now=AT + 200)["devices"]
+    assert (found["delivered"], found["given_up"], found["lost"]) == (4, 5, 1)
+    assert found["gave_up"] == {"erased": 0, "dropped": 1, "thinned": 4, "damaged": 0, "skipped": 0}
+    assert "journal was thinned" in found["flags"]
+
+
 @pytest.mark.parametrize("command", ["report", "export"])
 def test_a_time_that_cannot_be_read_is_a_wrong_argument(run, command):
     to = ["out"] if command == "export" else []

@@ -35,7 +35,7 @@ def device(name, accepted=100, **other):
         "device": name, "state": "online", "since": START + 40, "seen": START + 3500, "accepted": accepted,
         "delivered": accepted, "lost": 0, "before": 0,
         "given_up": 0, "on_way": 0, "on_device": 0, "guessed": 0,
-        "gave_up": {"erased": 0, "dropped": 0, "damaged": 0, "skipped": 0},
+        "gave_up": {"erased": 0, "dropped": 0, "thinned": 0, "damaged": 0, "skipped": 0},
         "repeated": 0, "conflicts": 0, "dead_letters": 0,
         "epochs": 1, "silent": 0,
         "restarts": 0, "reconnects": 0, "resends": 0, "outbox_full": 0, "resets": {"power on": 1},

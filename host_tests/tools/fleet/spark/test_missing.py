@@ -68,9 +68,21 @@ def test_each_missing_number_has_its_place(result):
 
 def test_what_a_device_gave_up_is_not_lost_behind_the_broker(result):
     assert places(result.facts, "full") == {"delivered": 2, "given_up": 2, "lost": 2}
-    assert result.facts["by_device"]["full"]["gave_up"] == {"erased": 0, "dropped": 2, "damaged": 0, "skipped": 0}
+    assert result.facts["by_device"]["full"]["gave_up"] == {
+        "erased": 0,
+        "dropped": 2,
+        "thinned": 0,
+        "damaged": 0,
+        "skipped": 0,
+    }
     assert places(result.facts, "damaged") == {"delivered": 2, "given_up": 2}
-    assert result.facts["by_device"]["restarts"]["gave_up"] == {"erased": 0, "dropped": 0, "damaged": 1, "skipped": 0}
+    assert result.facts["by_device"]["restarts"]["gave_up"] == {
+        "erased": 0,
+        "dropped": 0,
+        "thinned": 0,
+        "damaged": 1,
+        "skipped": 0,
+    }
 
 
 def test_what_was_in_a_journal_that_was_replaced_is_given_up(result):

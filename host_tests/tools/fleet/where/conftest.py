@@ -36,12 +36,17 @@ class Tables:
         if seq is not None and first:
             self.ranges.setdefault((device, epoch), []).append({"lo": seq, "hi": seq})
         if row["kind"] == "telemetry":
-            self._measurements.append({"device": device, "epoch": epoch, "seq": seq})
+            self.measure(device, seq, epoch=epoch)
         if fields.get("problem"):
             letter = {name: self.raw[-1].get(name) for name in ("received", "topic", "content_type")}
             self._dead.append(
                 letter | {"device": device, "epoch": epoch, "seq": seq, "reason": fields["problem"], "payload": b""}
             )
+
+    def measure(self, device, seq, s=0, epoch=7, received=None, **fields):
+        """A reading of the time s that arrived then, or when `received` says. fields: name, unit, value."""
+        row = {"device": device, "epoch": epoch, "seq": seq, "time": _time(AT + s)}
+        self._measurements.append(row | {"received": _time(AT + (s if received is None else received))} | fields)
 
     def marker(self, sent, s, run=1, n=None, by="c", **fields):
         body = {"sent": 1000 * (AT + sent), "run": run, "n": s if n is None else n}
@@ -63,6 +68,7 @@ class Tables:
         raw = [("received", time), ("by", text), ("topic", text), ("qos", arrow.int32()), ("dup", yes), *key]
         raw += [("kind", text), ("made", time), ("problem", text), ("oldest", number), ("first", yes)]
         raw += [("retain", yes), ("payload", arrow.binary())]
+        measured = [("received", time), ("time", time), ("name", text), ("unit", text), ("value", arrow.float64())]
         pairs = arrow.list_(arrow.struct([("name", text), ("value", text)]))
         given = [("payload_format", arrow.int32()), ("expiry", number), ("content_type", text)]
         given += [("response_topic", text), ("correlation", arrow.binary()), ("user_properties", pairs)]
@@ -74,7 +80,7 @@ class Tables:
         ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self.ranges.items()]
         tables = {
             "raw": ([*raw, *properties], self.raw),
-            "measurements": (key, self._measurements),
+            "measurements": ([*key, *measured], self._measurements),
             "dead_letters": (
                 [*raw[:1], *raw[2:3], *key, ("reason", text), ("payload", arrow.binary()), *properties[2:3]],
                 self._dead,

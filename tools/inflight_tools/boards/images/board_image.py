@@ -33,7 +33,7 @@ def make_bare(board, firmware, advice, app=None):
 
 def _composed(chosen, content, given, more, config=None, flash_mb=None, ota=False, romfs=False):
     image: type
-    options = {}
+    options = {"journal_kb": configured(given.get(CONFIG)).journal_kb}
     if chosen.image == "uf2":
         from inflight_tools.boards.images import uf2
 
@@ -47,7 +47,7 @@ def _composed(chosen, content, given, more, config=None, flash_mb=None, ota=Fals
         image, look = esp32.Esp32Image, esp32.look
         if flash_mb not in (None, *esp32.FLASH_MB):
             raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, esp32.FLASH_MB))}")
-        options = {"flash_mb": flash_mb, "ota": ota, "journal_kb": configured(given.get(CONFIG)).journal_kb}
+        options |= {"flash_mb": flash_mb, "ota": ota}
     code, rom_size = look(chosen, content)
     processor = native.of_firmware(code, chosen.processor)
     files, slot, frozen = bundle.files(chosen.folder, processor=processor) | more, {}, in_firmware(code)

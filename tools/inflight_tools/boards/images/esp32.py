@@ -27,6 +27,8 @@ _OTADATA, _UNDEFINED, _FAT = 0, 6, 0x81  # subtypes; MicroPython's vfs says FAT 
 _OTA_0 = 0x10  # subtype of the first of two partitions for firmware
 _OTADATA_SIZE = 0x2000
 _PROG = 32
+_LEAST_KB = 64  # of a journal whose size is not configured
+_FILES_KB = 512  # that it leaves: two releases, and what is beside them
 _MB = 1 << 20
 _UNIT = 64 * 1024  # partitions for firmware begin at multiples of this
 
@@ -36,12 +38,13 @@ logging.getLogger("mp_image_tool_esp32").setLevel(logging.ERROR)  # it remarks o
 class Esp32Image:
     """The content of the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are {absolute
     path: content}. `flash_mb`: MB of flash, if it differs from the firmware's. `ota`: two partitions for firmware.
-    `rom`: content of the ROM file system. `journal_kb`: KiB of the journal, rounded down to whole blocks. ValueError
-    with one line if something does not fit."""
+    `rom`: content of the ROM file system. `journal_kb`: KiB of the journal, of which whole blocks are used; 0: those of
+    the board, as far as two releases of the application fit beside them. ValueError with one line if something does not
+    fit."""
 
     suffix = ".bin"
 
-    def __init__(self, variant, firmware, files, flash_mb=None, ota=False, rom=b"", journal_kb=64):
+    def __init__(self, variant, firmware, files, flash_mb=None, ota=False, rom=b"", journal_kb=0):
         self.variant = variant
         self.base = variant.bootloader
         _check_kind(variant, firmware)
@@ -50,7 +53,7 @@ class Esp32Image:
         own = read_table(firmware[TABLE - self.base :][:TABLE_SIZE], self.flash_size)
         if ota:
             own = _with_two(own, len(_application(own, firmware, self.base)), self.flash_size)
-        self.table = _with_ours(own, self.flash_size, journal_kb * 1024 // BLOCK * BLOCK)
+        self.table = _with_ours(own, self.flash_size, journal_kb, variant.journal_kb)
         self._pieces = [("bootloader", self.base, bootloader), ("partition table", TABLE, self.table.to_bytes())]
         self._pieces += self._from_firmware(firmware)
         check_release(firmware)
@@ -68,6 +71,11 @@ class Esp32Image:
     def journal(self):
         """The journal's partition."""
         return self.table.by_name(_JOURNAL)
+
+    @property
+    def journal_kb(self):
+        """Its size."""
+        return self.journal.size // 1024
 
     def pieces(self):
         """[(what it is, address, content)] to write; the flash between them stays unchanged: the journal, and the
@@ -178,11 +186,15 @@ def _with_two(own, size, flash_size):
     return table
 
 
-def _with_ours(own, flash_size, size):
-    """The firmware's own table with our `vfs` and `mqtt`, of that size, in place of its file system."""
+def _with_ours(own, flash_size, kb, usual_kb):
+    """The firmware's own table with our `vfs` and `mqtt` in place of its file system. kb, usual_kb: of the journal, see
+    Esp32Image."""
     table = PartitionTable(flash_size)
     table.extend(part for part in own if part.name not in (*_FILES, _JOURNAL))
-    start, end = table.next_part_offset(), flash_size - size
+    start = table.next_part_offset()
+    kb = kb or max(_LEAST_KB, min(usual_kb, (flash_size - start) // 1024 - _FILES_KB))
+    size = kb * 1024 // BLOCK * BLOCK
+    end = flash_size - size
     if end - start < 2 * BLOCK:
         raise ValueError(
             f"the firmware takes {start // 1024} KiB of {flash_size // 1024} KiB of flash, the journal {size // 1024}: "

@@ -19,12 +19,13 @@ _FILES, _ROM = b"MicroPython", b"ROMFS"  # names of such entries
 
 class Uf2Image:
     """What goes into the flash of a board `variant`: `firmware` is MicroPython's .uf2 for it, `files` are
-    {absolute path: content}, `rom` is the content of its ROM file system. ValueError, one line, if something does not
-    fit together."""
+    {absolute path: content}, `rom` is the content of its ROM file system. `journal_kb`: KiB of the journal, which the
+    board makes; 0: those of the board. ValueError, one line, if something does not fit together."""
 
     suffix = ".uf2"
 
-    def __init__(self, variant, firmware, files, rom=b""):
+    def __init__(self, variant, firmware, files, rom=b"", journal_kb=0):
+        self.journal_kb = journal_kb or variant.journal_kb
         self._blocks = list(_parse(firmware))
         self.variant = variant
         self._firmware = _memory(variant, self._blocks)

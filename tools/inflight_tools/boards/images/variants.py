@@ -1,6 +1,7 @@
 """The boards, as the file board.toml of each folder below boards/ tells, and what images are made for."""
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from inflight_tools.boards.native import PROCESSORS
 from inflight_tools.sources import device_sources
 
 _READERS = (("digital", "pin"), ("counter", "pin"), ("adc", "pin"), ("hx711", "data"))  # driver, field
+_JOURNAL_KB = re.compile(r"^JOURNAL_KB = (\d+)", re.MULTILINE)
 KINDS = ("esp32", "uf2")  # of images; board_image makes them
 
 
@@ -22,6 +24,7 @@ class Board:
     port: str = ""  # MicroPython's
     image: str = ""  # one of KINDS
     variants: tuple["Variant", ...] = ()
+    journal_kb: int = 0  # where no configuration tells another size, as board.py has it
 
     @property
     def processors(self) -> tuple[str, ...]:
@@ -36,6 +39,7 @@ class Variant:
     name: str  # what --board says; of an ESP32 also how its chip is called
     folder: str
     image: str
+    journal_kb: int  # of the Board
     firmware: str  # the pinned one, as MicroPython's download page names it
     sha256: str  # of that file
     bootloader: int = 0  # ESP32: where it lies in flash, and where firmware files begin
@@ -79,8 +83,11 @@ def _read(path: Path) -> Board:
     try:
         given = toml.read(path)
         image = given.get("image", "")
-        variants = tuple(Variant(folder=folder, image=image, **one) for one in given.pop("variants", ()))
-        board = Board(folder=folder, variants=variants, **given)
+        if not (kb := _JOURNAL_KB.search(path.with_name("board.py").read_text("utf-8"))):
+            raise ValueError("board.py has no line JOURNAL_KB = 64, or another number")
+        own: dict[str, Any] = {"folder": folder, "journal_kb": int(kb[1])}
+        variants = tuple(Variant(**own, image=image, **one) for one in given.pop("variants", ()))
+        board = Board(**own, variants=variants, **given)
     except (ValueError, TypeError) as e:
         raise ValueError(f"{path}: {e}: see boards/esp32/board.toml") from None
     if bool(image) != bool(variants) or image not in ("", *KINDS):

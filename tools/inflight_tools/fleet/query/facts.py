@@ -58,6 +58,7 @@ _FLAGS = {
     "clock jumped": lambda row: row["jumps"],
     "time of receipt": lambda row: row["undated"],
     "journal was full": lambda row: row["refused"],
+    "journal was thinned": lambda row: row["thinned"],
     "journal damaged": lambda row: row["last"] and row["last"]["journal_damaged"],
     "lost, or expired at the broker": lambda row: row["lost"] and row["expires"],
     "numbers before the first": lambda row: row["before"],

@@ -13,7 +13,7 @@ _FEW, _LEAST = 0.001, 20
 _APART = 20
 NO_WAKE = "reset IS DISTINCT FROM 'deep-sleep'"  # a wake from deep sleep is not a restart
 
-_TOLD = {name: f"counters['{name}']" for name in ("accepted", "dropped", "damaged", "resent", "outages")}
+_TOLD = {name: f"counters['{name}']" for name in ("accepted", "dropped", "thinned", "damaged", "resent", "outages")}
 
 
 def _count(sql):

@@ -97,7 +97,7 @@ def _notes(facts):
         (fleet["guessed"], f"{count(fleet['guessed'], 'number')} lost or given up by age only: a later one arrived more"
          f" than {grace} ago, and nothing proves what became of them."),
         (fleet["given_up"], f"{count(fleet['given_up'], 'message')} given up by devices, as their counters tell:"
-         " dropped, damaged, skipped, or in a journal that was replaced."),
+         " dropped, thinned, damaged, skipped, or in a journal that was replaced."),
         (fleet["on_way"], f"{count(fleet['on_way'], 'message')} acknowledged by the broker, and on the way to the"
          f" tables.{_behind(facts)}"),
         (fleet["on_device"], f"{count(fleet['on_device'], 'message')} in journals of devices, when these last told."),

@@ -1,0 +1,167 @@
+"""`inflight fleet history --home-assistant`, with a scripted Home Assistant."""
+
+import datetime
+import json
+import threading
+
+import pytest
+from typer.testing import CliRunner
+from websockets.sync.server import serve
+
+from host_tests.tools.fleet.where.conftest import AT
+from inflight_tools.fleet.commands import app
+
+HOUR = AT // 3600 * 3600
+TOKEN = "a secret token"
+TEMPERATURE = {"statistic_id": "sensor.attic", "source": "recorder", "name": None, "has_sum": False}
+TEMPERATURE |= {"statistics_unit_of_measurement": "°C", "unit_class": "temperature"}
+
+
+class Home:
+    """Answers as Home Assistant documents it; `asked` are the commands."""
+
+    def __init__(self, version="2026.11.1", entities=(), metadata=(), fails=None):
+        self.version, self.entities, self.metadata, self.fails = version, entities, metadata, fails
+        self.asked = []
+
+    def __call__(self, socket):
+        socket.send(json.dumps({"type": "auth_required", "ha_version": self.version}))
+        auth = json.loads(socket.recv())
+        assert set(auth) == {"type", "access_token"} and auth["type"] == "auth"
+        if auth["access_token"] != TOKEN:
+            socket.send(json.dumps({"type": "auth_invalid", "message": "Invalid access token"}))
+            return
+        socket.send(json.dumps({"type": "auth_ok", "ha_version": self.version}))
+        for text in socket:
+            asked = json.loads(text)
+            assert asked.pop("id") == len(self.asked) + 1
+            self.asked.append(asked)
+            answer = {"id": len(self.asked), "type": "result", "success": asked["type"] != self.fails}
+            if not answer["success"]:
+                answer["error"] = {"code": "unauthorized", "message": "Unauthorized"}
+            else:
+                results = {
+                    "config/entity_registry/list": self.entities,
+                    "recorder/get_statistics_metadata": self.metadata,
+                }
+                answer["result"] = results.get(asked["type"])
+            socket.send(json.dumps({"id": 99, "type": "event", "event": {}}))
+            socket.send(json.dumps(answer))
+
+    @property
+    def imports(self):
+        return [asked for asked in self.asked if asked["type"] == "recorder/import_statistics"]
+
+
+def entity(entity_id, unique_id, platform="mqtt"):
+    return {"entity_id": entity_id, "unique_id": unique_id, "platform": platform}
+
+
+@pytest.fixture
+def history(tables, tmp_path):
+    """history(home, ...) runs the command; returns (exit status, standard output, standard error)."""
+    (tmp_path / "token").write_text(TOKEN + "\n")
+
+    def run(home, *words, url=None):
+        with serve(home, "127.0.0.1", 0) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            place = url or f"http://127.0.0.1:{server.socket.getsockname()[1]}/"
+            command = ["history", "--home-assistant", place, "--token-file", str(tmp_path / "token")]
+            done = CliRunner().invoke(app, [*command, "--data", str(tmp_path), *words], env={"COLUMNS": "400"})
+            server.shutdown()
+            thread.join()
+        assert TOKEN not in done.output
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
+
+
+def start(hour):
+    return datetime.datetime.fromtimestamp(HOUR + 3600 * hour, datetime.timezone.utc).isoformat()
+
+
+def fill(tables):
+    """Of attic: an hour that arrived late in part, one that did not, a late one; of others single hours."""
+    shift = HOUR - AT
+    for k, (s, value, received) in enumerate(
+        ((0, 20.0, None), (1800, 22.0, 9000), (3600, 30.0, 3700), (7200, 19.0, 9000), (7300, 18.0, 9000))
+    ):
+        late = None if received is None else shift + received
+        tables.measure("attic", k, shift + s, received=late, name="temperature", unit="Cel", value=value)
+    tables.measure("attic", 9, shift, received=shift + 9000, name="box.humidity", unit="%RH", value=50.0)
+    tables.measure("cellar", 0, shift, received=shift + 9000, name="temperature", unit="Cel", value=10.0)
+    tables.add("attic", 10)
+    tables.write()
+
+
+ENTITIES = (
+    entity("sensor.attic", "attic-temperature"),
+    entity("sensor.other", "attic-temperature", "zha"),
+    entity("sensor.humid", "attic-box_2ehumidity"),
+)
+
+
+def test_late_hours_are_imported_at_their_true_time(tables, history):
+    """With all of their readings; hours in time are not, nor what Home Assistant does not know."""
+    fill(tables)
+    home = Home(entities=ENTITIES, metadata=[TEMPERATURE])
+    status, out, error = history(home, "--json")
+    assert status == 0, error
+    assert [asked["type"] for asked in home.asked[:2]] == [
+        "config/entity_registry/list",
+        "recorder/get_statistics_metadata",
+    ]
+    assert home.asked[1]["statistic_ids"] == ["sensor.attic", "sensor.humid"]
+    metadata = {"statistic_id": "sensor.attic", "source": "recorder", "name": None, "has_sum": False}
+    metadata |= {"unit_of_measurement": "°C", "mean_type": 1, "unit_class": "temperature"}
+    stats = [
+        {"start": start(0), "mean": 21.0, "min": 20.0, "max": 22.0},
+        {"start": start(2), "mean": 18.5, "min": 18.0, "max": 19.0},
+    ]
+    assert home.imports == [{"type": "recorder/import_statistics", "metadata": metadata, "stats": stats}]
+    left = {"attic-box_2ehumidity": "sensor.humid has no statistics of this kind"}
+    left["cellar-temperature"] = "Home Assistant has no such entity"
+    assert json.loads(out) == {"hours": {"sensor.attic": 2}, "left_out": left}
+
+
+def test_an_hour_of_a_time_is_whole(tables, history):
+    """Also what arrived before that time."""
+    fill(tables)
+    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
+    since = datetime.datetime.fromtimestamp(HOUR + 8000, datetime.timezone.utc).isoformat()
+    assert history(home, "--since", since)[0] == 0
+    assert [row["mean"] for row in home.imports[0]["stats"]] == [21.0, 18.5]
+    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
+    assert history(home, "--until", since)[0] == 0
+    assert home.asked == []
+
+
+def test_fahrenheit_and_an_earlier_version(tables, history):
+    fill(tables)
+    home = Home("2025.10.4", ENTITIES[:1], [TEMPERATURE | {"statistics_unit_of_measurement": "°F"}])
+    assert history(home)[0] == 0
+    (found,) = home.imports
+    assert found["metadata"] == {name: TEMPERATURE[name] for name in ("statistic_id", "source", "name", "has_sum")} | {
+        "unit_of_measurement": "°F",
+        "has_mean": True,
+    }
+    assert [row["min"] for row in found["stats"]] == pytest.approx([68.0, 64.4])
+    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE | {"statistics_unit_of_measurement": "K"}])
+    status, _, error = history(home)
+    assert status == 0 and "sensor.attic has its statistics in K, not in °C" in error and not home.imports
+
+
+def test_errors_tell_what_to_do(tables, history, tmp_path):
+    fill(tables)
+    (tmp_path / "wrong").write_text("another token")
+    status, _, error = history(Home(), "--token-file", str(tmp_path / "wrong"))
+    assert status == 1 and "does not take the token: make one in the profile" in error
+    status, _, error = history(Home(), "--token-file", str(tmp_path / "none"))
+    assert status == 1 and "none cannot be read: write the token into it" in error
+    for url in ("homeassistant.local:8123", "ftp://homeassistant.local"):
+        status, _, error = history(Home(), url=url)
+        assert status == 1 and f"{url}: write it as http://homeassistant.local:8123" in error
+    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE], fails="recorder/import_statistics")
+    status, _, error = history(home)
+    assert status == 1 and "Home Assistant refuses recorder/import_statistics: Unauthorized" in error

@@ -1,0 +1,148 @@
+"""Late readings in Home Assistant's statistics, at their true time, by its WebSocket API."""
+
+import contextlib
+import datetime
+import importlib
+import json
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from inflight_tools.settings import device_code
+
+_ANSWER_S = 30
+_ROWS = 1000  # of one import
+_UNIT_CLASS = (2025, 11)  # from this version of Home Assistant on an import has these fields
+_FAHRENHEIT = "°F"
+# Whole hours in which readings arrived so late that Home Assistant had them at no time, or at the wrong one. An hour is
+# imported with all of its readings, since it takes the place of what Home Assistant has of it.
+_HOURS = """
+SELECT device, name, unit, epoch(date_trunc('hour', time)) AS hour, avg(value) AS mean, min(value) AS min,
+    max(value) AS max
+FROM every_measurements
+WHERE value IS NOT NULL AND date_trunc('hour', time) + INTERVAL 1 HOUR <= to_timestamp({now!r}) GROUP BY ALL
+HAVING bool_or(received > time + INTERVAL {late} SECONDS AND epoch(received) BETWEEN {since!r} AND {until!r})
+ORDER BY device, name, hour
+"""
+
+
+class Refused(Exception):
+    """Home Assistant does not do it. The text says why."""
+
+
+def hours(database, now, late_s, since=None, until=None):
+    """{unique id of an entity: (unit, [(start of an hour, mean, least, most)])} of what arrived more than `late_s`
+    seconds after it was measured, between `since` and `until`. Times are in s since 1970; an hour that is not over at
+    `now` is left out."""
+    span = {"since": float(since or 0), "until": float(now if until is None else until)}
+    found: dict = {}
+    with device_code():
+        discovery = importlib.import_module("discovery")
+        for row in database.rows(_HOURS.format(now=float(now), late=int(late_s), **span)):
+            entity = "-".join(map(discovery._identifier, (row["device"], row["name"])))
+            unit = discovery._with_unit({"name": row["name"]}, row["unit"]).get("unit_of_measurement")
+            numbers = row["hour"], row["mean"], row["min"], row["max"]
+            found.setdefault(entity, (unit, []))[1].append(numbers)
+    return found
+
+
+class HomeAssistant:
+    """The WebSocket API at `url` of Home Assistant, http://homeassistant.local:8123 for one, for `with`. token: a
+    long-lived access token of an administrator. Raises Refused, OSError."""
+
+    def __init__(self, url, token):
+        scheme, _, place = url.rstrip("/").partition("://")
+        if scheme not in ("http", "https") or not place:
+            raise Refused(f"{url}: write it as http://homeassistant.local:8123")
+        self._url, self._token = f"{scheme.replace('http', 'ws', 1)}://{place}/api/websocket", token
+        self._stack = contextlib.ExitStack()
+        self._id = 0
+
+    def __enter__(self):
+        with self._stack:
+            try:
+                self._socket = self._stack.enter_context(connect(self._url, open_timeout=_ANSWER_S, max_size=None))
+            except WebSocketException as e:
+                raise Refused(f"no Home Assistant at {self._url}: {e}") from None
+            self.version = self._receive()["ha_version"]
+            self._send({"type": "auth", "access_token": self._token})
+            if self._receive()["type"] != "auth_ok":
+                raise Refused("Home Assistant does not take the token: make one in the profile of an administrator")
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *exception):
+        self._stack.close()
+
+    def _send(self, message):
+        try:
+            self._socket.send(json.dumps(message))
+        except WebSocketException as e:
+            raise Refused(f"Home Assistant closed the connection: {e}") from None
+
+    def _receive(self):
+        try:
+            return json.loads(self._socket.recv(_ANSWER_S))
+        except (WebSocketException, TimeoutError) as e:
+            raise Refused(f"no answer of Home Assistant: {e or 'time-out'}") from None
+
+    def ask(self, kind, **fields):
+        """Returns the result of a command."""
+        self._id += 1
+        self._send({"id": self._id, "type": kind, **fields})
+        while (answer := self._receive()).get("id") != self._id or answer["type"] != "result":
+            pass  # an event
+        if not answer["success"]:
+            raise Refused(f"Home Assistant refuses {kind}: {answer['error']['message']}")
+        return answer["result"]
+
+
+def write(home, found):
+    """Imports what hours() returned. Returns ({entity id: hours}, {unique id: why it was left out})."""
+    entities = {
+        one["unique_id"]: one["entity_id"]
+        for one in home.ask("config/entity_registry/list")
+        if one["platform"] == "mqtt" and one["unique_id"] in found
+    }
+    ids = sorted(entities.values())
+    known = home.ask("recorder/get_statistics_metadata", statistic_ids=ids) if ids else ()
+    metadata = {one["statistic_id"]: one for one in known}
+    written, left = {}, {}
+    for unique, (unit, rows) in found.items():
+        entity = entities.get(unique)
+        about = metadata.get(entity)
+        if not entity:
+            left[unique] = "Home Assistant has no such entity"
+        elif not about or about["has_sum"]:
+            left[unique] = f"{entity} has no statistics of this kind"
+        elif not (convert := _converter(unit, about["statistics_unit_of_measurement"])):
+            left[unique] = f"{entity} has its statistics in {about['statistics_unit_of_measurement']}, not in {unit}"
+        else:
+            for at in range(0, len(rows), _ROWS):
+                stats = [_row(convert, *numbers) for numbers in rows[at : at + _ROWS]]
+                home.ask("recorder/import_statistics", metadata=_metadata(home.version, about), stats=stats)
+            written[entity] = len(rows)
+    return written, left
+
+
+def _converter(ours, theirs):
+    """What makes of a value in the unit `ours` one in the unit `theirs`; None: nothing is known."""
+    if ours == theirs:
+        return float
+    if (ours, theirs) == ("°C", _FAHRENHEIT):
+        return lambda value: value * 1.8 + 32
+    return None
+
+
+def _row(convert, hour, *numbers):
+    start = datetime.datetime.fromtimestamp(hour, datetime.timezone.utc).isoformat()
+    return {"start": start} | dict(zip(("mean", "min", "max"), map(convert, numbers), strict=True))
+
+
+def _metadata(version, about):
+    unit = about["statistics_unit_of_measurement"]
+    fields = {name: about[name] for name in ("statistic_id", "source", "name")}
+    fields |= {"has_sum": False, "unit_of_measurement": unit}
+    if tuple(map(int, version.split(".")[:2])) < _UNIT_CLASS:
+        return fields | {"has_mean": True}
+    return fields | {"mean_type": 1, "unit_class": about["unit_class"]}
