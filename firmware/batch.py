@@ -32,12 +32,7 @@ class Batch:
         at = journal.find(OUT, journal.next_seq - 1)
         if at < 0:
             return
-        head = bytearray(3)  # the packet's type, and the Remaining Length [MQTT-2.2.3]
-        journal.read(at, 0, head)
-        n = head[1] + 2 if head[1] < 128 else head[1] + head[2] * 128 - 125
-        record = bytearray(n)
-        journal.read(at, 0, record)
-        packet = bytes(record)
+        packet = self._app.packet(at)
         self._payload = packet[packet.find(_START) :]
         try:
             body = json.loads(self._payload)

@@ -71,7 +71,7 @@ def note(board, error, crashes=1, well=False):
     return record
 
 
-def forget(board):
+def clear(board):
     """Removes what ended earlier starts. Returns the error, None if there was none."""
     error = _read(board)["error"]
     _reset(board, {"told": True})

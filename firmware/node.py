@@ -177,9 +177,9 @@ class Node:
     def _thin(self, size):
         # Before a message of `size` bytes.
         if self.config.thins and not self.journal.fits(OUT, size):
-            from thin import make_space
+            from thin import discard
 
-            make_space(self, size)
+            discard(self, size)
 
     def _refused(self, topic, why):
         # By its first level: senders choose the names of commands, and may choose many.
@@ -246,6 +246,14 @@ class Node:
         # Tells when undated readings were made. Not from within what is lent, or called by what is: publish() takes
         # most of the stack.
         self._undated = not self._publish(self.telemetry_topic, self._dating(), self.config.qos)
+
+    def packet(self, at):
+        """The packet of the journal's message at `at`, as bytes."""
+        head = bytearray(3)  # its type, and Remaining Length [MQTT-2.2.3]: one of readings has at most two bytes of that
+        self.journal.read(at, 0, head)
+        packet = bytearray(head[1] + 2 if head[1] < 128 else head[1] + head[2] * 128 - 125)
+        self.journal.read(at, 0, packet)
+        return bytes(packet)
 
     def _dating(self):
         journal = self.journal

@@ -23,7 +23,7 @@ def load(app):
     return 0, 0
 
 
-def make_space(app, size):
+def discard(app, size):
     """Discards messages until one of `size` bytes fits, if that many may go. Raises OSError if the journal fails."""
     journal = app.journal
     seq, count = load(app)
@@ -67,9 +67,7 @@ def _readings(app, at):
     # is that of its last reading, `seq` that of its first one.
     journal = app.journal
     seq = journal.found_seq
-    record = bytearray(journal.found_len)
-    journal.read(at, 0, record)
-    packet = bytes(record)
+    packet = app.packet(at)
     place = packet.find(b'"seq":')
     if app.telemetry_topic.encode() not in packet[:place] or b'"boot":' in packet:
         return 0

@@ -110,7 +110,7 @@ def head(status, location=None):
 
 
 def form(content_type, open_file):
-    """Returns the parser for a body of this content type: receive(bytes), then finish(), which returns {name: text};
+    """Returns the parser for a body of this content type: receive(bytes), then close(), which returns {name: text};
     both raise ValueError. open_file(name) returns where the pieces of a file go: write(bytes), close(). Raises
     ValueError."""
     kind, _, more = content_type.partition(";")
@@ -149,7 +149,7 @@ class _Encoded:
         if len(self._body) > _ENCODED:
             raise ValueError("the form is too long")
 
-    def finish(self):
+    def close(self):
         fields = {}
         for pair in self._body.split(b"&"):
             name, _, value = pair.partition(b"=")
@@ -177,7 +177,7 @@ class _Multipart:
         if self._within == _END:
             self._rest = b""
 
-    def finish(self):
+    def close(self):
         if self._within != _END:
             raise ValueError("the form is incomplete")
         return {name: value.decode() for name, value in self._fields.items()}

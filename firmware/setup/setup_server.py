@@ -241,7 +241,7 @@ class Pages:
         elif not self._left:
             fields = None
             if self._form:
-                self._try(lambda: self._form.finish())
+                self._try(lambda: self._form.close())
                 fields = self._form
             self._respond(*self._site.respond(self._request, fields, self._error))
 

@@ -49,7 +49,7 @@ class Trial:
                 return f.read()
         import crash
 
-        error = crash.forget(board)
+        error = crash.clear(board)
         cause = board.reset_cause()
         reason = cause if cause in (WATCHDOG, PANIC) else error or _NOTHING
         try:
