@@ -9,6 +9,7 @@ TOLD = "inflight-rows-{}"  # of the ledger: how many rows its batches have writt
 GONE = "inflight-gone"  # how many rows merges of a table took away: they added them up, or these were too old
 LANDED = "landed"  # what a commit calls the list of its batch's landing files
 LOG = "_delta_log"
+REPAIR = "the next start of `inflight fleet tables` repairs the tables from the landing files, or says what to do"
 _PART = re.compile(r"parts/(\d+)-")
 _ANEW = "make new ones: move the files below {} back to the landing folder, and give an empty folder with --to"
 ANEW = _ANEW.format(f"the folder {ARCHIVE} beside the tables")
@@ -43,10 +44,8 @@ def opened(files, name):
         return None
     except DeltaError as error:
         if files.is_local:
-            raise WrongTables(
-                f"the log of the table {files.path(name)} is damaged ({str(error).splitlines()[0]}): the next start of "
-                "`inflight fleet tables` repairs it from the landing files"
-            ) from None
+            said = str(error).splitlines()[0]
+            raise WrongTables(f"the log of the table {files.path(name)} is damaged ({said}): {REPAIR}") from None
         raise
 
 

@@ -1,13 +1,21 @@
 """The power is cut at any instant: no row is lost, none is stored twice, and nobody has to do anything."""
 
+import os
 import random
 import shutil
+import signal
+import subprocess
+import time
 
 import pytest
 
+from inflight_tools.fleet.spark.storage import sync
+
 from .power import Disk
+from .test_kills import Driver
 
 BATCHES = 3
+CUTS = int(os.environ.get("INFLIGHT_CUTS", "200"))  # of a real file system
 
 
 def land(fleet, telemetry, message, n):
@@ -113,6 +121,33 @@ def torn(fleet, damage):
     expect_all(fleet)
 
 
+def command(capsys, *words):
+    """Runs `inflight fleet ...`. Returns its exit status, and what it said."""
+    from inflight_tools.fleet.commands import app
+
+    with pytest.raises(SystemExit) as left:
+        app([*map(str, words)])
+    told = capsys.readouterr()
+    return left.value.code, told.out + told.err
+
+
+def test_an_empty_commit_of_raw_is_told(damaged, capsys):
+    empty(last_commit(damaged.root, "raw"))
+    folder = damaged.root.parent
+    assert damaged.facts()["differences"] == [{"table": "raw", "told": 8, "found": 5}]
+    assert command(capsys, "report", "--data", folder)[0] == 0
+    assert "The tables are damaged: the table raw has 5 of the 8 rows" in (folder / "report.html").read_text()
+    status, said = command(capsys, "where", "attic", 2, "--data", folder)
+    assert status == 3 and "the next start of `inflight fleet tables` repairs the tables" in said
+
+
+@pytest.mark.parametrize("words", [("report",), ("where", "attic", 2)])
+def test_a_commit_that_cannot_be_read_is_told(damaged, capsys, words):
+    zeros(last_commit(damaged.root, "raw"))
+    status, said = command(capsys, *words, "--data", damaged.root.parent)
+    assert status == 1 and "raw is damaged" in said and "`inflight fleet tables` repairs the tables" in said
+
+
 @pytest.mark.parametrize("what", TORN)
 def test_what_a_power_cut_has_torn_is_repaired(damaged, what):
     torn(damaged, TORN[what])
@@ -171,3 +206,60 @@ def test_the_power_is_cut(elsewhere, telemetry, message, monkeypatch, tmp_path):
 @pytest.mark.parametrize("seed", range(8))
 def test_the_power_is_cut_often(elsewhere, telemetry, message, monkeypatch, tmp_path, seed):
     assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(seed), tmp_path, 25, 0.4) == 26
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """mounted(image) mounts a file as a disk, at the same place each time. It writes little but for fsync()."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def umount():
+        subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+
+    def mount(image):
+        umount()
+        how = "loop,commit=300,noauto_da_alloc"
+        done = subprocess.run(["mount", "-o", how, image, place], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no file can be mounted here: {done.stderr.strip()}")
+        return place
+
+    yield mount
+    umount()
+
+
+@pytest.mark.long("INFLIGHT_PIPELINE")
+@pytest.mark.timeout(14_400)
+def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spark, tmp_path):
+    """ext4 on a file that is copied while `tables` writes. The copy lacks what the kernel has not written yet."""
+    from .conftest import Fleet
+
+    dice = random.Random(5)
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(96 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    folder = mounted(image) / "fleet"
+    fleet, landed, images = Fleet(spark, folder), 0, []
+    while len(images) < CUTS:
+        with Driver(folder, "--every", "0.1", "--files", "1") as driver:
+            driver.until(lambda: (folder / "tables/_checkpoint/metadata").exists())
+            for _ in range(min(CUTS - len(images), 20)):
+                for _ in range(dice.randrange(3)):
+                    land(fleet, telemetry, message, landed)
+                    landed += 1
+                os.sync() if not images else sync(fleet.landing)  # as collectors do
+                ends = time.monotonic() + dice.uniform(0, 6)  # a random instant, not a synchronisation
+                while time.monotonic() < ends:
+                    assert driver.process.poll() is None
+                    time.sleep(0.01)
+                os.killpg(driver.process.pid, signal.SIGSTOP)
+                images.append((tmp_path / f"cut{len(images)}", landed))
+                shutil.copy(image, images[-1][0])
+                os.killpg(driver.process.pid, signal.SIGCONT)
+    for cut, many in images:
+        mounted(cut)
+        Fleet(spark, folder).run()
+        expect_all(fleet, many)
+        cut.unlink()

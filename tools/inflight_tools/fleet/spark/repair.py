@@ -18,6 +18,7 @@ import binascii
 import json
 import os
 import re
+import uuid
 from pathlib import Path
 
 from inflight_tools.fleet.columns import FACTS
@@ -201,9 +202,6 @@ class Checkpoint:
         """Deletes the last files that are torn, and those that need one of them."""
         if not self.folder.is_dir():
             return
-        metadata = self.folder / "metadata"
-        if metadata.exists() and not self._is_whole(metadata, 0):
-            _delete(metadata)
         self._drop_from("sources/0", self._first_torn_list())
         for kind in ("offsets", "commits"):
             while (last := self.last(kind)) >= 0 and not self._is_whole(self._file(kind, last)):
@@ -212,6 +210,10 @@ class Checkpoint:
         while (last := self.last("offsets")) >= 0 and self.listed_by(last) > listed:
             _delete(self._file("offsets", last))
         self._drop_from("commits", last + 1)
+        if not self._is_whole(metadata := self.folder / "metadata", 0):
+            _delete(metadata)
+            if self._numbers("offsets"):  # Spark refuses these without an identity; any one does
+                metadata.write_text(json.dumps({"id": str(uuid.uuid4())}))
         sync(self.folder)
 
     def _drop_from(self, kind, first):
