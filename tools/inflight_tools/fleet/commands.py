@@ -241,10 +241,11 @@ def tables(
         from inflight_tools.fleet.spark.stream import start
 
         watch = Watch(Landing(spark, landing, to))
-        anew = iter([new_checkpoint])  # once, not again when there is space
 
         def begin():
-            query = start(spark, landing, to, root, every, once, files, next(anew, False))
+            nonlocal new_checkpoint
+            query = start(spark, landing, to, root, every, once, files, new_checkpoint)
+            new_checkpoint = False  # not again when there is space
             log(f"landing files in {landing} go into the tables in {to}")
             return query
 

@@ -51,7 +51,7 @@ def begin(spark, landing, root, topics, new_checkpoint=False):
             "continue with --new-checkpoint"
         )
     noted, landed = noted or {}, Storage(spark, landing)
-    if files.is_local and landed.is_local and not new_checkpoint:
+    if files.is_local and landed.is_local and ("repair" in noted or not new_checkpoint):
         noted = repair(files, landed, tables, noted)
         last = tables.last_batch()
     first = noted.get("first", 0)

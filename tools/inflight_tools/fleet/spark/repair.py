@@ -202,31 +202,38 @@ class Checkpoint:
         """Deletes the last files that are torn, and those that need one of them."""
         if not self.folder.is_dir():
             return
-        self._drop_from("sources/0", self._first_torn_list())
-        for kind in ("offsets", "commits"):
-            while (last := self.last(kind)) >= 0 and not self._is_whole(self._file(kind, last)):
-                _delete(self._file(kind, last))
-        listed = self.last("sources/0")
-        while (last := self.last("offsets")) >= 0 and self.listed_by(last) > listed:
-            _delete(self._file("offsets", last))
-        self._drop_from("commits", last + 1)
+        # In this order: another driver may be writing them, in the other one.
+        commits, offsets, lists = map(self._numbers, ("commits", "offsets", "sources/0"))
+        lists = self._drop("sources/0", lists, self._first_torn(lists))
+        offsets = self._drop_torn("offsets", offsets)
+        while offsets and self.listed_by(offsets[-1]) > max(lists, default=-1):
+            offsets = self._drop("offsets", offsets, offsets[-1])
+        commits = self._drop("commits", commits, max(offsets, default=-1) + 1)
+        self._drop_torn("commits", commits)
         if not self._is_whole(metadata := self.folder / "metadata", 0):
             _delete(metadata)
-            if self._numbers("offsets"):  # Spark refuses these without an identity; any one does
+            if offsets:  # Spark refuses these without an identity; any one does
                 metadata.write_text(json.dumps({"id": str(uuid.uuid4())}))
         sync(self.folder)
 
-    def _drop_from(self, kind, first):
-        for number in reversed(self._numbers(kind)):
+    def _drop(self, kind, numbers, first):
+        """Deletes the files with these numbers from the number `first` on. Returns the numbers that are left."""
+        for number in reversed(numbers):
             if number >= first:
                 _delete(self._file(kind, number))
+        return [number for number in numbers if number < first]
 
-    def _first_torn_list(self):
+    def _drop_torn(self, kind, numbers):
+        """Deletes the last ones that are torn. Returns the numbers that are left."""
+        while numbers and not self._is_whole(self._file(kind, numbers[-1])):
+            numbers = self._drop(kind, numbers, numbers[-1])
+        return numbers
+
+    def _first_torn(self, lists):
         """The number of the first list of files that is torn or missing, behind the last one that has all before it."""
-        numbers = self._numbers("sources/0")
-        merged = (number for number in reversed(numbers) if self._file("sources/0", number).suffix)
+        merged = (number for number in reversed(lists) if self._file("sources/0", number).suffix)
         number = next((number for number in merged if self._is_whole(self._file("sources/0", number))), -1) + 1
-        while number in numbers and self._is_whole(self._file("sources/0", number)):
+        while number in lists and self._is_whole(self._file("sources/0", number)):
             number += 1
         return number
 
@@ -253,10 +260,12 @@ class Checkpoint:
         """The names of the listed files with numbers above one, up to another one."""
         found = {}
         for number in self._numbers("sources/0"):
-            if number > above:
-                for entry in _objects(self._file("sources/0", number), 1):
-                    if above < entry["batchId"] and (to is None or entry["batchId"] <= to):
-                        found[entry["path"].rpartition("/")[2]] = None
+            lines = self._file("sources/0", number).read_text(encoding="utf-8").split("\n") if number > above else ()
+            for entry in map(json.loads, filter(None, reversed(lines[1:]))):
+                if entry["batchId"] <= above:  # a list has those of all before it in front
+                    break
+                if to is None or entry["batchId"] <= to:
+                    found[entry["path"].rpartition("/")[2]] = None
         return list(found)
 
     def files_of(self, batch):
@@ -349,11 +358,13 @@ def repair(files, landing, tables, noted):
 def _plan(files, landing, first):
     """What to do, as a dict: the `last` batch that stays, the names of landing files that are read `again`, and of
     those that are still in `landing` though a batch that stays has `read` them. None: nothing is to do."""
-    checkpoint, found = Checkpoint(files.path(CHECKPOINT)), _Found(files)
+    checkpoint = Checkpoint(files.path(CHECKPOINT))
     if not checkpoint.folder.is_dir():
         return None
+    ended = first + checkpoint.last("commits")  # in this order: another driver may be writing them, in the other one
+    found = _Found(files)
     whole, begun = found.whole(), first + checkpoint.last("offsets")
-    if whole == found.last and found.highest <= begun and first + checkpoint.last("commits") <= found.last:
+    if whole == found.last and found.highest <= begun and ended <= found.last:
         return None
     last = min(whole, begun)
     listed = checkpoint.listed_by(last - first)
