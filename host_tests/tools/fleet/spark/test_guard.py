@@ -18,6 +18,7 @@ def begun_once(common_fleet, telemetry):
 def begun(fleet, begun_once):
     """A copy of it."""
     shutil.copytree(begun_once, fleet.root)
+    shutil.rmtree(fleet.root / "landed", ignore_errors=True)  # of the other fleet, with the same names
     return fleet
 
 

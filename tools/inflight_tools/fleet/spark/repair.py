@@ -405,6 +405,7 @@ def _move(files, landing, plan):
     archive = Path(files.archived(landing.path("")))
     archive.mkdir(parents=True, exist_ok=True)
     archived = {Path(name).name: files.path(name) for name in files.find(ARCHIVE, "*.ndjson")}
+    archived |= {path.name: path for path in archive.glob("*.ndjson")}  # rather than those of another landing folder
     for name in plan["read"]:
         if os.path.exists(landing.path(name)):
             os.replace(landing.path(name), archive / name)
