@@ -249,7 +249,9 @@ class Node:
 
     def packet(self, at):
         """The packet of the journal's message at `at`, as bytes."""
-        head = bytearray(3)  # its type, and Remaining Length [MQTT-2.2.3]: one of readings has at most two bytes of that
+        head = bytearray(
+            3
+        )  # its type, and Remaining Length [MQTT-2.2.3]: one of readings has at most two bytes of that
         self.journal.read(at, 0, head)
         packet = bytearray(head[1] + 2 if head[1] < 128 else head[1] + head[2] * 128 - 125)
         self.journal.read(at, 0, packet)

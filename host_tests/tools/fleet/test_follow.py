@@ -4,6 +4,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+import typer
 
 from inflight_tools.fleet import commands
 
@@ -13,3 +14,50 @@ def test_landing_files_that_stay_unread_are_an_alarm(capsys, stuck):
     query = SimpleNamespace(isActive=False, recentProgress=[], exception=lambda: None)
     commands.follow(query, SimpleNamespace(stuck=lambda: stuck), threading.Event(), False)
     assert ("ALARM: 3 landing files stay unread" in capsys.readouterr().err) == bool(stuck)
+
+
+FULL = "An error occurred while calling o9.parquet. Caused by: java.io.IOException: No space left on device"
+
+
+def ended(error=None, rows=0):
+    """A query that has ended, after a batch of so many rows."""
+    progress = {"batchId": 0, "numInputRows": rows, "durationMs": {"triggerExecution": 1}}
+    return SimpleNamespace(isActive=False, recentProgress=[progress], exception=lambda: error)
+
+
+@pytest.fixture
+def going_on(monkeypatch, tmp_path):
+    """going_on(what, ...) writes tables with these queries, or errors of their starts, one after the other."""
+    monkeypatch.setattr(commands, "_FULL_S", 0)
+
+    def run(*what, once=False):
+        left = list(what)
+
+        def begin():
+            if isinstance(left[0], Exception):
+                raise left.pop(0)
+            return left.pop(0)
+
+        watch = SimpleNamespace(stuck=lambda: 0)
+        commands.go_on(begin, watch, threading.Event(), False, [tmp_path, "s3://bucket/tables"], once=once)
+        assert not left
+
+    return run
+
+
+def test_a_full_disk_is_told_and_waited_for(going_on, tmp_path, capsys):
+    going_on(ended(FULL), OSError(28, "No space left on device"), ended(FULL, rows=3), ended(FULL), ended())
+    said = f"no space left on {tmp_path}: nothing was lost, and it goes on when there is space"
+    assert capsys.readouterr().err.count(said) == 2  # again after a batch
+
+
+def test_a_full_disk_ends_a_run_of_a_cron_job(going_on, tmp_path, capsys):
+    with pytest.raises(typer.Exit) as left:
+        going_on(ended(FULL), once=True)
+    said = f"no space left on {tmp_path}: nothing was lost, and the next run goes on when there is space"
+    assert left.value.exit_code == 1 and said in capsys.readouterr().err
+
+
+def test_another_error_is_not_waited_for(going_on):
+    with pytest.raises(RuntimeError, match="the query ended: a disk that burns"):
+        going_on(ended("a disk that burns"))

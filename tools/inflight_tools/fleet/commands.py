@@ -31,6 +31,7 @@ from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
+from inflight_tools.fleet.spark.space import full_folder
 from inflight_tools.fleet.spark.storage import without_credentials
 from inflight_tools.fleet.transfer import command as transfer
 from inflight_tools.fleet.transfer.download import Download
@@ -41,6 +42,7 @@ from inflight_tools.signals import stop_event
 
 CONSOLE = Console(stderr=True)
 _STATUS_S = 2  # between the collector's reports on a terminal
+_FULL_S = 10  # between attempts while a disk is full
 _COUNT_S = 15  # between counts of unread landing files, for metrics
 _PATTERN = re.compile(r"[*?\[\]{}\\:]")
 app = typer.Typer(no_args_is_help=True, help=fleet.__doc__)
@@ -188,6 +190,29 @@ def follow(query, watch, stopping, as_json, metrics=None):
         _alarm(watch)
 
 
+def go_on(begin, watch, stopping, as_json, folders, metrics=None, once=False):
+    """Calls follow() with the query that begin() returns, and again whenever the disk of one of the `folders` was full.
+    once: ends the command then."""
+    told = False
+    while not stopping.is_set():
+        query = None
+        try:
+            query = begin()
+            return follow(query, watch, stopping, as_json, metrics)
+        except Exception as e:  # of Java, delta-rs or Python
+            if not (folder := full_folder(str(e), folders)):
+                raise
+            if once:
+                raise failure(
+                    f"no space left on {folder}: nothing was lost, and the next run goes on when there is space"
+                ) from None
+            told = told and not any(one["numInputRows"] for one in (query.recentProgress if query else ()))
+            if not told:
+                log(f"no space left on {folder}: nothing was lost, and it goes on when there is space")
+            told = True
+            stopping.wait(_FULL_S)
+
+
 @app.command(epilog=epilog("fleet tables --data telemetry --once"))
 def tables(
     data: options.Data = options.DATA,
@@ -219,10 +244,16 @@ def tables(
         from inflight_tools.fleet.spark.stream import start
 
         watch = Watch(Landing(spark, landing, to))
-        query = start(spark, landing, to, root, every, once, files, new_checkpoint)
-        log(f"landing files in {landing} go into the tables in {to}")
+
+        def begin():
+            nonlocal new_checkpoint
+            query = start(spark, landing, to, root, every, once, files, new_checkpoint)
+            new_checkpoint = False  # not again when there is space
+            log(f"landing files in {landing} go into the tables in {to}")
+            return query
+
         try:
-            follow(query, watch, stopping, as_json, exported)
+            go_on(begin, watch, stopping, as_json, (to, landing, tempfile.gettempdir()), exported, once)
         except RuntimeError as e:
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 

@@ -22,7 +22,7 @@ def empty():
     return {
         "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "outside": None,
         "fleet": fleet,
-        "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [],
+        "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [], "differences": [],
         "counters": [], "batch": -1, "asked": [None, None],
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},
         "events": [], "devices": [], "measurements": {}, "trends": {}, "dead_letters": [], "versions": [],

@@ -42,6 +42,13 @@ def test_sentence(made, kind, sentence):
     assert (judged.kind, judged.sentence) == (kind, sentence)
 
 
+def test_tables_that_lack_rows():
+    judged = verdict(facts() | {"differences": [{"table": "raw", "told": 2800, "found": 2000}]})
+    words = "the table raw has 2,000 of the 2,800 rows that its batches have written"
+    assert (judged.kind, judged.sentence) == ("bad", f"The tables are damaged: {words}.")
+    assert "the next start of `inflight fleet tables` repairs the tables from the landing files" in judged.notes[0]
+
+
 def test_no_notes_without_problems():
     assert verdict(facts()).notes == []
 

@@ -18,6 +18,7 @@ def begun_once(common_fleet, telemetry):
 def begun(fleet, begun_once):
     """A copy of it."""
     shutil.copytree(begun_once, fleet.root)
+    fleet._files = 1  # no name of a landing file is used twice
     return fleet
 
 
@@ -56,20 +57,50 @@ def refused(fleet, words):
 def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun, telemetry):
     """Batch 1 is incomplete: the driver was killed before it had written the ledger."""
     fleet = begun
-    older = shutil.copytree(fleet.root / "_checkpoint", fleet.root / "older")
     fleet.land(telemetry("attic", 1), telemetry("attic", 2))
     fleet.run()
     newest(fleet.root / "ledger/_delta_log").unlink()
     shutil.rmtree(fleet.root / "_checkpoint")
     fleet.land(*[telemetry("attic", n) for n in range(4)])
     refused(fleet, "have batches up to 1, but their checkpoint is missing: restore .*, or continue with --new-check")
-    shutil.copytree(older, fleet.root / "_checkpoint")
-    refused(fleet, "have batches up to 1, but their checkpoint ends with batch 0: ")
     fleet.run(new_checkpoint=True)
     expect_all(fleet, 4)
     fleet.land(telemetry("attic", 4))
     fleet.run()
     expect_all(fleet, 5)
+
+
+def test_an_older_checkpoint_is_continued_from_the_landing_files(begun, telemetry):
+    fleet = begun
+    older = shutil.copytree(fleet.root / "_checkpoint", fleet.root / "older")
+    for n in (1, 2):
+        fleet.land(telemetry("attic", n))
+        fleet.run()
+    lost = fleet.root / f"landed{fleet.landing}/000002.ndjson"  # the last one moves with the next batch
+    shutil.rmtree(fleet.root / "_checkpoint")
+    shutil.copytree(older, fleet.root / "_checkpoint")
+    kept = lost.rename(lost.with_suffix(".away"))
+    refused(fleet, "lack rows .* behind 0, .* landing files 1 are not in .*000002.ndjson: restore them")
+    kept.rename(lost)
+    fleet.run()
+    expect_all(fleet, 3)
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+def test_rows_that_cannot_be_repaired_are_given_up_by_a_new_checkpoint(begun, telemetry):
+    fleet = begun
+    for n in (1, 2):
+        fleet.land(telemetry("attic", n))
+        fleet.run()
+    (fleet.root / f"landed{fleet.landing}/000002.ndjson").unlink()
+    newest(fleet.root / "raw/_delta_log").unlink()
+    newest(fleet.root / "raw/_delta_log").write_text("")
+    refused(fleet, "lack rows of the batches behind 0, .* or continue without these rows with --new-checkpoint")
+    fleet.run(new_checkpoint=True)
+    assert fleet.numbers() == [("attic", 7, 0)] and fleet.facts()["differences"] == []
+    fleet.land(telemetry("attic", 3))
+    fleet.run()
+    assert fleet.numbers() == [("attic", 7, 0), ("attic", 7, 3)] and fleet.facts()["differences"] == []
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")

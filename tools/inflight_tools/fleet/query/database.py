@@ -10,7 +10,7 @@ import tempfile
 import duckdb
 
 from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES, PAIRS, RANGES
-from inflight_tools.fleet.delta import WrongTables, batch_of, last_batch, opened
+from inflight_tools.fleet.delta import WrongTables, batch_of, differences, last_batch, opened_together
 from inflight_tools.fleet.spark.storage import files_in
 
 _TABLES = {"ledger": LEDGER, "minutes": MINUTES, "clocks": CLOCKS, **FACTS}
@@ -56,16 +56,6 @@ def _memory_mb():
     return max(_LEAST_MB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 >> 20)
 
 
-def _opened(files):
-    """{name: DeltaTable in the Folder `files`, None if there is none}. A batch writes the ledger last, so the other
-    tables may have rows of one batch more than the ledger; they lack none that the ledger has. Opened again if a batch
-    ended meanwhile: files that were merged after it have its number."""
-    while True:
-        found = {name: opened(files, name) for name in _TABLES}  # the ledger first
-        if last_batch(opened(files, "ledger")) == last_batch(found["ledger"]):
-            return found
-
-
 def _paths(table, last):
     """The files of a DeltaTable with the batches up to number `last`, as its log names them; none of None."""
     found = table.get_add_actions(flatten=True)["path"].to_pylist() if table else ()
@@ -78,7 +68,8 @@ class Database:
 
     def __init__(self, root):
         self._files = files_in(root)
-        self.tables = _opened(self._files)
+        self.tables = opened_together(self._files, _TABLES)
+        self.differences = differences(self.tables)
         last = last_batch(self.tables["ledger"])
         self._paths = {name: _paths(table, last) for name, table in self.tables.items()}
 

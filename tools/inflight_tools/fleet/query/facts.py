@@ -241,7 +241,8 @@ def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=Non
     facts |= {"unread": summary(unread or {}, now), "counters": list(counters)}
     with Database(root) as database:
         collectors, span = views.judge(database, now, grace_s, unread=facts["unread"]["stale"] > 0, **how)
-        facts |= {"batch": last_batch(database.tables["ledger"]), "collectors": collectors, **span}
+        facts |= {"batch": last_batch(database.tables["ledger"]), "differences": database.differences}
+        facts |= {"collectors": collectors, **span}
         return _as_json(facts | _gathered(database, chosen, worst, span["since"], span["until"]))
 
 

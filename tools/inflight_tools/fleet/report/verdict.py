@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from inflight_tools.fleet.delta import REPAIR, lacking
+
 from .words import PLACES, clip, count, duration, number, utc
 
 GOOD, WAITING, BAD, EMPTY = "good", "waiting", "bad", "empty"
@@ -18,6 +20,8 @@ class Verdict:
 
 def verdict(facts):
     fleet = facts["fleet"]
+    if facts["differences"]:
+        return Verdict(BAD, f"The tables are damaged: {lacking(facts['differences'])}.", _notes(facts))
     if not fleet["devices"]:
         return Verdict(*(*_empty(fleet, facts["asked"]), _notes(facts)))
     if not fleet["accepted"]:
@@ -85,6 +89,7 @@ def _notes(facts):
     outside = facts["outside"] or {}
     doubt = _doubt(facts)
     notes = (
+        (facts["differences"], f"Do not trust these figures: {REPAIR}."),
         (doubt, doubt),
         (outside, f"{count(outside.get('count'), 'delivery', 'deliveries')} far from all others in time, between"
          f" {utc(outside.get('first'))} and {utc(outside.get('last'))} UTC: was the clock of a collector wrong? The"

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES
+from inflight_tools.fleet.delta import TOLD
 from inflight_tools.fleet.lines.reader import reader
 from inflight_tools.fleet.lines.rows import SCHEMA
 
@@ -37,25 +38,38 @@ class Tables:
         self.minutes = Table(spark, root, "minutes", MINUTES, fold_minutes)
         self.clocks = Table(spark, root, "clocks", CLOCKS)
 
-    def _all(self):
+    def all(self):
         """All tables. `raw` is the last one."""
         return [getattr(self, name) for name in ("ledger", "minutes", "clocks", *reversed(FACTS))]
 
+    def told(self, written, batch):
+        """The transactions of the ledger that tell how many rows the batches up to this one have written into each
+        table. written: {name: rows of this one}."""
+        before = self.ledger.counts(*map(TOLD.format, written))
+        for name, rows in written.items():
+            known = before[TOLD.format(name)]
+            yield TOLD.format(name), getattr(self, name).rows_written(batch) if known is None else known + rows
+
+    def accept(self):
+        """From now on the ledger tells the rows that are there."""
+        last = self.ledger.last_batch()
+        self.ledger.tell(*((TOLD.format(table.name), table.rows_written(last)) for table in self.all()[1:]))
+
     def create(self):
         """Makes tables that are missing, and adds columns that they lack."""
-        for table in self._all():
+        for table in self.all():
             table.create()
 
     def last_batch(self):
         """The highest number of a batch in any table, -1 if there is none."""
-        return max(table.last_batch() for table in self._all())
+        return max(table.last_batch() for table in self.all())
 
     def drop_unfinished(self):
         """Removes the last batch if it is incomplete: the ledger, which is written last, does not have it. If this is
         killed, it can be repeated."""
         last = self.last_batch()
         if last > self.ledger.last_batch():
-            for table in self._all():
+            for table in self.all():
                 table.remove(last)
 
     def merge(self, oldest=None):
@@ -63,31 +77,32 @@ class Tables:
         `raw` that were received before. Returns how many files were replaced."""
         last = self.ledger.last_batch()
         merged = self.raw.merge(last, oldest)
-        return merged + sum(table.merge(last) for table in self._all() if table not in (self.raw, self.ledger))
+        return merged + sum(table.merge(last) for table in self.all() if table not in (self.raw, self.ledger))
 
     def vacuum(self, hours=KEPT_H):
         """Deletes files that have been no part of a table for so many hours."""
-        for table in self._all():
+        for table in self.all():
             table.vacuum(hours)
 
 
-def take(lines, batch, root, topics):
+def take(lines, batch, root, topics, landed=None):
     """Writes batch number `batch` into the tables in `root`. The DataFrame `lines` has one column, the lines of landing
-    files as bytes. Devices publish below `topics`."""
+    files as bytes, and `landed` is the list of their names, None if they are unknown. Devices publish below `topics`.
+    When it returns, all is durable."""
     tables = Tables(lines.sparkSession, root)
     if batch <= tables.ledger.last_batch():
         return
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
     marked = _marked(parsed, tables.ledger.read()).persist()
     try:
-        _write(tables, marked, batch)
+        _write(tables, marked, batch, landed)
     finally:
         marked.unpersist()
     if batch % _MERGED == 0:
         tables.ledger.merge(batch)  # each batch reads the whole ledger
 
 
-def _write(tables, marked, batch):
+def _write(tables, marked, batch, landed):
     marked = marked.select("*", "properties.*")
     fresh = marked.where("first")
     measurements = _measurements(fresh)
@@ -104,20 +119,25 @@ def _write(tables, marked, batch):
     }
     many = marked.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).first()
     clocks = clocks.select(*StructType.fromDDL(CLOCKS).names)
+    written = dict.fromkeys((*FACTS, "minutes", "clocks"), 0)
+
+    def write(name, rows, any_rows, undated=False):
+        written[name] = getattr(tables, name).write(rows, batch, any_rows, undated, landed)
+
     if many["clocks"]:
         # Before anything of this batch is written: if it is repeated, this has nothing more to do.
         tables.measurements.date(clocks, date_measurements)
         tables.minutes.date(clocks, date_minutes)
-        tables.clocks.write(clocks, batch)
+        write("clocks", clocks, True)
     undated = many["undated"] > 0
     if undated:  # the messages of several collectors are in no order
         measurements = date_measurements(measurements, tables.clocks.read().unionByName(clocks).distinct())
-    tables.raw.write(_select(marked, "raw"), batch, many["raw"])
-    tables.measurements.write(_select(measurements, "measurements"), batch, many["measurements"], undated)
-    tables.minutes.write(_minutes(measurements), batch, many["measurements"], undated)
-    tables.health.write(_select(health, "health"), batch, many["health"])
-    tables.dead_letters.write(_select(dead, "dead_letters"), batch, many["dead_letters"])
-    tables.ledger.write(_arrivals(marked), batch)
+    write("raw", _select(marked, "raw"), many["raw"])
+    write("measurements", _select(measurements, "measurements"), many["measurements"], undated)
+    write("minutes", _minutes(measurements), many["measurements"], undated)
+    write("health", _select(health, "health"), many["health"])
+    write("dead_letters", _select(dead, "dead_letters"), many["dead_letters"])
+    tables.ledger.write(_arrivals(marked), batch, landed=landed, more=tables.told(written, batch))
 
 
 def _select(rows, table):

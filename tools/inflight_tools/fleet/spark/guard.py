@@ -2,20 +2,23 @@
 must know all their batches. Otherwise batch numbers would be used again, and rows be left out."""
 
 import json
+from pathlib import Path
 
-from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.collect.spool import make_folder
+from inflight_tools.fleet.delta import ANEW, WrongTables, differences, lacking, opened_together
+from inflight_tools.output import log
 
 from .batch import Tables
+from .repair import CHECKPOINT, NOTES, TABLES, drop_torn, repair
 from .storage import Storage
 
 FORMAT = 3  # of the tables; increased when this version cannot continue older ones
-_NOTES = "pipeline.json"
 
 
 def _noted(files):
     """What pipeline.json says; None if it is missing or damaged."""
     try:
-        noted = json.loads(files.text(_NOTES))
+        noted = json.loads(files.text(NOTES))
     except (FileNotFoundError, ValueError):
         return None
     return noted if isinstance(noted, dict) else None
@@ -30,39 +33,61 @@ def advice(spark, root):
 
 
 def begin(spark, landing, root, topics, new_checkpoint=False):
-    """Returns the number of the tables' batch that is batch 0 of their checkpoint. Raises WrongTables.
+    """Returns the number of the tables' batch that is batch 0 of their checkpoint. What a power cut has left is
+    repaired before. Raises WrongTables.
 
     landing, root, topics: as in stream.start(). new_checkpoint: give up the old one; the new one reads all files in
     `landing`."""
     files, tables = Storage(spark, root), Tables(spark, root)
-    noted, last = _noted(files), tables.last_batch()
+    noted = _noted(files)
+    _compare(noted or {}, {"format": FORMAT, "topics": topics}, landing, files)
+    if files.is_local:
+        make_folder(Path(root))
+        drop_torn(files)
+    last = tables.last_batch()
     if noted is None and last >= 0 and not new_checkpoint:
         raise WrongTables(
-            f"{files.path(_NOTES)} is missing or damaged: restore it, or, if the tables are of this fleet and version, "
+            f"{files.path(NOTES)} is missing or damaged: restore it, or, if the tables are of this fleet and version, "
             "continue with --new-checkpoint"
         )
-    noted = noted or {}
-    _compare(noted, {"format": FORMAT, "topics": topics}, landing, files)
+    noted, landed = noted or {}, Storage(spark, landing)
+    if files.is_local and landed.is_local and ("repair" in noted or not new_checkpoint):
+        noted = repair(files, landed, tables, noted)
+        last = tables.last_batch()
     first = noted.get("first", 0)
     if new_checkpoint:
-        files.delete("_checkpoint")
+        files.delete(CHECKPOINT)
         tables.drop_unfinished()
         first = tables.last_batch() + 1
     else:
-        known = first + files.last_number("_checkpoint/offsets")
+        known = first + files.last_number(f"{CHECKPOINT}/offsets")
         if last > known:
             what = f"ends with batch {known}" if known >= first else "is missing"
             raise WrongTables(
                 f"the tables in {root} have batches up to {last}, but their checkpoint {what}: restore "
-                f"{files.path('_checkpoint')}, or continue with --new-checkpoint. That reads all files in {landing}: "
+                f"{files.path(CHECKPOINT)}, or continue with --new-checkpoint. That reads all files in {landing}: "
                 "what is in the tables already counts as repeated"
             )
+    _expect_all(files, tables, landing, new_checkpoint)
     version = spark.version if new_checkpoint else noted.get("spark", spark.version)
     found = {"format": FORMAT, "topics": topics, "spark": version, "first": first}
     if found != noted:
-        files.write(_NOTES, json.dumps(found))
+        files.write(NOTES, json.dumps(found))
     tables.create()
     return first
+
+
+def _expect_all(files, tables, landing, new_checkpoint):
+    """Compares the tables with what the ledger's batches have written into them."""
+    if not (lack := differences(opened_together(files, TABLES))):
+        return
+    if not new_checkpoint:
+        raise WrongTables(
+            f"{lacking(lack)}: {ANEW}, or continue without these rows with --new-checkpoint. That reads all files in "
+            f"{landing}: what is in the tables already counts as repeated"
+        )
+    log(f"{lacking(lack)}: from now on these count as all")
+    tables.accept()
 
 
 def _compare(noted, ours, landing, files):

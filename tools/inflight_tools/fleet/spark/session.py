@@ -28,6 +28,7 @@ _DEFAULTS = {
     "spark.hadoop.parquet.block.size": str(32 << 20),  # each task buffers one; Spark's default, 128 MB, is too much
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # folders are small: a job to list them costs more
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # else each write makes a file per core
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",  # nobody reads the mark: two files less
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",  # a batch is cached for a moment
 }

@@ -14,6 +14,23 @@ _CREDENTIALS = re.compile(r"(?<=://)(?:[^/:@]*:.*?|[^/@]*)@")
 ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
 
 
+def sync(path, since_ns=0):
+    """Makes a file durable, or a folder with all in it that has changed at that time or later. Another process may have
+    written it: fsync() is about the file, not about who has it open. What is deleted meanwhile is left out."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.isdir(path):
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        if entry.is_dir() or entry.stat().st_ctime_ns >= since_ns:
+                            sync(entry.path, since_ns)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
 def _is_asked_for(name, pattern):
     return not name.startswith(".") or pattern.rpartition("/")[2].startswith(".")
 
@@ -49,6 +66,23 @@ class Folder:
 
     def path(self, name):
         return f"{self._root}/{name}"
+
+    @property
+    def is_local(self):
+        """Whether it is a folder of this machine. What object storage has accepted is durable."""
+        return "://" not in self._root
+
+    def sync(self, *names, since_ns=0):
+        """Makes files and folders durable, see sync(), and the folders from theirs up to the root."""
+        if not self.is_local:
+            return
+        for name in names:
+            sync(self.path(name).rstrip("/"), since_ns)
+        above = {parent for name in names for parent in Path(self.path(name)).parents}
+        for folder in sorted(above - set(Path(self._root).parents), reverse=True):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            os.fsync(fd)
+            os.close(fd)
 
     def text(self, name):
         """The text of a file. Raises FileNotFoundError; ValueError if it is damaged."""
@@ -173,13 +207,23 @@ class Storage(Folder):
         return self.path(ARCHIVE) + whole.toUri().getPath()
 
     def write(self, name, text):
-        """Writes a file. If this is killed, the file may be missing, but never incomplete."""
+        """Writes a file, durably. If this is killed, it is the old one or the new one; at a URI it may be missing."""
+        if self.is_local:
+            return self._write(Path(self.path(name)), text)
         new = self._path(self.path(name + ".new"))
         out = self._files.create(new, True)
         out.write(text.encode())
         out.close()
         self.delete(name)
         self._files.rename(new, self._path(self.path(name)))
+
+    def _write(self, path, text):
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(text, encoding="utf-8")
+        sync(new)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum, of an earlier version's file
+        new.replace(path)
+        self.sync(path.name)
 
     def delete(self, name):
         """Deletes a file, or a folder with all that is in it, if it exists."""

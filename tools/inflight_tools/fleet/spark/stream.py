@@ -1,13 +1,17 @@
 """The streaming query: landing files in, tables out."""
 
+import time
+
 from .batch import take
 from .guard import begin
-from .storage import ARCHIVE
+from .repair import CHECKPOINT, Checkpoint
+from .storage import ARCHIVE, Storage
 
 BATCH = 256 << 20  # most bytes of landing files: more may not fit into Spark's memory on a small machine
 # Spark ignores a file that is older than the newest one by more than this, 7 days by default, without a word: one file
 # dated ahead would hide all others.
 _ANY_AGE = "36500d"
+_CLOCK_NS = 2 * 10**9  # by which times of files may be behind the clock
 
 
 def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_checkpoint=False):
@@ -33,8 +37,26 @@ def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_
     trigger = {"availableNow": True} if once else {"processingTime": f"{every_s} seconds"}
     return (
         lines.writeStream.queryName("inflight")
-        .foreachBatch(lambda batch, number: take(batch, first + number, root, topics))
-        .option("checkpointLocation", f"{root}/_checkpoint")
+        .foreachBatch(_Batches(Storage(spark, root), first, root, topics))
+        .option("checkpointLocation", f"{root}/{CHECKPOINT}")
         .trigger(**trigger)
         .start()
     )
+
+
+class _Batches:
+    """The batches of a query: batch 0 of its checkpoint is number `first` of the tables in the Storage `files`. In a
+    folder of this machine the list of a batch's landing files is durable before the batch writes anything."""
+
+    def __init__(self, files, first, root, topics):
+        self._files, self._first, self._root, self._topics = files, first, root, topics
+        self._synced_ns = 0
+
+    def __call__(self, lines, number):
+        landed = None
+        if self._files.is_local:
+            now = time.time_ns() - _CLOCK_NS
+            self._files.sync(CHECKPOINT, since_ns=self._synced_ns)
+            self._synced_ns = now
+            landed = Checkpoint(self._files.path(CHECKPOINT)).files_of(number)
+        take(lines, self._first + number, self._root, self._topics, landed)

@@ -4,11 +4,17 @@ Exactly once
 ------------
 - A micro-batch writes its files to `parts/N-RANDOM`, and commits them with its number N as an application transaction.
   A batch that is repeated after a crash is not written again.
+- Files are durable before the commit that names them, and a commit is before the next one: of this table, or of one
+  that is written later. So a power cut may leave a last commit torn, and nothing else; repair.py removes it.
+- A batch adds to the ledger how many rows it has written into each table, and the names of its landing files. So what a
+  table lacks is found at the next start.
 - Files without a commit are no part of the table: those of a driver that was killed. vacuum() deletes them.
 - merge() commits larger files and the removal of the smaller ones together, date() files with other rows and the
   removal of those with the old ones. So a reader sees each row once.
 """
 
+import contextlib
+import itertools
 import json
 import math
 import secrets
@@ -16,20 +22,21 @@ import time
 
 from pyspark.sql import functions as F
 
-from inflight_tools.fleet.delta import BATCHES, batch_of, last_batch, opened
+from inflight_tools.fleet.delta import BATCHES, GONE, LANDED, LOG, batch_of, counted, last_batch, opened, rows_written
 
 from . import statistics
 from .storage import Storage
 
 _MERGES = "inflight-merge"  # name of the application transactions; batches have another
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
+_CHECKPOINTS = 50  # commits between two checkpoints of a log
 _RETRIES = 20  # of a commit, when others commit meanwhile
 # In the name of the folder of files with rows that devices may still date, and no other rows: few, so that what they
 # tell is quickly done.
 _UNDATED = "-undated"
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
 _OPTIONS = {
-    "delta.checkpointInterval": "50",
+    "delta.checkpointInterval": str(_CHECKPOINTS),
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
 }
@@ -52,7 +59,7 @@ class Table:
         return opened(self._root, self.name)
 
     def create(self):
-        """Makes the table if it is missing, and adds columns that it lacks."""
+        """Makes the table if it is missing, and adds columns that it lacks, durably."""
         from deltalake import DeltaTable, Schema
         from pyspark.sql.types import StructType
 
@@ -61,20 +68,29 @@ class Table:
             schema = Schema.from_json(wanted.json())
             options = _OPTIONS | (_WITH_STATISTICS if statistics.TIME in wanted.names else {})
             DeltaTable.create(self._root.path(self.name), schema, mode="ignore", configuration=options)
+            self._root.sync(f"{self.name}/{LOG}")
             return
         if statistics.TIME in wanted.names and not _WITH_STATISTICS.items() <= table.metadata().configuration.items():
-            table.alter.set_table_properties(_WITH_STATISTICS)
+            with self._settling(table) as hooks:
+                table.alter.set_table_properties(_WITH_STATISTICS, post_commithook_properties=hooks)
         present = {field.name for field in table.schema().fields}
         if missing := [field for field in wanted.fields if field.name not in present]:
-            table.alter.add_columns(Schema.from_json(StructType(missing).json()).fields)
+            with self._settling(table) as hooks:
+                fields = Schema.from_json(StructType(missing).json()).fields
+                table.alter.add_columns(fields, post_commithook_properties=hooks)
 
-    def write(self, rows, batch, any_rows=True, undated=False):
-        """Writes the rows of batch number `batch`, unless the table has that batch. any_rows: without rows there is no
-        commit. undated: devices may still date some of the rows, those that have `up`."""
+    def write(self, rows, batch, any_rows=True, undated=False, landed=None, more=()):
+        """Writes the rows of batch number `batch`, unless the table has that batch. Returns how many rows of it the
+        table has. any_rows: without rows there is no commit. undated: devices may still date some of the rows, those
+        that have `up`. landed: the names of the batch's landing files. more: other application transactions."""
         table = self._open()
-        if any_rows and batch > last_batch(table):
-            parts = self._split(table, rows, batch) if undated else self._part(table, rows, batch)
-            self.commit(table, parts, [], (BATCHES, batch))
+        if batch <= last_batch(table):
+            return sum(file["num_records"] for file in _files_of(table) if batch_of(file["path"]) == batch)
+        if not any_rows:
+            return 0
+        parts = self._split(table, rows, batch) if undated else self._part(table, rows, batch)
+        self.commit(table, parts, [], (BATCHES, batch), *more, landed=landed)
+        return _rows_of(parts)
 
     def date(self, clocks, changed):
         """Replaces the rows that `clocks`, a DataFrame, dates. changed(rows, clocks): with their time."""
@@ -112,6 +128,19 @@ class Table:
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
         return last_batch(self._open())
+
+    def counts(self, *names):
+        """{name: the number that the table has under the name of a transaction, None if it has none}"""
+        table = self._open()
+        return {name: counted(table, name) for name in names}
+
+    def tell(self, *transactions):
+        """Gives the table these transactions, (name, number)."""
+        self.commit(self._open(), [], [], *transactions)
+
+    def rows_written(self, last):
+        """How many rows the batches up to number `last` have written."""
+        return rows_written(self._open(), last)
 
     def read(self):
         """A DataFrame of all rows."""
@@ -151,7 +180,8 @@ class Table:
             rows = rows.where(rows.received.isNull() | (rows.received >= oldest))
         rows = self._folded(rows).coalesce(math.ceil(sum(file["size_bytes"] for file in chosen) / (2 * _LARGE)))
         part = self._part(table, rows, last, kind, data_change=bool(oldest))
-        self.commit(table, part, chosen, (_MERGES, table.version()), data_change=bool(oldest))
+        gone = (counted(table, GONE) or 0) + sum(file["num_records"] for file in chosen) - _rows_of(part)
+        self.commit(table, part, chosen, (_MERGES, table.version()), (GONE, gone), data_change=bool(oldest))
         return len(chosen)
 
     def vacuum(self, hours=KEPT_H):
@@ -159,19 +189,26 @@ class Table:
         table = self._open()
         if table is None:
             return
-        table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        how = {"dry_run": False, "enforce_retention_duration": False, "full": True}
+        with self._settling(table) as hooks:
+            table.vacuum(hours, post_commithook_properties=hooks, **how)
         for name, (_, changed) in self._files.glob("parts/*").items():
             if changed < time.time() - 3600 * hours and not self._files.glob(f"parts/{name}/*.parquet"):
                 self._files.delete(f"parts/{name}")
 
     def _part(self, table, rows, batch, kind="", data_change=True):
-        """Writes Parquet files. Returns the actions that add them to the table."""
+        """Writes Parquet files, durably. Returns the actions that add them to the table."""
         from deltalake.fs import DeltaStorageHandler
         from deltalake.transaction import AddAction
 
         storage = DeltaStorageHandler.from_table(table._table)
         folder = f"parts/{batch}-{secrets.token_hex(4)}{kind}"
-        rows.write.parquet(self._files.path(folder))
+        try:
+            rows.write.parquet(self._files.path(folder))
+            self._files.sync(folder)
+        except BaseException:  # without space on the disk each attempt would leave another one
+            self._files.delete(folder)
+            raise
         added = []
         for name, (size, changed) in self._files.glob(f"{folder}/*.parquet").items():
             path = f"{folder}/{name}"
@@ -181,15 +218,64 @@ class Table:
                 added.append(AddAction(path, size, {}, int(1000 * changed), data_change, json.dumps(stats)))
         return added
 
-    def commit(self, table, added, removed, transaction, data_change=True):
-        """Of two transactions of one name at once, delta-rs refuses the second: so no file is replaced twice."""
+    def commit(self, table, added, removed, *transactions, landed=None, data_change=True):
+        """Of two transactions of one name at once, delta-rs refuses the second: so no file is replaced twice. landed:
+        names of landing files, which the commit keeps."""
         from deltalake import CommitProperties
         from deltalake.transaction import RemoveAction, Transaction
 
         now = int(1000 * time.time())
         gone = [RemoveAction(file["path"], data_change, now, file["size_bytes"], {}) for file in removed]
-        properties = CommitProperties(app_transactions=[Transaction(*transaction)], max_commit_retries=_RETRIES)
-        table.create_write_transaction([*added, *gone], "append", table.schema(), commit_properties=properties)
+        properties = CommitProperties(
+            custom_metadata=None if landed is None else {LANDED: json.dumps(landed)},
+            app_transactions=[Transaction(*one) for one in transactions],
+            max_commit_retries=_RETRIES,
+        )
+        with self._settling(table) as hooks:
+            table.create_write_transaction(
+                [*added, *gone],
+                "append",
+                table.schema(),
+                commit_properties=properties,
+                post_commithook_properties=hooks,
+            )
+
+    def restore(self, version, transactions):
+        """Makes the table what it was at `version`, with the numbers {name: number} of its transactions then."""
+        from deltalake import CommitProperties
+        from deltalake.transaction import Transaction
+
+        table = self._open()
+        properties = CommitProperties(app_transactions=[Transaction(*one) for one in transactions.items()])
+        with self._settling(table) as hooks:
+            table.restore(version, commit_properties=properties, post_commithook_properties=hooks)
+
+    @contextlib.contextmanager
+    def _settling(self, table):
+        """A context in which `table`, as it is now, gets a commit, which is durable behind it. The commit must have the
+        hooks that it yields: delta-rs would write a checkpoint of the log, and delete what that replaces, with nothing
+        durable."""
+        from deltalake import PostCommitHookProperties
+
+        before = table.version()
+        yield PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+        if not self._files.is_local:
+            names, last = [], self._open().version()
+        else:
+            names = (f"{LOG}/{version:020}.json" for version in itertools.count(before + 1))
+            names = list(itertools.takewhile(self._files.exists, names))
+            last = before + len(names)
+        self._files.sync(*names)
+        if last // _CHECKPOINTS > before // _CHECKPOINTS:
+            table = self._open()
+            table.create_checkpoint()
+            self._files.sync(f"{LOG}/{table.version():020}.checkpoint.parquet", f"{LOG}/_last_checkpoint")
+            table.cleanup_metadata()
+
+
+def _rows_of(added):
+    """How many rows the files of AddActions have."""
+    return sum(json.loads(one.stats)["numRecords"] for one in added)
 
 
 def _files_of(table):

@@ -50,7 +50,8 @@ def answer(history, device, number, landing, root, topics, epoch=None):
     for delivery in found["deliveries"]:
         delivery["file"] = landed.file_of(landing, root, delivery)
     if found["deliveries"] or history.has(epoch, number):
-        return found | {"place": DELIVERED}
+        is_gone = history.lacks_rows and not found["deliveries"]
+        return found | {"place": "damaged" if is_gone else DELIVERED}
     found["landed"] = landed.waiting(landing, topics, device, epoch, number)
     if found["landed"]:
         return found | {"place": "landed"}

@@ -16,6 +16,7 @@ class History:
 
     def __init__(self, database, device):
         self._database = database
+        self.lacks_rows = any(one["table"] == "raw" for one in database.differences)  # of any device
         database.only(device)
         self.ranges = database.groups("SELECT epoch, {'lo': lo, 'hi': hi} FROM ranges ORDER BY epoch, lo")
 

@@ -1,9 +1,11 @@
 """The way of a message in words: rows of a step and what is known of it, and a last sentence."""
 
+from inflight_tools.fleet.delta import REPAIR
 from inflight_tools.fleet.report.words import clip, count, utc
 
 _SENTENCES = {
     "delivered": "Delivered.",
+    "damaged": f"Delivered, but the tables have lost rows, and none of it is there: {REPAIR}.",
     "landed": "Collected, and not in the tables yet: `inflight fleet tables` writes them.",
     "journal": "In the device's journal: the broker had not acknowledged it when the device last told.",
     "erased": "Given up: it was in a journal that the device has replaced.",

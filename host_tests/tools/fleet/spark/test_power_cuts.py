@@ -1,0 +1,265 @@
+"""The power is cut at any instant: no row is lost, none is stored twice, and nobody has to do anything."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from inflight_tools.fleet.spark.storage import sync
+
+from .power import Disk
+from .test_kills import Driver
+
+BATCHES = 3
+CUTS = int(os.environ.get("INFLIGHT_CUTS", "200"))  # of a real file system
+
+
+def land(fleet, telemetry, message, n):
+    """A landing file with number n, a repetition of the one before, and a message without a number."""
+    again = [telemetry("attic", n - 1, dup=True)] if n else []
+    fleet.land(telemetry("attic", n), *again, message("attic/telemetry", [{"n": f"t{n}", "v": 1}]))
+
+
+def expect_all(fleet, many=BATCHES):
+    """All that land() has written is in the tables, once."""
+    assert fleet.numbers() == fleet.numbers("measurements", "seq IS NOT NULL") == [("attic", 7, n) for n in range(many)]
+    assert fleet.tables.raw.read().count() == 3 * many - 1
+    assert fleet.tables.dead_letters.read().count() == many
+    assert sum(row["count"] for row in fleet.tables.minutes.read().where("name = 'temperature'").collect()) == many
+    assert fleet.facts()["fleet"]["repeated"] == many - 1
+    assert fleet.facts()["differences"] == []
+
+
+@pytest.fixture(scope="module")
+def whole(common_fleet, telemetry, message):
+    """A fleet after three batches, and what it has of them."""
+    for n in range(BATCHES):
+        land(common_fleet, telemetry, message, n)
+    common_fleet.run(files=1)
+    shutil.copytree(common_fleet.root.parent, common_fleet.root.parent.with_suffix(".whole"))
+    return common_fleet
+
+
+@pytest.fixture
+def damaged(whole):
+    """The same. It stays in its folder: Spark notes whole paths."""
+    put_back(whole, whole.root.parent.with_suffix(".whole"))
+    return whole
+
+
+def put_back(fleet, image):
+    shutil.rmtree(fleet.root.parent)
+    shutil.copytree(image, fleet.root.parent)
+
+
+def last_commit(root, table):
+    return max((root / table / "_delta_log").glob("*.json"))
+
+
+def part(root, table):
+    return min((root / table / "parts").glob(f"{BATCHES - 1}-*/*.parquet"))
+
+
+def empty(file):
+    file.write_bytes(b"")
+
+
+def zeros(file):
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def number(kind, n=BATCHES - 1):
+    return lambda root: root / "_checkpoint" / kind / str(n)
+
+
+def of(find, *names):
+    return lambda root: find(root, *names)
+
+
+def missing(file):
+    file.unlink()
+
+
+TORN = {
+    "an empty commit of raw": [(of(last_commit, "raw"), empty)],
+    "a file of measurements is empty": [(of(part, "measurements"), empty)],
+    "an empty offset": [(number("offsets"), empty)],
+    "no list of files": [(number("sources/0"), missing), (number("offsets"), empty), (number("commits"), missing)],
+}
+MORE = {
+    "a missing commit of raw": [(of(last_commit, "raw"), missing)],
+    "zeros in a commit of raw": [(of(last_commit, "raw"), zeros)],
+    "a torn commit of minutes": [(of(last_commit, "minutes"), cut)],
+    "a missing commit of the ledger": [(of(last_commit, "ledger"), missing)],
+    "an empty commit of the ledger": [(of(last_commit, "ledger"), empty)],
+    "all last commits": [(of(last_commit, name), empty) for name in ("raw", "measurements", "minutes", "ledger")],
+    "two commits of raw": [(of(last_commit, "raw"), missing), (of(last_commit, "raw"), empty)],
+    "a file of raw is full of zeros": [(of(part, "raw"), zeros)],
+    "a file of the ledger is cut": [(of(part, "ledger"), cut)],
+    "an empty commit of the checkpoint": [(number("commits"), empty)],
+    "a torn offset": [(number("offsets"), cut)],
+    "a torn list of files": [(number("sources/0"), cut)],
+    "an empty identity of the checkpoint": [(lambda root: root / "_checkpoint/metadata", empty)],
+    "a checkpoint of a log that is not there": [
+        (lambda root: root / "raw/_delta_log/_last_checkpoint", lambda file: file.write_text('{"version":1,"size":1}'))
+    ],
+}
+
+
+def torn(fleet, damage):
+    for find, spoil in damage:
+        spoil(find(fleet.root))
+    fleet.run()
+    expect_all(fleet)
+
+
+def command(capsys, *words):
+    """Runs `inflight fleet ...`. Returns its exit status, and what it said."""
+    from inflight_tools.fleet.commands import app
+
+    with pytest.raises(SystemExit) as left:
+        app([*map(str, words)])
+    told = capsys.readouterr()
+    return left.value.code, told.out + told.err
+
+
+def test_an_empty_commit_of_raw_is_told(damaged, capsys):
+    empty(last_commit(damaged.root, "raw"))
+    folder = damaged.root.parent
+    assert damaged.facts()["differences"] == [{"table": "raw", "told": 8, "found": 5}]
+    assert command(capsys, "report", "--data", folder)[0] == 0
+    assert "The tables are damaged: the table raw has 5 of the 8 rows" in (folder / "report.html").read_text()
+    status, said = command(capsys, "where", "attic", 2, "--data", folder)
+    assert status == 3 and "the next start of `inflight fleet tables` repairs the tables" in said
+
+
+@pytest.mark.parametrize("words", [("report",), ("where", "attic", 2)])
+def test_a_commit_that_cannot_be_read_is_told(damaged, capsys, words):
+    zeros(last_commit(damaged.root, "raw"))
+    status, said = command(capsys, *words, "--data", damaged.root.parent)
+    assert status == 1 and "raw is damaged" in said and "`inflight fleet tables` repairs the tables" in said
+
+
+@pytest.mark.parametrize("what", TORN)
+def test_what_a_power_cut_has_torn_is_repaired(damaged, what):
+    torn(damaged, TORN[what])
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("what", MORE)
+def test_anything_that_a_power_cut_has_torn_is_repaired(damaged, what):
+    torn(damaged, MORE[what])
+
+
+def cut_at_random(fleet, telemetry, message, monkeypatch, dice, tmp_path, images, chance):
+    """Cuts the power at so many random instants of a run, and after it. Each time a start continues."""
+    land(fleet, telemetry, message, 0)
+    fleet.run()
+    for n in range(1, BATCHES):
+        land(fleet, telemetry, message, n)
+    made = []
+    with monkeypatch.context() as patched:
+        disk = Disk(fleet.root.parent, patched)
+
+        def image():
+            made.append(tmp_path / f"image{len(made)}")
+            disk.image(made[-1], dice)
+
+        def perhaps():
+            if len(made) < images and dice.random() < chance:
+                image()
+
+        disk.before_each(perhaps)
+        fleet.run(files=1)
+        image()
+    for one in made:
+        put_back(fleet, one)
+        fleet.run()
+        expect_all(fleet)
+    return len(made)
+
+
+@pytest.fixture
+def elsewhere(spark, tmp_path_factory):
+    """A fleet in a folder of its own, so that the whole folder can be copied."""
+    from .conftest import Fleet
+
+    return Fleet(spark, tmp_path_factory.mktemp("cut"))
+
+
+@pytest.mark.timeout(600)
+def test_the_power_is_cut(elsewhere, telemetry, message, monkeypatch, tmp_path):
+    assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(3), tmp_path, 3, 0.05) > 2
+
+
+@pytest.mark.long("INFLIGHT_PIPELINE")
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(8))
+def test_the_power_is_cut_often(elsewhere, telemetry, message, monkeypatch, tmp_path, seed):
+    assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(seed), tmp_path, 25, 0.4) == 26
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """mounted(image) mounts a file as a disk, at the same place each time. It writes little but for fsync()."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def umount():
+        subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+
+    def mount(image):
+        umount()
+        how = "loop,commit=300,noauto_da_alloc"
+        done = subprocess.run(["mount", "-o", how, image, place], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no file can be mounted here: {done.stderr.strip()}")
+        return place
+
+    yield mount
+    umount()
+
+
+@pytest.mark.long("INFLIGHT_PIPELINE")
+@pytest.mark.timeout(14_400)
+def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spark, tmp_path):
+    """ext4 on a file that is copied while `tables` writes. The copy lacks what the kernel has not written yet."""
+    from .conftest import Fleet
+
+    dice = random.Random(5)
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(96 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    folder = mounted(image) / "fleet"
+    fleet, landed, images = Fleet(spark, folder), 0, []
+    while len(images) < CUTS:
+        with Driver(folder, "--every", "0.1", "--files", "1") as driver:
+            driver.until(lambda: (folder / "tables/_checkpoint/metadata").exists())
+            for _ in range(min(CUTS - len(images), 20)):
+                for _ in range(dice.randrange(3)):
+                    land(fleet, telemetry, message, landed)
+                    landed += 1
+                os.sync() if not images else sync(fleet.landing)  # as collectors do
+                ends = time.monotonic() + dice.uniform(0, 6)  # a random instant, not a synchronisation
+                while time.monotonic() < ends:
+                    assert driver.process.poll() is None
+                    time.sleep(0.01)
+                os.killpg(driver.process.pid, signal.SIGSTOP)
+                images.append((tmp_path / f"cut{len(images)}", landed))
+                shutil.copy(image, images[-1][0])
+                os.killpg(driver.process.pid, signal.SIGCONT)
+    for cut, many in images:
+        mounted(cut)
+        Fleet(spark, folder).run()
+        expect_all(fleet, many)
+        cut.unlink()
