@@ -58,14 +58,14 @@ class Fleet:
         self.root = folder / "tables"
         self.landing.mkdir(parents=True, exist_ok=True)
         self.tables = Tables(spark, self.root)
-        self._files = 0
+        self.written = 0
 
     def land(self, *lines):
         """Writes one landing file."""
-        self._files += 1
-        hidden = self.landing / f".{self._files:06}"
+        self.written += 1
+        hidden = self.landing / f".{self.written:06}"
         hidden.write_bytes(b"".join(line.encode() if isinstance(line, str) else line for line in lines))
-        hidden.rename(self.landing / f"{self._files:06}.ndjson")
+        hidden.rename(self.landing / f"{self.written:06}.ndjson")
 
     def run(self, files=500, new_checkpoint=False):
         """Runs the query once, on the landing files that are present."""

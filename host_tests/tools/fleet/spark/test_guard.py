@@ -18,7 +18,7 @@ def begun_once(common_fleet, telemetry):
 def begun(fleet, begun_once):
     """A copy of it."""
     shutil.copytree(begun_once, fleet.root)
-    fleet._files = 1  # no name of a landing file is used twice
+    fleet.written = 1  # no name of a landing file is used twice
     return fleet
 
 
