@@ -49,6 +49,10 @@ app.command("collect", epilog=epilog("fleet collect --broker broker.example --la
 _FAILED_ON = 3  # exit status
 
 
+def Most(what):
+    return Annotated[int, typer.Option(min=0, help=f"most {what} without an alarm")]
+
+
 class FailOn(enum.Enum):
     LOST = "lost"
 
@@ -306,7 +310,7 @@ def report(
 
         # Before the tables: what is read meanwhile counts here.
         before = {"unread": LandingFiles(landing, of).unread(), "counters": load(landing)}
-        facts = gather(of, root, grace, device or [], now=now, **before, **how)
+        facts = gather(of, root, device or [], grace_s=grace, now=now, **before, **how)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -316,6 +320,42 @@ def report(
     log(f"{out}: {out.stat().st_size:,} bytes")
     if fail_on and facts["fleet"]["lost"]:
         raise typer.Exit(_FAILED_ON)
+
+
+@app.command(epilog=epilog("fleet check --data telemetry --since 24h", "or more of something than its option says"))
+def check(
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    root: options.Root = "inflight",
+    since: options.Since = None,
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
+    max_silent: Most("silent devices") = 0,
+    max_lost: Most("lost messages, also by age only") = 0,
+    max_dead_letters: Most("dead letters") = 0,
+    max_nearly_full: Most("devices whose journal is nearly full") = 0,
+    max_behind: Most("collectors that have not shown for ten minutes that they have received all") = 0,
+    max_stale: Most("landing files that are not in the tables after ten minutes") = 0,
+    as_json: options.Json = False,
+):
+    """Prints one line for a cron job, and ends with exit status 1 if there is more of something than its option allows.
+    The figures are those of the report, and --since limits them: what was lost long ago is no alarm today. It needs no
+    Spark."""
+    landing, of = _locations(data, landing, of)
+    now = time.time()
+    start, _ = _span(since, None, now)
+    with querying():
+        from inflight_tools.fleet.monitoring.alarms import Check
+        from inflight_tools.fleet.query.facts import totals
+
+        unread = LandingFiles(landing, of).unread()  # before the tables
+        facts = totals(of, root, grace_s=grace, now=now, unread=unread, since=start, retired=retired or [])
+    most = {"silent": max_silent, "lost": max_lost, "dead_letters": max_dead_letters, "nearly_full": max_nearly_full}
+    found = Check(facts, most | {"behind": max_behind, "stale": max_stale})
+    print(json.dumps(found.figures | {"alarms": found.alarms}) if as_json else found.line())
+    if found.alarms:
+        raise typer.Exit(1)
 
 
 @app.command(

@@ -30,7 +30,7 @@ _ENVIRONMENT = Environment(
 )
 _FILTERS = (
     words.clip, words.count, words.duration, words.milliseconds, words.moment, words.number, words.share, words.size,
-    devices.health, devices.missing, devices.event,
+    devices.health, devices.missing, devices.event, devices.state, devices.build,
 )  # fmt: skip
 _ENVIRONMENT.filters |= {filter_.__name__: filter_ for filter_ in _FILTERS} | {"sha256": _digest}
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
@@ -47,7 +47,8 @@ def render(facts):
     measured = charts(series)
     points = {chart["identity"]: chart["read"] for drawn in measured.values() for chart in drawn if chart["read"]}
     return _ENVIRONMENT.get_template("page.html").render(
-        facts=facts, fleet=facts["fleet"], verdict=verdict(facts), labels=LABELS, style=style, script=script,
+        facts=facts, fleet=facts["fleet"], verdict=verdict(facts), labels=LABELS, causes=words.CAUSES,
+        style=style, script=script,
         steps=found, counts=COUNTS, timelines=timelines, listed=facts["devices"][: devices.MOST],
         series=series, measured=measured, points=points, collectors=collectors(facts),
     )  # fmt: skip
