@@ -26,7 +26,7 @@ def empty():
         "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [],
         "counters": [], "batch": -1, "asked": [None, None],
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},
-        "gave_up": dict.fromkeys(("erased", "dropped", "damaged", "skipped"), 0), "groups": [],
+        "gave_up": dict.fromkeys(("erased", "dropped", "damaged", "skipped"), 0), "groups": [], "rollouts": [],
         "events": [], "devices": [], "measurements": {}, "trends": {}, "dead_letters": [], "versions": [],
     }  # fmt: skip
 

@@ -8,6 +8,8 @@ from collections import Counter
 from inflight_tools.fleet.delta import last_batch
 from inflight_tools.fleet.proof import GIVEN_UP
 from inflight_tools.fleet.spark.landing import summary
+from inflight_tools.fleet.where.answer import Unknown, answer
+from inflight_tools.fleet.where.history import History
 
 from . import latency, views
 from .database import Database
@@ -19,6 +21,8 @@ MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
 _MOST_VERSIONS = _MOST_GROUPS = 50
 _RECORD = 16  # bytes of a journal's record beside topic and payload
+_MOST_LOGS, _MOST_ROLLOUTS = 100, 20
+_RELEASE_STATES = ("fetch", "trial", "good", "bad", "refused")
 UNKNOWN, OTHERS = "unknown", "others"  # groups: of devices that tell none; of those that are not among the largest
 # What health messages tell over time: name, unit, SQL of the value.
 _TRENDS = (
@@ -276,6 +280,33 @@ def _assembled(names, points, sums):
     return found
 
 
+def _log(database):
+    """[(time of receipt in s since 1970, line), ...], the newest first."""
+    rows = database.rows(
+        f"""SELECT epoch(received) AS t, TRY(from_json(decode(payload), '{{"lines": ["VARCHAR"]}}')).lines AS lines
+            FROM raw WHERE kind = 'log' AND first ORDER BY received DESC, seq DESC LIMIT {_MOST_LOGS}"""
+    )
+    return [(row["t"], line) for row in rows for line in reversed(row["lines"] or ()) if line]
+
+
+def _rollouts(database):
+    """Of each release that devices fetch or try now: how many of the fleet's devices are in which state with it."""
+    return database.rows(
+        f"""WITH newest AS (
+            SELECT device, arg_max(payload, (received, coalesce(seq, -1))) AS payload, max(received) AS received
+            FROM raw WHERE kind = 'release' AND problem IS NULL AND device IS NOT NULL GROUP BY device),
+        told AS (
+            SELECT epoch(received) AS t,
+                TRY(from_json(decode(payload), '{{"release": "BIGINT", "state": "VARCHAR"}}')) AS one FROM newest),
+        counted AS (
+            SELECT one.release AS release, one.state AS state, count(*) AS devices, max(t) AS newest
+            FROM told WHERE one.release IS NOT NULL AND one.state IN {_RELEASE_STATES} GROUP BY ALL)
+        SELECT release, max(newest) AS newest, map_from_entries(list((state, devices))) AS states FROM counted
+        GROUP BY release HAVING count(*) FILTER (state IN ('fetch', 'trial')) > 0
+        ORDER BY release DESC LIMIT {_MOST_ROLLOUTS}"""
+    )
+
+
 def _dead_letters(database):
     # Reasons that differ only in numbers are one kind.
     rows = database.rows(
@@ -307,6 +338,28 @@ def gather(root, topics, chosen=(), worst=10, counters=(), **how):
     with _judged(root, topics, **how) as (database, facts):
         gathered = _gathered(database, chosen, worst, facts["since"], facts["until"])
         return _as_json(facts | {"counters": list(counters)} | gathered)
+
+
+def of_device(root, topics, device, number=None, epoch=None, landing=None, **how):
+    """The facts of one device, None if it is not known: the only one in `devices`, with its measurements and health
+    over time, and the newest messages of its `log`. way: that of message `number`, as where.answer.answer() returns it
+    for `epoch` and `landing`, or {"unknown": why}. how: as _judged() has them. Raises WrongTables."""
+    with _judged(root, topics, **how) as (database, facts):
+        history = History(database, device)
+        facts |= _fleet(database) | {"devices": _devices(database, _WORST_FIRST), "way": None}
+        if not facts["devices"]:
+            return None
+        if number is not None:
+            try:
+                facts["way"] = answer(history, device, number, landing, root, topics, epoch)
+            except Unknown as e:
+                facts["way"] = {"unknown": str(e)}
+        facts |= {"dead_letters": _dead_letters(database), "log": _log(database), "events": [], "measurements": {}}
+        if facts["since"] is not None:
+            times = facts["since"], facts["until"]
+            facts |= {"events": _events(database), "trends": _trends(database, [device], *times)}
+            facts["measurements"] = _series(database, [device], *times)
+        return _as_json(facts)
 
 
 def totals(root, topics, **how):
@@ -344,6 +397,7 @@ def _gathered(database, chosen, worst, since, until):
     facts["fleet"] |= {"doubled": _doubled(database), "latency_ms": latency.of_fleet(database)}
     devices = _devices(database, _WORST_FIRST)
     facts |= {"devices": devices, "versions": _versions(database), "dead_letters": _dead_letters(database)}
+    facts["rollouts"] = _rollouts(database)
     if since is None:
         nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
         return facts | nothing | {"measurements": {}, "trends": {}}

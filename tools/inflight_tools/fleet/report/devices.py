@@ -1,5 +1,7 @@
 """A device's health and history."""
 
+from urllib.parse import quote
+
 from .words import PLACES, clip, count, duration, moment, number
 
 MOST = 500  # devices on the page
@@ -47,6 +49,11 @@ def build(device):
     python = device["micropython"] and f"MicroPython\u00a0{clip(device['micropython'], 24)}"
     known = (device["firmware"], device["board"], python)
     return " · ".join(clip(text, 40) for text in known if text)
+
+
+def link(device):
+    """The address of its page in the console."""
+    return "device?name=" + quote(device, safe="", errors="backslashreplace")
 
 
 def event(event):

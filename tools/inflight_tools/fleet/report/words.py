@@ -16,6 +16,7 @@ CAUSES = {
     "damaged": "damaged",
     "skipped": "skipped after damage",
 }  # why devices gave up
+RELEASES = {"fetch": "fetched by", "trial": "tried by", "good": "good on", "bad": "bad on", "refused": "refused by"}
 _SPACE = "\u00a0"  # between a number and its unit: no line break there
 _UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "count": "", "%EL": "% of the battery"}
 
