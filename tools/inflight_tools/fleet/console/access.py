@@ -5,8 +5,6 @@ import hmac
 import ipaddress
 import urllib.parse
 
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-
 
 def is_loopback(host):
     """Whether `host` is an address of this machine alone."""
@@ -48,7 +46,10 @@ class Access:
         if self._password or self._header:
             return False
         # A page of another site whose name leads to this machine may not read it.
-        return urllib.parse.urlsplit(f"//{headers.get('Host', '')}").hostname in _LOCAL
+        try:
+            return is_loopback(urllib.parse.urlsplit(f"//{headers.get('Host', '')}").hostname or "")
+        except ValueError:
+            return False
 
     def _has_password(self, text):
         kind, _, given = text.partition(" ")

@@ -13,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from inflight_tools.fleet.delta import WrongTables
 from inflight_tools.fleet.monitoring.metrics import FleetMetrics
 from inflight_tools.fleet.report import render, render_device
+from inflight_tools.fleet.report.collectors import behind
 from inflight_tools.fleet.where import words
 from inflight_tools.output import first_line
 
@@ -108,7 +109,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _metrics(self, _):
         registry = CollectorRegistry()
-        registry.register(FleetMetrics(self.server.live.fleet()[1]))
+        _, facts = self.server.live.fleet()
+        registry.register(FleetMetrics(facts, len(behind(facts))))
         return CONTENT_TYPE_LATEST, generate_latest(registry).decode()
 
     _PAGES = {"/": _fleet, "/device": _device, "/fresh": _fresh, "/metrics": _metrics}

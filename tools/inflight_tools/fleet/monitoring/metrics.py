@@ -7,7 +7,6 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from inflight_tools.fleet.monitoring.address import address
-from inflight_tools.fleet.report.collectors import behind
 
 # Name after inflight_collector_, the attribute of Counters, what it counts.
 _COUNTERS = (
@@ -109,10 +108,11 @@ class TablesMetrics:
 
 
 class FleetMetrics:
-    """Of the facts of a fleet: by group of devices, never by device, so that a large fleet has as few of them."""
+    """Of the facts of a fleet: by group of devices, never by device, so that a large fleet has as few of them. behind:
+    how many collectors are."""
 
-    def __init__(self, facts):
-        self._facts = facts
+    def __init__(self, facts, behind):
+        self._facts, self._behind = facts, behind
 
     def collect(self):
         facts = self._facts
@@ -130,7 +130,7 @@ class FleetMetrics:
             yield metric
         late = "Collectors that have not shown for ten minutes that they have received all."
         made = "When these figures were computed, in s since 1970."
-        gauges = (("collectors_behind", late, len(behind(facts))), ("timestamp_seconds", made, facts["made"]))
+        gauges = (("collectors_behind", late, self._behind), ("timestamp_seconds", made, facts["made"]))
         yield from _families("fleet", (), gauges)
 
 

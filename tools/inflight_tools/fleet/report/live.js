@@ -3,7 +3,7 @@ const EVERY_MS = 2000;
 const bodyOf = (device) => all("#devices-table tbody").find((body) => one("bdi", body).textContent === device);
 
 const remember = () => {
-  const fields = all("main input, main select").map((field) => [field.id, field.value]);
+  const fields = all("main input, main select").map((field) => [field.id, field.selectedOptions?.[0].text ?? field.value]);
   const open = all("#devices-table tbody.open bdi:first-of-type").map((name) => name.textContent);
   const unfolded = all("details").map((part) => part.open);
   const sorted = all("#devices-table th[aria-sort]").map((head) => head.ariaSort);
@@ -11,10 +11,9 @@ const remember = () => {
   return () => {
     for (const [id, value] of fields) {
       const field = document.getElementById(id);
-      if (!field || field.value === value) continue;
-      field.value = value;
-      if (field.value !== value) field.selectedIndex = 0; // what was chosen is not there any more
-      field.dispatchEvent(new Event(field.tagName === "SELECT" ? "change" : "input"));
+      if (field?.options) field.selectedIndex = Math.max(0, [...field.options].findIndex((option) => option.text === value));
+      else if (field) field.value = value;
+      field?.dispatchEvent(new Event(field.options ? "change" : "input"));
     }
     for (const device of open) one("th button", bodyOf(device) ?? document.createElement("p"))?.click();
     all("details").forEach((part, n) => (part.open = unfolded[n] ?? false));
