@@ -5,6 +5,7 @@ import pytest
 from host_tests.tools.fleet.report import chromium
 from host_tests.tools.fleet.where.conftest import Tables
 
+FIND = "document.querySelector('#find')"
 WORKER = "report browser"
 pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
 
@@ -27,7 +28,7 @@ def served(tables, serve):
 
 def test_an_open_page_shows_what_is_new_and_keeps_what_was_chosen(browser, served, tables):
     page = browser.open(served.url + "/")
-    page.ask("find.value = 'cellar', find.dispatchEvent(new Event('input'))")
+    page.ask(f"{FIND}.value = 'cellar', {FIND}.dispatchEvent(new Event('input'))")
     page.ask("document.querySelector('#devices-table tbody:not([hidden]) th button').click()")
     page.ask(
         "window.renewed = new Promise(done => new MutationObserver(done).observe(document.body, {attributes: true})), 0"
@@ -38,8 +39,8 @@ def test_an_open_page_shows_what_is_new_and_keeps_what_was_chosen(browser, serve
     served.now += 60  # so that a text of this minute is another one
     page.ask("window.renewed.then(() => 0)")
     assert page.ask("document.querySelector('#fleet-delivered').value") == "7"
-    names = "[...document.querySelectorAll('#devices-table tbody:not([hidden]) bdi:first-of-type')]"
-    assert page.ask(f"{names}.map(e => e.textContent)[0]") == "cellar" and page.ask("find.value") == "cellar"
+    names = "[...document.querySelectorAll('#devices-table tbody:not([hidden]) th bdi')]"
+    assert page.ask(f"{names}.map(e => e.textContent)[0]") == "cellar" and page.ask(f"{FIND}.value") == "cellar"
     assert page.ask("document.querySelector('#devices-table tbody.open bdi').textContent") == "cellar"
     assert page.errors() == []
 

@@ -4,7 +4,7 @@ const bodyOf = (device) => all("#devices-table tbody").find((body) => one("bdi",
 
 const remember = () => {
   const fields = all("main input, main select").map((field) => [field.id, field.selectedOptions?.[0].text ?? field.value]);
-  const open = all("#devices-table tbody.open bdi:first-of-type").map((name) => name.textContent);
+  const open = all("#devices-table tbody.open th bdi").map((name) => name.textContent);
   const unfolded = all("details").map((part) => part.open);
   const sorted = all("#devices-table th[aria-sort]").map((head) => head.ariaSort);
   const focus = document.activeElement.id;
