@@ -50,8 +50,9 @@ app.command("collect", epilog=epilog("fleet collect --broker broker.example --la
 _FAILED_ON = 3  # exit status
 
 
-def Most(what):
-    return Annotated[int, typer.Option(min=0, help=f"most {what} without an alarm")]
+def _most(what):
+    """An option of `check`."""
+    return typer.Option(min=0, help=f"most {what} without an alarm")
 
 
 class FailOn(enum.Enum):
@@ -332,12 +333,12 @@ def check(
     since: options.Since = None,
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
-    max_silent: Most("silent devices") = 0,
-    max_lost: Most("lost messages, also by age only") = 0,
-    max_dead_letters: Most("dead letters") = 0,
-    max_nearly_full: Most("devices whose journal is nearly full") = 0,
-    max_behind: Most("collectors that have not shown for ten minutes that they have received all") = 0,
-    max_stale: Most("landing files that are not in the tables after ten minutes") = 0,
+    max_silent: Annotated[int, _most("silent devices")] = 0,
+    max_lost: Annotated[int, _most("lost messages, also by age only")] = 0,
+    max_dead_letters: Annotated[int, _most("dead letters")] = 0,
+    max_nearly_full: Annotated[int, _most("devices whose journal is nearly full")] = 0,
+    max_behind: Annotated[int, _most("collectors that have not shown for ten minutes that they have received all")] = 0,
+    max_stale: Annotated[int, _most("landing files that are not in the tables after ten minutes")] = 0,
     as_json: options.Json = False,
 ):
     """Prints one line for a cron job, and ends with exit status 1 if there is more of something than its option allows.
@@ -366,7 +367,7 @@ def serve(
     of: options.Tables = None,
     root: options.Root = "inflight",
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
-    password_file: Annotated[
+    viewer_password_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="file with a password that browsers ask for")
     ] = None,
     proxy_header: Annotated[
@@ -389,9 +390,9 @@ def serve(
         from inflight_tools.fleet.console.server import Console as Pages
 
         host, port = address(listen, "--listen")
-        password = password_file and password_file.read_text(encoding="utf-8").rstrip("\r\n")
-        if password_file and not password:
-            raise ValueError(f"{password_file} has no password")
+        password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        if viewer_password_file and not password:
+            raise ValueError(f"{viewer_password_file} has no password")
         access = Access(host, password, proxy_header, proxy)
         pages = Pages(host, port, Live(landing, of, root, grace_s=grace, retired=retired or []), access)
     shown = f"[{host}]" if ":" in host else host

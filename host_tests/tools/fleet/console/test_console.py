@@ -44,7 +44,7 @@ def test_the_figures_are_those_of_the_report(fleet, serve):
 def test_the_fleet_page_tells_of_states_builds_and_journals(fleet, serve):
     page = read(serve().get()[2])
     rows = {row.one("bdi").text: row.text for row in page.one(id="devices-table").all("tbody")}
-    assert "esp32 · MicroPython\u00a01.28.0" in rows["attic"] and "online, safe mode" in rows["cellar"]
+    assert "esp32 · MicroPython 1.28.0" in rows["attic"] and "online, safe mode" in rows["cellar"]
     assert "journal 81 % in use" in rows["cellar"] and "It holds" in page.one(id="devices-table").one("thead").text
 
 
@@ -217,11 +217,19 @@ def test_a_page_of_another_site_may_not_read_it(fleet, serve):
 def test_it_listens_for_others_only_with_a_password_or_a_proxy(fleet, tmp_path, listen):
     done = CliRunner().invoke(commands.app, ["serve", "--data", str(tmp_path), "--listen", listen])
     assert done.exit_code == 1
-    assert ("--password-file" in done.stderr) or listen == ":0x"
+    assert ("--viewer-password-file" in done.stderr) or listen == ":0x"
 
 
 def test_an_empty_password_is_none(fleet, tmp_path):
     (tmp_path / "password").write_text("\n")
-    words = ["serve", "--data", str(tmp_path), "--listen", "0.0.0.0:0", "--password-file", str(tmp_path / "password")]
+    words = [
+        "serve",
+        "--data",
+        str(tmp_path),
+        "--listen",
+        "0.0.0.0:0",
+        "--viewer-password-file",
+        str(tmp_path / "password"),
+    ]
     done = CliRunner().invoke(commands.app, words)
     assert done.exit_code == 1 and "has no password" in done.stderr

@@ -26,7 +26,7 @@ class Access:
         if not (password or header or is_loopback(host)):
             raise ValueError(
                 f"{host} is not of this machine alone, and the console shows all of the fleet: give a password with "
-                "--password-file, or --proxy-header for a proxy that lets in whom it knows"
+                "--viewer-password-file, or --proxy-header for a proxy that lets in whom it knows"
             )
 
     @property

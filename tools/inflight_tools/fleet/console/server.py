@@ -58,13 +58,15 @@ class Console(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def server_bind(self):  # without the look-up of a name that HTTPServer makes
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        host, self.server_port = self.socket.getsockname()[:2]
+        self.server_name = str(host)
 
     def handle_error(self, request, client_address):
         """A viewer that goes away is no news."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Console
     timeout = _TIMEOUT_S
     server_version, sys_version = "inflight", ""
 

@@ -46,7 +46,7 @@ def state(device):
 
 def build(device):
     """Which release on which board."""
-    python = device["micropython"] and f"MicroPython\u00a0{clip(device['micropython'], 24)}"
+    python = device["micropython"] and f"MicroPython {clip(device['micropython'], 24)}"
     known = (device["firmware"], device["board"], python)
     return " · ".join(clip(text, 40) for text in known if text)
 
