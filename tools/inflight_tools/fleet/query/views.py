@@ -143,7 +143,7 @@ SELECT device, last_status, state_since,
 FROM (
     SELECT device, arg_max(struct_pack(state, next_s, payload), place) AS last_status,
         max(CASE WHEN begins THEN received END) AS state_since,
-        arg_max(payload, place) FILTER (state <> 'offline') AS birth
+        arg_max(payload, place) FILTER (state = 'online') AS birth
     FROM (
         SELECT *, row(received, coalesce(seq, -1)) AS place,
             state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq) AS begins
