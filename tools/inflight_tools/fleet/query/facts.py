@@ -128,8 +128,8 @@ def _groups(database):
     )
 
 
-def _devices(database, chosen):
-    """A dict for each device of `found` that `chosen`, SQL behind FROM, has."""
+def _devices(database, chosen=""):
+    """A dict for each device of `found`. chosen: SQL behind FROM."""
     rows = database.rows(f"SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at FROM found {chosen}")
     names = [one["device"] for one in rows]
     latencies = latency.of_devices(database, names)
@@ -148,7 +148,7 @@ FROM (
     FROM raw WHERE first AND seq IS NOT NULL AND payload IS NOT NULL AND list_contains(?, device))
 WHERE received >= newest - INTERVAL 1 DAY GROUP BY device HAVING count(*) > 2 AND epoch(max(received)) > min(began)
 """
-_WORST_FIRST = f"ORDER BY {', '.join(f'{name} DESC' for name in _WORST)}, device LIMIT {MOST_DEVICES}"
+_WORST_FIRST = f"ORDER BY {', '.join(f'{name} DESC' for name in _WORST)}, device"
 
 
 def _versions(database):
@@ -346,7 +346,7 @@ def of_device(root, topics, device, number=None, epoch=None, landing=None, **how
     for `epoch` and `landing`, or {"unknown": why}. how: as _judged() has them. Raises WrongTables."""
     with _judged(root, topics, **how) as (database, facts):
         history = History(database, device)
-        facts |= _fleet(database) | {"devices": _devices(database, _WORST_FIRST), "way": None}
+        facts |= _fleet(database) | {"devices": _devices(database), "way": None}
         if not facts["devices"]:
             return None
         if number is not None:
@@ -395,7 +395,7 @@ def _as_json(value):
 def _gathered(database, chosen, worst, since, until):
     facts = _fleet(database)
     facts["fleet"] |= {"doubled": _doubled(database), "latency_ms": latency.of_fleet(database)}
-    devices = _devices(database, _WORST_FIRST)
+    devices = _devices(database, f"{_WORST_FIRST} LIMIT {MOST_DEVICES}")
     facts |= {"devices": devices, "versions": _versions(database), "dead_letters": _dead_letters(database)}
     facts["rollouts"] = _rollouts(database)
     if since is None:
