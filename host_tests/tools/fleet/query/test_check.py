@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from host_tests.tools.fleet.report.made_facts import facts
+from host_tests.tools.fleet.report.made_facts import empty
 from host_tests.tools.fleet.where.conftest import AT
 from inflight_tools.fleet import commands
 from inflight_tools.fleet.monitoring.alarms import Check
@@ -139,5 +139,5 @@ def test_the_timeline_tells_when_messages_were_lost(troubled):
 
 def test_a_damaged_table_is_an_alarm():
     damage = [{"table": "raw", "told": 2800, "found": 2000}]
-    found = Check(facts() | {"differences": damage}, {"lost": 1_000_000})
+    found = Check(empty() | {"differences": damage}, {"lost": 1_000_000})
     assert found.alarms == ["damaged"] and found.line().startswith("ALARM: 1 damaged table; of ")
