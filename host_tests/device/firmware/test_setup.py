@@ -133,7 +133,7 @@ class Site:
         found = error = None
         try:
             form.receive(body + end)
-            found = form.finish()
+            found = form.close()
         except ValueError as e:
             error = str(e)
         self.request("POST", "/", found, error)
