@@ -198,6 +198,10 @@ class Node:
     def _publish_status(self, state, **more):
         more["state"] = state
         more["firmware"] = VERSION
+        if state == "online":
+            more["board"] = self.board.NAME
+            if sys.implementation.name == "micropython":
+                more["micropython"] = "%d.%d.%d" % sys.implementation.version[:3]
         if not self.config.update_keys:
             more["updates"] = False
         if self.crash and "safe" in self.crash:

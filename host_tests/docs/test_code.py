@@ -193,4 +193,5 @@ def test_configurations_are_valid(block):
 def test_yaml_is_a_configuration_of_prometheus(block):
     found = yaml.safe_load(block.text)
     assert all((MONITORING / name).is_file() for name in found["rule_files"])
-    assert {job["job_name"] for job in found["scrape_configs"]} == {"inflight-collector", "inflight-tables"}
+    jobs = {job["job_name"] for job in found["scrape_configs"]}
+    assert jobs == {"inflight-collector", "inflight-tables", "inflight-fleet"}

@@ -291,6 +291,7 @@ def test_birth_is_retained_and_the_will_says_offline(make, broker, until, publis
     birth = next(m for m in broker.arrived if m.topic == "inflight/dev/status")
     body = json.loads(birth.payload)
     assert birth.retain and body["state"] == "online" and body["firmware"] == app.version
+    assert body["board"] == app.board.NAME
     connect = broker.connections[-1].packets[0]
     topic, payload, qos, retain = connect.will
     assert connect.kind == CONNECT

@@ -12,8 +12,8 @@ from inflight_tools.boards.images.variants import Variant, names, variant
 
 CONTENT = os.urandom(200_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-PINNED = Variant("pico_w", "rp2040", "uf2", "PICO.uf2", SHA256)
-OTHER = Variant("esp32", "esp32", "esp32", "ESP32.bin", "0" * 64)
+PINNED = Variant("pico_w", "rp2040", "uf2", 64, "PICO.uf2", SHA256)
+OTHER = Variant("esp32", "esp32", "esp32", 64, "ESP32.bin", "0" * 64)
 
 
 @pytest.fixture

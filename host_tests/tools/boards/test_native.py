@@ -105,7 +105,7 @@ def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processo
     found = runtime("micropython-x64")
     if found.reason:
         pytest.skip(found.reason)
-    chips = tuple(variants.Variant(one, "unix", "", "", "", processor=one) for one in processors)
+    chips = tuple(variants.Variant(one, "unix", "", 64, "", "", processor=one) for one in processors)
     boards = variants.boards()
     monkeypatch.setattr(variants, "boards", lambda: boards | {"unix": replace(boards["unix"], variants=chips)})
 

@@ -317,7 +317,7 @@ def images(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("INFLIGHT_FIRMWARE", raising=False)
     sha256 = hashlib.sha256(b"image").hexdigest()
-    boards = [Variant(name, "rp2040", "uf2", f"{name}.uf2", sha256) for name in ("a", "b")]
+    boards = [Variant(name, "rp2040", "uf2", 64, f"{name}.uf2", sha256) for name in ("a", "b")]
     monkeypatch.setattr(firmware, "variants", lambda: boards)
     return cache / "firmware"
 

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tempfile
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.collect.counters import load
 from inflight_tools.fleet.collect.spool import make_folder
-from inflight_tools.fleet.monitoring.address import both
+from inflight_tools.fleet.monitoring.address import address, both
 from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
@@ -50,6 +51,11 @@ app.command("collect", epilog=epilog("fleet collect --broker broker.example --la
 
 
 _FAILED_ON = 3  # exit status
+
+
+def _most(what):
+    """An option of `check`."""
+    return typer.Option(min=0, help=f"most {what} without an alarm")
 
 
 class FailOn(enum.Enum):
@@ -340,7 +346,7 @@ def report(
 
         # Before the tables: what is read meanwhile counts here.
         before = {"unread": LandingFiles(landing, of).unread(), "counters": load(landing)}
-        facts = gather(of, root, grace, device or [], now=now, **before, **how)
+        facts = gather(of, root, device or [], grace_s=grace, now=now, **before, **how)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -350,6 +356,85 @@ def report(
     log(f"{out}: {out.stat().st_size:,} bytes")
     if fail_on and facts["fleet"]["lost"]:
         raise typer.Exit(_FAILED_ON)
+
+
+@app.command(epilog=epilog("fleet check --data telemetry --since 24h", "or more of something than its option says"))
+def check(
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    root: options.Root = "inflight",
+    since: options.Since = None,
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
+    max_silent: Annotated[int, _most("silent devices")] = 0,
+    max_lost: Annotated[int, _most("lost messages, also by age only")] = 0,
+    max_dead_letters: Annotated[int, _most("dead letters")] = 0,
+    max_nearly_full: Annotated[int, _most("devices whose journal is nearly full")] = 0,
+    max_behind: Annotated[int, _most("collectors that have not shown for ten minutes that they have received all")] = 0,
+    max_stale: Annotated[int, _most("landing files that are not in the tables after ten minutes")] = 0,
+    as_json: options.Json = False,
+):
+    """Prints one line for a cron job, and ends with exit status 1 if there is more of something than its option allows.
+    The figures are those of the report, and --since limits them: what was lost long ago is no alarm today. It needs no
+    Spark."""
+    landing, of = _locations(data, landing, of)
+    now = time.time()
+    start, _ = _span(since, None, now)
+    with querying():
+        from inflight_tools.fleet.monitoring.alarms import Check
+        from inflight_tools.fleet.query.facts import totals
+
+        unread = LandingFiles(landing, of).unread()  # before the tables
+        facts = totals(of, root, grace_s=grace, now=now, unread=unread, since=start, retired=retired or [])
+    most = {"silent": max_silent, "lost": max_lost, "dead_letters": max_dead_letters, "nearly_full": max_nearly_full}
+    found = Check(facts, most | {"behind": max_behind, "stale": max_stale})
+    print(json.dumps(found.figures | {"alarms": found.alarms}) if as_json else found.line())
+    if found.alarms:
+        raise typer.Exit(1)
+
+
+@app.command(epilog=epilog("fleet serve --data telemetry"))
+def serve(
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    root: options.Root = "inflight",
+    listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
+    viewer_password_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="file with a password that browsers ask for")
+    ] = None,
+    proxy_header: Annotated[
+        str | None,
+        typer.Option(help="header in which a proxy names whom it has let in, for example X-Forwarded-User"),
+    ] = None,
+    proxy: Annotated[str, typer.Option(help="address or network of that proxy: from no other the header counts")] = (
+        "127.0.0.0/8"
+    ),
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
+):
+    """Shows the fleet to browsers, until it is stopped: the report as it is now, a page for each device, and metrics of
+    the fleet for Prometheus at /metrics. It only reads. A page shows a batch within seconds. Others than this machine
+    need a password, or a proxy that has let them in."""
+    landing, of = _locations(data, landing, of)
+    with querying():
+        from inflight_tools.fleet.console.access import Access
+        from inflight_tools.fleet.console.live import Live
+        from inflight_tools.fleet.console.server import Console as Pages
+
+        host, port = address(listen, "--listen")
+        password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        if viewer_password_file and not password:
+            raise ValueError(f"{viewer_password_file} has no password")
+        access = Access(host, password, proxy_header, proxy)
+        pages = Pages(host, port, Live(landing, of, root, grace_s=grace, retired=retired or []), access)
+    shown = f"[{host}]" if ":" in host else host
+    log(f"the fleet in {of} is at http://{shown}:{pages.server_port}/")
+    with stop_event() as stopping, pages:
+        threading.Thread(target=pages.serve_forever, daemon=True).start()
+        stopping.wait()
+        pages.shutdown()
 
 
 @app.command(

@@ -18,7 +18,13 @@ from typer.testing import CliRunner
 from inflight_tools.fleet import commands, monitoring, together
 from inflight_tools.fleet.collect.counters import Counters
 from inflight_tools.fleet.monitoring.address import address
-from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, TablesMetrics, TransferMetrics, serve
+from inflight_tools.fleet.monitoring.metrics import (
+    CollectorMetrics,
+    FleetMetrics,
+    TablesMetrics,
+    TransferMetrics,
+    serve,
+)
 from inflight_tools.fleet.transfer.loop import Figures
 from tools.setup.common import CHECKOUT
 
@@ -60,7 +66,9 @@ def scrape(*sources):
 def exported(tmp_path_factory):
     """The names of all metrics."""
     ways = [TransferMetrics(Figures(), name) for name in ("upload", "download")]
-    return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), *ways)}
+    group = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0) | {"group": "attics"}
+    fleet = FleetMetrics({"groups": [group], "made": time.time()}, 0)
+    return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), fleet, *ways)}
 
 
 def test_the_collector_tells_what_it_received_and_acknowledged(tmp_path):
@@ -133,7 +141,7 @@ def test_each_alert_says_what_is_wrong():
 
 def test_the_documentation_names_every_metric_and_alert(exported):
     page = (CHECKOUT / "docs/monitoring.md").read_text()
-    names = [re.sub("^inflight_(collector|tables|upload|download)_", "", name) for name in exported]
+    names = [re.sub("^inflight_(collector|tables|upload|download|fleet)_", "", name) for name in exported]
     assert [name for name in (*names, *ALERTS) if f"`{name}`" not in page] == []
 
 

@@ -17,7 +17,8 @@ def empty():
     """Without any message."""
     names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device",
              "guessed", "silent", "repeated", "doubled", "dead_letters", "conflicts",
-             "before", "measurements", "restarts", "reconnects", "resends", "outbox_full")  # fmt: skip
+             "before", "measurements", "restarts", "reconnects", "resends", "outbox_full",
+             "nearly_full")  # fmt: skip
     fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
     return {
         "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "outside": None,
@@ -25,6 +26,7 @@ def empty():
         "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [], "differences": [],
         "counters": [], "batch": -1, "asked": [None, None],
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},
+        "gave_up": dict.fromkeys(("erased", "dropped", "damaged", "skipped"), 0), "groups": [], "rollouts": [],
         "events": [], "devices": [], "measurements": {}, "trends": {}, "dead_letters": [], "versions": [],
     }  # fmt: skip
 
@@ -41,7 +43,8 @@ def device(name, accepted=100, **other):
         "restarts": 0, "reconnects": 0, "resends": 0, "outbox_full": 0, "resets": {"power on": 1},
         "latency_ms": {"p50": 41.0, "p95": 180.5, "p99": 2400.0},
         "journal": {"live": 2, "used": 640, "limit": 49152, "erases": 31, "damaged": 0}, "heap": 113_408, "rssi": -61,
-        "firmware": "0.1.0", "errors": {}, "flags": [],
+        "firmware": "0.1.0", "errors": {}, "flags": [], "holds_s": 11_000.0, "nearly_full": False, "safe": False,
+        "board": "esp32", "micropython": "1.28.0", "group": "north",
     }  # fmt: skip
     return {**made, **other}
 
@@ -54,6 +57,7 @@ def add_up(facts):
     facts["fleet"]["devices"] = len(facts["devices"])
     running = Counter(one["firmware"] for one in facts["devices"])
     facts["versions"] = [{"firmware": firmware, "devices": n} for firmware, n in running.most_common()]
+    facts["gave_up"] = {name: sum(one["gave_up"][name] for one in facts["devices"]) for name in facts["gave_up"]}
     facts["fleet"]["silent"] = sum(one["silent"] > 0 for one in facts["devices"])
     return facts
 
@@ -93,9 +97,10 @@ def _some(dice, n):
         other.update(flags=["two boards, one id", "clock wrong"], errors={"dht22": "OSError: [Errno 110] ETIMEDOUT"})
     if n == 1:
         journal = {"live": 340, "used": 45_000, "limit": 49152, "erases": 911, "damaged": 1}
-        other.update(state="offline", journal=journal)
+        other.update(state="offline", journal=journal, nearly_full=True, holds_s=1900.0, safe=True)
     if n == 2:
         other.update(state="asleep", heap=None, rssi=None, latency_ms=None, journal=None, firmware=None)
+        other.update(holds_s=None, board=None, micropython=None, group=None)
     return device(f"{_WORDS[n % 10]}-{n}", dice.randint(120, 3000), **other)
 
 
@@ -112,7 +117,7 @@ def _point(dice, n, minutes, devices):
         "t": START + 60 * n, "received": received, "backlog": backlog,
         "repeated": dice.randint(1, 9) if n == back or cut else 0,
         "restarts": dice.choice((1, 1, 2, 7)) if cut else 0, "offline": devices if n == away else int(cut),
-        "dead_letters": 5 if n in (20, 21, 110) else 0,
+        "dead_letters": 5 if n in (20, 21, 110) else 0, "gone": 3 if n == back else 0,
     }  # fmt: skip
 
 
@@ -162,6 +167,9 @@ def hostile():
             errors={HOSTILE: HOSTILE},
             resets={HOSTILE: 1},
             firmware=HOSTILE,
+            board=HOSTILE,
+            micropython=HOSTILE,
+            group=HOSTILE,
         ),  # fmt: skip
         device("x" * 65_000, heap=math.nan, rssi=math.inf, seen=1e30, since=math.nan),
     ]

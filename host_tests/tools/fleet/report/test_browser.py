@@ -79,7 +79,7 @@ def test_figures_equal_the_facts(browser, files, name, script):
     data = page.ask("Object.fromEntries([...document.querySelectorAll('data')].map(e => [e.id, e.value]))")
     for identity, number in fleet_figures(MADE[name]).items():
         assert float(data[identity]) == number
-    for n, key in ((3, "accepted"), (4, "delivered"), (5, "lost"), (7, "repeated"), (8, "restarts")):
+    for n, key in ((3, "accepted"), (4, "delivered"), (5, "lost"), (7, "restarts")):
         assert column(page, n) == [f"{one[key]:,}" for one in MADE[name]["devices"]]
     assert column(page, 6) == [f"{missing(one):,}" for one in MADE[name]["devices"]]
     assert page.errors() == []
@@ -97,7 +97,9 @@ def test_large_numbers_do_not_break(browser, tmp_path):
     facts = made_facts.fleet(12)
     for n, one in enumerate(facts["devices"]):
         one.update(accepted=224_991, delivered=224_538, lost=453, repeated=112_345, device=f"greenhouse-{n:04}-north")
-        one.update(restarts=1234, silent=7200.0, latency_ms={"p50": 1.0, "p95": 41_300.0, "p99": 1.0})
+        one.update(
+            restarts=1234, silent=7200.0, holds_s=300_000.0, latency_ms={"p50": 1.0, "p95": 41_300.0, "p99": 1.0}
+        )
     made_facts.add_up(facts)["fleet"] |= {"accepted": 1_224_224_991, "delivered": 224_538, "lost": 1_223_000_453}
     file = tmp_path / "large.html"
     file.write_text(render(facts), encoding="utf-8")
@@ -128,7 +130,7 @@ def test_devices_are_sorted_by_a_click(complete):
         complete.ask(click.format(3))
         assert column(complete, 3) == [f"{n:,}" for n in order]
     assert complete.ask("document.querySelectorAll('#devices-table th')[3].ariaSort") == "ascending"
-    complete.ask(click.format(9))  # latency; a device without one is last, in either order
+    complete.ask(click.format(9))  # what a journal holds; a device without one is last, in either order
     assert column(complete, 9)[-1] == "–"
     complete.ask(click.format(9))
     assert column(complete, 9)[-1] == "–"

@@ -13,7 +13,7 @@ from inflight_tools.fleet.report import render, scale, series
 from inflight_tools.fleet.report.plots import silences
 from inflight_tools.fleet.report.steps import MOST, steps
 
-NONE = {"received": 0, "backlog": 0, "repeated": 0, "restarts": 0, "offline": 0, "dead_letters": 0}
+NONE = {"received": 0, "backlog": 0, "repeated": 0, "restarts": 0, "offline": 0, "dead_letters": 0, "gone": 0}
 
 
 def line(*points, step=60):

@@ -111,7 +111,7 @@ def test_an_empty_note_beside_the_tables(fleet, telemetry):
     note.touch()
     fleet.land(telemetry("attic", 0))
     fleet.run()
-    note.write_text("{}")  # and its checksum is wrong
+    rewrite(note, "{}")
     refused(fleet, "pipeline.json is missing or damaged: restore it, or, .*--new-checkpoint")
     for text in ("", "[", "[]"):
         rewrite(note, text)

@@ -246,11 +246,11 @@ def test_nothing_is_lost_while_a_batch_is_written(fleet, message):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_batch_and_a_merge_while_tables_are_opened(fleet, telemetry, monkeypatch):
-    from inflight_tools.fleet.query import database
+    from inflight_tools.fleet import delta
 
     fleet.land(telemetry("attic", 0))
     fleet.run()
-    opened, names = database.opened, []
+    opened, names = delta.opened, []
 
     def meanwhile(files, name):
         table = opened(files, name)
@@ -261,7 +261,7 @@ def test_a_batch_and_a_merge_while_tables_are_opened(fleet, telemetry, monkeypat
             assert fleet.tables.merge() > 0
         return table
 
-    monkeypatch.setattr(database, "opened", meanwhile)
+    monkeypatch.setattr(delta, "opened", meanwhile)
     found = fleet.facts()
     assert found["fleet"]["delivered"] == found["fleet"]["measurements"] == 2
     assert sum(point["received"] for point in found["timeline"]["points"]) == 2

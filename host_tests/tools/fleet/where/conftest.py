@@ -53,11 +53,16 @@ class Tables:
         payload = json.dumps(body).encode()
         self.add(by, None, s, epoch=None, kind="collector", made=_time(AT + sent), by=by, payload=payload, **fields)
 
-    def health(self, device, seq, s, counters, damaged=0, skipped=0, up=60, epoch=7, oldest=None):
+    def status(self, device, seq, s, oldest=None, **told):
+        """A status message with what it tells, as the firmware publishes it."""
+        payload = json.dumps(told).encode()
+        self.add(device, seq, s, oldest, state=told["state"], retain=False, payload=payload)
+
+    def health(self, device, seq, s, counters, damaged=0, skipped=0, up=60, epoch=7, oldest=None, **more):
         self.add(device, seq, s, oldest, epoch, "health")
         row = {"device": device, "epoch": epoch, "seq": seq, "received": _time(AT + s), "up": up}
         row |= {"counters": list(counters.items()), "journal_damaged": damaged, "journal_skipped": skipped}
-        self._health.append(row)
+        self._health.append(row | more)
 
     def write(self, **how):
         import pyarrow as arrow
@@ -67,7 +72,7 @@ class Tables:
         key = [("device", text), ("epoch", number), ("seq", number)]
         raw = [("received", time), ("by", text), ("topic", text), ("qos", arrow.int32()), ("dup", yes), *key]
         raw += [("kind", text), ("made", time), ("problem", text), ("oldest", number), ("first", yes)]
-        raw += [("retain", yes), ("payload", arrow.binary())]
+        raw += [("retain", yes), ("payload", arrow.binary()), ("state", text), ("next_s", number)]
         measured = [("received", time), ("time", time), ("name", text), ("unit", text), ("value", arrow.float64())]
         pairs = arrow.list_(arrow.struct([("name", text), ("value", text)]))
         given = [("payload_format", arrow.int32()), ("expiry", number), ("content_type", text)]
@@ -75,7 +80,8 @@ class Tables:
         # Tables that an earlier version made have none of them.
         properties = given if any(name in row for row in self.raw for name, _ in given) else []
         counters = ("counters", arrow.map_(text, number))
-        damage = [("journal_damaged", number), ("journal_skipped", number)]
+        told = [(name, number) for name in ("journal_live", "journal_used", "journal_limit", "rssi", "heap")]
+        damage = [*told, ("firmware", text), ("journal_damaged", number), ("journal_skipped", number)]
         one = arrow.struct([("lo", number), ("hi", number)])
         ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self.ranges.items()]
         tables = {

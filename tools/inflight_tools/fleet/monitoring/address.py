@@ -1,13 +1,13 @@
-"""Where metrics are served: what the option --metrics says."""
+"""Where something is served: what the options --metrics and --listen say."""
 
 _LOOPBACK = "127.0.0.1"
 
 
-def address(text):
-    """(host, port) of [HOST:]PORT, by default on loopback. Raises ValueError."""
+def address(text, option="--metrics"):
+    """(host, port) of [HOST:]PORT, by default on loopback, which `option` gives. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise ValueError(f"--metrics {text}: a port, or host:port, as in 9464 or 0.0.0.0:9464")
+        raise ValueError(f"{option} {text}: a port, or host:port, as in 9464 or 0.0.0.0:9464")
     return host.strip("[]") or _LOOPBACK, int(port)
 
 

@@ -1,4 +1,5 @@
-"""The metrics of `collect`, `tables`, `upload` and `download`, and the HTTP server that Prometheus asks for them."""
+"""The metrics of `collect`, `tables`, `upload`, `download` and `serve`, and the HTTP server that Prometheus asks for
+those of the first four."""
 
 import os
 
@@ -104,6 +105,33 @@ class TablesMetrics:
             ("stale_files", "Those of them that wait for more than ten minutes, or are dated ahead.", self._stale),
         )
         return _families("tables", counters, gauges)
+
+
+class FleetMetrics:
+    """Of the facts of a fleet: by group of devices, never by device, so that a large fleet has as few of them. behind:
+    how many collectors are."""
+
+    def __init__(self, facts, behind):
+        self._facts, self._behind = facts, behind
+
+    def collect(self):
+        facts = self._facts
+        by_group = (
+            ("devices", "Devices that are known.", "devices"),
+            ("silent_devices", "Devices that have sent nothing for much longer than usual.", "silent"),
+            ("nearly_full_journals", "Devices whose journal is nearly full.", "nearly_full"),
+            ("lost_messages", "Messages that were lost, also by age only. It falls if one comes after all.", "lost"),
+            ("dead_letters", "Messages that could not be read.", "dead_letters"),
+        )
+        for name, text, key in by_group:
+            metric = GaugeMetricFamily(f"inflight_fleet_{name}", text, labels=["group"])
+            for one in facts["groups"]:
+                metric.add_metric([one["group"]], one[key])
+            yield metric
+        late = "Collectors that have not shown for ten minutes that they have received all."
+        made = "When these figures were computed, in s since 1970."
+        gauges = (("collectors_behind", late, self._behind), ("timestamp_seconds", made, facts["made"]))
+        yield from _families("fleet", (), gauges)
 
 
 class TransferMetrics:

@@ -1,5 +1,6 @@
 """The facts of the report, computed from the tables: one dict that can be written as JSON."""
 
+import contextlib
 import math
 import time
 from collections import Counter
@@ -7,6 +8,8 @@ from collections import Counter
 from inflight_tools.fleet.delta import last_batch
 from inflight_tools.fleet.proof import GIVEN_UP
 from inflight_tools.fleet.spark.landing import summary
+from inflight_tools.fleet.where.answer import Unknown, answer
+from inflight_tools.fleet.where.history import History
 
 from . import latency, views
 from .database import Database
@@ -16,14 +19,18 @@ _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
-_MOST_VERSIONS = 50
+_MOST_VERSIONS = _MOST_GROUPS = 50
+_RECORD = 16  # bytes of a journal's record beside topic and payload
+_MOST_LOGS, _MOST_ROLLOUTS = 100, 20
+_RELEASE_STATES = ("fetch", "trial", "good", "bad", "refused")
+UNKNOWN, OTHERS = "unknown", "others"  # groups: of devices that tell none; of those that are not among the largest
 # What health messages tell over time: name, unit, SQL of the value.
 _TRENDS = (
     ("Wi-Fi signal", "dBm", "rssi"),
     ("free heap", "B", "heap"),
     ("journal in use", "B", "journal_used"),
-    ("erased sectors of the journal", "/", "journal_erases"),
-    ("restarts", "/", "restarts"),
+    ("erased sectors of the journal", "", "journal_erases"),
+    ("restarts", "", "restarts"),
 )
 _COUNTS = (
     *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
@@ -65,39 +72,92 @@ _FLAGS = {
 }
 
 
-def _device(row, latency_ms):
-    last = row["last"]
+def _holds_s(journal, rate):
+    """For how long a journal holds what a device publishes, about, in s; None if nothing tells. rate: bytes/s."""
+    if not (journal and rate) or None in (journal["used"], journal["limit"]):
+        return None
+    return max(journal["limit"] - journal["used"], 0) / rate
+
+
+def _device(row, latency_ms, rate):
+    last, journal = row["last"], _journal(row["last"])
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
-    device |= {name: row[name] for name in ("restarts", "resends", "silent")}
+    device |= {name: row[name] for name in ("restarts", "resends", "silent", "nearly_full")}
+    device |= {name: row[name] for name in ("safe", "board", "micropython", "group")}
     device["gave_up"] = {name: row[name] for name in GIVEN_UP}
     device |= {"reconnects": row["outages"], "outbox_full": row["refused"]}
     device["resets"] = dict(Counter(row["resets"] or ()))
-    device |= {"since": row["state_at"], "seen": row["seen_at"], "journal": _journal(last)}
+    device |= {"since": row["state_at"], "seen": row["seen_at"]}
+    device |= {"journal": journal, "holds_s": _holds_s(journal, rate)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
     device |= {"errors": (last and last["errors"]) or {}, "latency_ms": latency_ms}
     return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
 
 
-def _devices(database):
-    """The sums of the fleet, a dict for each of the worst MOST_DEVICES devices, and how many run which firmware."""
+_DEVICES_NOW = (
+    "count(*) AS devices, count(*) FILTER (silent > 0) AS silent, count(*) FILTER (nearly_full) AS nearly_full"
+)
+
+
+def _fleet(database):
+    """The sums of the fleet, why devices gave up messages, and the sums of its groups, the largest first. From now on
+    `found` is `devices`."""
     database.run("CREATE OR REPLACE TEMP TABLE found AS FROM devices")
     sums = ", ".join(f'CAST(coalesce(sum("{name}"), 0) AS BIGINT) AS "{name}"' for name in views.COUNTS)
-    row = database.row(f"SELECT {sums}, count(*) AS devices, count(*) FILTER (silent > 0) AS silent FROM found")
+    row = database.row(f"SELECT {sums}, {_DEVICES_NOW} FROM found")
     fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
-    fleet |= {"reconnects": row["outages"], "outbox_full": row["refused"]}
-    fleet["latency_ms"] = latency.of_fleet(database)
-    order = ", ".join(f"{name} DESC" for name in _WORST)
-    worst = database.rows(
-        f"""SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at FROM found
-        ORDER BY {order}, device LIMIT {MOST_DEVICES}"""
+    fleet |= {"reconnects": row["outages"], "outbox_full": row["refused"], "nearly_full": row["nearly_full"]}
+    fleet["dead_letters"] = database.row("SELECT count(*) AS many FROM dead_letters")["many"]
+    return {"fleet": fleet, "gave_up": {name: row[name] for name in GIVEN_UP}, "groups": _groups(database)}
+
+
+def _groups(database):
+    """A dict for each group. A dead letter of no device is in UNKNOWN; devices choose their groups, so they have a
+    bound, beyond which they are OTHERS."""
+    sums = ("devices", "silent", "nearly_full", "lost", "dead_letters")
+    return database.rows(
+        f"""WITH of_all AS (
+            SELECT coalesce("group", '{UNKNOWN}') AS "group", {_DEVICES_NOW}, sum(lost) AS lost,
+                sum(dead_letters) AS dead_letters FROM found GROUP BY ALL
+            UNION ALL SELECT '{UNKNOWN}', 0, 0, 0, 0, count(*) FROM dead_letters WHERE device IS NULL),
+        ranked AS (
+            SELECT *, row_number() OVER (ORDER BY devices DESC, "group") AS rank FROM (
+                SELECT "group", sum(COLUMNS(* EXCLUDE ("group"))) FROM of_all GROUP BY "group"))
+        SELECT CASE WHEN rank <= {_MOST_GROUPS} THEN left("group", 64) ELSE '{OTHERS}' END AS "group",
+            {", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in sums)}
+        FROM ranked GROUP BY ALL HAVING sum(devices) > 0 OR sum(dead_letters) > 0 ORDER BY devices DESC, "group" """
     )
-    latencies = latency.of_devices(database, [one["device"] for one in worst])
+
+
+def _devices(database, chosen=""):
+    """A dict for each device of `found`. chosen: SQL behind FROM."""
+    rows = database.rows(f"SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at FROM found {chosen}")
+    names = [one["device"] for one in rows]
+    latencies = latency.of_devices(database, names)
+    rates = dict(database.run(_RATES, names).fetchall())
+    return [_device(one, latencies.get(one["device"]), rates.get(one["device"])) for one in rows]
+
+
+# Bytes of journal per second that what a device has published in its last day takes, about: in an outage, when a device
+# gathers readings, they take less. A backlog was published earlier than it was received.
+_RATES = f"""
+SELECT device,
+    sum(octet_length(payload) + octet_length(encode(topic)) + {_RECORD}) / (epoch(max(received)) - min(began))
+FROM (
+    SELECT device, payload, topic, received, epoch(least(received, made)) AS began,
+        max(received) OVER (PARTITION BY device) AS newest
+    FROM raw WHERE first AND seq IS NOT NULL AND payload IS NOT NULL AND list_contains(?, device))
+WHERE received >= newest - INTERVAL 1 DAY GROUP BY device HAVING count(*) > 2 AND epoch(max(received)) > min(began)
+"""
+_WORST_FIRST = f"ORDER BY {', '.join(f'{name} DESC' for name in _WORST)}, device"
+
+
+def _versions(database):
     # Of the newest health message; None: no health message has told.
-    versions = database.rows(
+    return database.rows(
         f"""SELECT last.firmware AS firmware, count(*) AS devices FROM found GROUP BY ALL
         ORDER BY devices DESC, firmware LIMIT {_MOST_VERSIONS}"""
     )
-    return fleet, [_device(one, latencies.get(one["device"])) for one in worst], versions
 
 
 def _doubled(database):
@@ -109,6 +169,15 @@ def _doubled(database):
 
     raw, measurements = "raw WHERE first", "measurements WHERE true"
     return extra(raw, "device, epoch, seq") + extra(measurements, "device, epoch, seq, place")
+
+
+# Numbers that are lost or given up, when the next number of their journal that arrived was received.
+_GONE = """
+FROM (SELECT device, epoch, gaps.hi + 1 AS seq, sum(missing.hi - missing.lo + 1) AS gone
+    FROM missing JOIN gaps USING (device, epoch)
+    WHERE place IN ('gone', 'erased') AND missing.lo BETWEEN gaps.lo AND gaps.hi GROUP BY ALL)
+JOIN (SELECT device, epoch, seq, received FROM raw WHERE first AND received IS NOT NULL) USING (device, epoch, seq)
+"""
 
 
 def _timeline(database, since, until):
@@ -123,12 +192,16 @@ def _timeline(database, since, until):
     }
     told = ", ".join(f"{sql} AS {name}" for name, sql in counts.items())
     rows = database.rows(f"SELECT {_bucket('received', step)}, {told} FROM raw WHERE received IS NOT NULL GROUP BY t")
-    none = dict.fromkeys((*counts, "restarts"), 0)
+    none = dict.fromkeys((*counts, "restarts", "gone"), 0)
     points = {row["t"]: none | row for row in rows}
     starts = f"FROM health_messages WHERE {_RESTART} GROUP BY t"
     for row in database.rows(f"SELECT {_bucket('received', step)}, count(*) AS restarts {starts}"):
         # `raw` may have nothing of that time any more.
         points.setdefault(row["t"], none | row)["restarts"] = row["restarts"]
+    for row in database.rows(
+        f"SELECT {_bucket('received', step)}, CAST(sum(gone) AS BIGINT) AS gone {_GONE} GROUP BY t"
+    ):
+        points[row["t"]]["gone"] = row["gone"]
     first, last = int(since // step * step), int(until // step * step)
     return {
         "step_s": step,
@@ -208,6 +281,33 @@ def _assembled(names, points, sums):
     return found
 
 
+def _log(database):
+    """[(time of receipt in s since 1970, line), ...], the newest first."""
+    rows = database.rows(
+        f"""SELECT epoch(received) AS t, TRY(from_json(decode(payload), '{{"lines": ["VARCHAR"]}}')).lines AS lines
+            FROM raw WHERE kind = 'log' AND first ORDER BY received DESC, seq DESC LIMIT {_MOST_LOGS}"""
+    )
+    return [(row["t"], line) for row in rows for line in reversed(row["lines"] or ()) if line]
+
+
+def _rollouts(database):
+    """Of each release that devices fetch or try now: how many of the fleet's devices are in which state with it."""
+    return database.rows(
+        f"""WITH newest AS (
+            SELECT device, arg_max(payload, (received, coalesce(seq, -1))) AS payload, max(received) AS received
+            FROM raw WHERE kind = 'release' AND problem IS NULL AND device IS NOT NULL GROUP BY device),
+        told AS (
+            SELECT epoch(received) AS t,
+                TRY(from_json(decode(payload), '{{"release": "BIGINT", "state": "VARCHAR"}}')) AS one FROM newest),
+        counted AS (
+            SELECT one.release AS release, one.state AS state, count(*) AS devices, max(t) AS newest
+            FROM told WHERE one.release IS NOT NULL AND one.state IN {_RELEASE_STATES} GROUP BY ALL)
+        SELECT release, max(newest) AS newest, map_from_entries(list((state, devices))) AS states FROM counted
+        GROUP BY release HAVING count(*) FILTER (state IN ('fetch', 'trial')) > 0
+        ORDER BY release DESC LIMIT {_MOST_ROLLOUTS}"""
+    )
+
+
 def _dead_letters(database):
     # Reasons that differ only in numbers are one kind.
     rows = database.rows(
@@ -231,19 +331,58 @@ def _dead_letters(database):
     ]
 
 
-def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, counters=(), **how):
+def gather(root, topics, chosen=(), worst=10, counters=(), **how):
     """Returns the facts of the fleet below `topics`, from the tables in the folder or URI `root`. They contain the
-    measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. unread: what
-    LandingFiles.unread() returned before. counters: what counters.load() returned. grace_s, how: as views.judge() has
-    them. A number that JSON has not, NaN or infinity, is None. Raises WrongTables."""
+    measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. counters: what
+    counters.load() returned. how: as _judged() has them. A number that JSON has not, NaN or infinity, is None. Raises
+    WrongTables."""
+    with _judged(root, topics, **how) as (database, facts):
+        gathered = _gathered(database, chosen, worst, facts["since"], facts["until"])
+        return _as_json(facts | {"counters": list(counters)} | gathered)
+
+
+def of_device(root, topics, device, number=None, epoch=None, landing=None, **how):
+    """The facts of one device, None if it is not known: the only one in `devices`, with its measurements and health
+    over time, and the newest messages of its `log`. way: that of message `number`, as where.answer.answer() returns it
+    for `epoch` and `landing`, or {"unknown": why}. how: as _judged() has them. Raises WrongTables."""
+    with _judged(root, topics, **how) as (database, facts):
+        history = History(database, device)
+        facts |= _fleet(database) | {"devices": _devices(database), "way": None}
+        if not facts["devices"]:
+            return None
+        if number is not None:
+            try:
+                facts["way"] = answer(history, device, number, landing, root, topics, epoch)
+            except Unknown as e:
+                facts["way"] = {"unknown": str(e)}
+        facts |= {"dead_letters": _dead_letters(database), "log": _log(database), "events": [], "measurements": {}}
+        if facts["since"] is not None:
+            times = facts["since"], facts["until"]
+            facts |= {"events": _events(database), "trends": _trends(database, [device], *times)}
+            facts["measurements"] = _series(database, [device], *times)
+        return _as_json(facts)
+
+
+def totals(root, topics, **how):
+    """Of the facts that gather() returns those that tell whether somebody must be told: the sums. Raises WrongTables;
+    FileNotFoundError without tables."""
+    with _judged(root, topics, **how) as (database, facts):
+        if not database.tables["raw"]:
+            raise FileNotFoundError(f"there are no tables in {root}: has `inflight fleet tables` run?")
+        return facts | _fleet(database)
+
+
+@contextlib.contextmanager
+def _judged(root, topics, grace_s=3600, now=None, unread=None, **how):
+    """The Database of the tables in `root` with the views of views.judge(), and what that tells. unread: what
+    LandingFiles.unread() returned before. now: in s since 1970. grace_s, how: as views.judge() has them."""
     now = time.time() if now is None else now
     facts = {"made": now, "root": topics, "grace_s": grace_s, "asked": [how.get("since"), how.get("until")]}
-    facts |= {"unread": summary(unread or {}, now), "counters": list(counters)}
+    facts["unread"] = summary(unread or {}, now)
     with Database(root) as database:
         collectors, span = views.judge(database, now, grace_s, unread=facts["unread"]["stale"] > 0, **how)
         facts |= {"batch": last_batch(database.tables["ledger"]), "differences": database.differences}
-        facts |= {"collectors": collectors, **span}
-        return _as_json(facts | _gathered(database, chosen, worst, span["since"], span["until"]))
+        yield database, facts | {"collectors": collectors, **span}
 
 
 def _as_json(value):
@@ -256,10 +395,11 @@ def _as_json(value):
 
 
 def _gathered(database, chosen, worst, since, until):
-    fleet, devices, versions = _devices(database)
-    letters = database.row("SELECT count(*) AS many FROM dead_letters")["many"]
-    fleet |= {"doubled": _doubled(database), "dead_letters": letters}
-    facts = {"fleet": fleet, "devices": devices, "versions": versions, "dead_letters": _dead_letters(database)}
+    facts = _fleet(database)
+    facts["fleet"] |= {"doubled": _doubled(database), "latency_ms": latency.of_fleet(database)}
+    devices = _devices(database, f"{_WORST_FIRST} LIMIT {MOST_DEVICES}")
+    facts |= {"devices": devices, "versions": _versions(database), "dead_letters": _dead_letters(database)}
+    facts["rollouts"] = _rollouts(database)
     if since is None:
         nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
         return facts | nothing | {"measurements": {}, "trends": {}}

@@ -7,6 +7,7 @@ from .database import moment
 _OVERLAP_S = 60  # if messages of two journals alternate for longer, there are two devices
 _SILENT_S = 600  # shorter silence is no alarm
 _DAY_S = 86_400
+_NEARLY_FULL = 0.8  # of a journal's limit
 _OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
 # So few of all deliveries are told apart if the time of all would be so many times as long: a clock was wrong.
 _FEW, _LEAST = 0.001, 20
@@ -134,13 +135,20 @@ GROUP BY device
 """
 # The last state that each device, or the broker with its will, has published; state_since: when it began; next_s: so
 # many seconds after that message a device that sleeps reports again.
+# told: what it has said of itself when it was last online. A will says only that the device is gone.
 _STATES = """
-SELECT device, arg_max(struct_pack(state, next_s), (received, coalesce(seq, -1))) AS last_status,
-    max(CASE WHEN begins THEN received END) AS state_since
+SELECT device, last_status, state_since,
+    TRY(from_json(decode(last_status.payload), '{{"safe": "BOOLEAN"}}')).safe AS safe,
+    TRY(from_json(decode(birth), '{{"board": "VARCHAR", "micropython": "VARCHAR", "group": "VARCHAR"}}')) AS told
 FROM (
-    SELECT *, state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq) AS begins
-    FROM every_raw WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
-GROUP BY device
+    SELECT device, arg_max(struct_pack(state, next_s, payload), place) AS last_status,
+        max(CASE WHEN begins THEN received END) AS state_since,
+        arg_max(payload, place) FILTER (state = 'online') AS birth
+    FROM (
+        SELECT *, row(received, coalesce(seq, -1)) AS place,
+            state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq) AS begins
+        FROM every_raw WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
+    GROUP BY device)
 """
 # expires: the longest expiry with which a message of the device arrived, in s.
 _EXPIRIES = "SELECT device, max(expiry) AS expires FROM raw WHERE expiry IS NOT NULL GROUP BY device"
@@ -160,7 +168,8 @@ _OF_DEVICES = (
 COUNTS = (*_OF_JOURNALS, "epochs", *_OF_DEVICES, "given_up", "lost")
 _CHANGED = f"least(gone, {' + '.join(rules.COUNTED)})"
 # One row for each device. accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the
-# numbers that are gone as many as the device counts as dropped, damaged or skipped. lost: the others.
+# numbers that are gone as many as the device counts as dropped, damaged or skipped. lost: the others. "group": the
+# label in its configuration, else its board.
 _DEVICES = f"""
 WITH counted AS (
     SELECT device, {", ".join(f"sum({name}) AS {name}" for name in _OF_JOURNALS)}, count(*) AS epochs,
@@ -170,7 +179,11 @@ dead AS (SELECT device, count(*) AS dead_letters FROM dead_letters WHERE device 
 joined AS (
     SELECT device, {", ".join(f"CAST(coalesce({name}, 0) AS BIGINT) AS {name}" for name in COUNTS[:-2])},
         since, seen, resets, last, coalesce(last_status.state, 'unknown') AS state,
-        last_status.next_s AS next_s, state_since, expires, shared.device IS NOT NULL AS shared
+        last_status.next_s AS next_s, state_since, expires, shared.device IS NOT NULL AS shared,
+        coalesce(safe, false) AS safe, told.board AS board, told.micropython AS micropython,
+        coalesce(told."group", told.board) AS "group",
+        coalesce(last.journal_limit > 0 AND last.journal_used >= {_NEARLY_FULL} * last.journal_limit, false)
+            AS nearly_full
     FROM counted FULL JOIN dead USING (device) LEFT JOIN health_sums USING (device) LEFT JOIN states USING (device)
         LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device)
         LEFT JOIN undated USING (device)

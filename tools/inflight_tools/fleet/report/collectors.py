@@ -1,8 +1,14 @@
 """The collectors: what the tables know of each, and what it has counted itself since it started."""
 
 _SILENT_S = 600  # a collector that runs counts every ten seconds
+_MARKED_S = 600  # its last marker should not be older
 
 _COUNTED = ("messages", "messages_s", "dup", "truncated", "reconnects", "errors", "files")
+
+
+def behind(facts):
+    """Those of the collectors in the facts that have not shown for a while that they have received all."""
+    return [one for one in facts["collectors"] if not one["marked"] or facts["made"] - one["marked"] > _MARKED_S]
 
 
 def collectors(facts):

@@ -1,10 +1,11 @@
 """A device's health and history."""
 
-from .words import PLACES, clip, count, duration, known, moment, number
+from urllib.parse import quote
+
+from .words import PLACES, clip, count, duration, moment, number
 
 MOST = 500  # devices on the page
 _MOST_FLAGS = 12
-_NEARLY_FULL = 0.8  # of a journal's limit
 
 
 def missing(device):
@@ -25,13 +26,34 @@ def health(device):
     if device["dead_letters"]:
         found.append(("warn", count(device["dead_letters"], "dead letter")))
     journal = device["journal"] or {}
-    used, limit = journal.get("used"), journal.get("limit")
-    if known(used) and known(limit) and used and used >= _NEARLY_FULL * limit:
-        found.append(("warn", f"journal {100 * used / limit:.0f} % in use"))
+    if device["nearly_full"]:
+        found.append(("warn", f"journal {100 * journal['used'] / journal['limit']:.0f} % in use"))
     found += [("warn", clip(flag, 60)) for flag in device["flags"][:_MOST_FLAGS]]
     if device["errors"]:
         found.append(("warn", count(len(device["errors"]), "error")))
     return found
+
+
+def state(device):
+    """(symbol, text) of the state that a device has told, if there is no reason to doubt it."""
+    told = clip(device["state"] or "unknown", 24)
+    if device["silent"] and told in ("online", "asleep"):
+        return "unknown", f"was {told}"
+    if device["safe"]:
+        return "warn", f"{told}, safe mode"
+    return told if told in ("online", "asleep", "offline") else "unknown", told
+
+
+def build(device):
+    """Which release on which board."""
+    python = device["micropython"] and f"MicroPython {clip(device['micropython'], 24)}"
+    known = (device["firmware"], device["board"], python)
+    return " · ".join(clip(text, 40) for text in known if text)
+
+
+def link(device):
+    """The address of its page in the console."""
+    return "device?name=" + quote(device, safe="", errors="backslashreplace")
 
 
 def event(event):

@@ -11,83 +11,6 @@ const day = (d) => `${two(d.getMonth() + 1)}-${two(d.getDate())}`;
 const hour = (d) => `${two(d.getHours())}:${two(d.getMinutes())}`;
 const local = (d, exact) => `${d.getFullYear()}-${day(d)} ${hour(d)}${exact ? ":" + two(d.getSeconds()) : ""}`;
 
-for (const time of all("time")) {
-  const utc = time.textContent.replace(" ", "T");
-  const date = new Date(utc);
-  if (isNaN(date)) continue;
-  time.dateTime = utc;
-  time.textContent = local(date, utc.length > 17);
-}
-for (const zone of all(".zone")) zone.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
-for (const axis of all(".times")) {
-  const exact = axis.classList.contains("exact");
-  let before;
-  for (const tick of all("[data-t]", axis)) {
-    const date = new Date(tick.dataset.t * 1000);
-    const shown = day(date);
-    tick.textContent = hour(date) + (exact ? ":" + two(date.getSeconds()) : "");
-    tick.nextElementSibling.textContent = shown === before ? "" : shown;
-    before = shown;
-  }
-}
-
-// Devices: open, sort, filter
-const table = one("#devices-table");
-if (table) {
-  const bodies = [...table.tBodies];
-  const heads = [...table.tHead.rows[0].cells];
-  const HEALTH = 2; // its order is the page's own; columns before it are text, columns after it numbers
-  const key = (body, column) => {
-    const cell = body.rows[0].cells[column];
-    const text = cell.textContent.trim();
-    if (column <= HEALTH) return column === HEALTH ? bodies.indexOf(body) : text.toLowerCase();
-    const value = Number(cell.dataset.v ?? text.replaceAll(",", ""));
-    return isNaN(value) ? null : value; // a dash: unknown
-  };
-  const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b, undefined, { numeric: true }) : a - b);
-  const sort = (column) => {
-    const head = heads[column];
-    const number = head.classList.contains("n");
-    const first = number ? "descending" : "ascending";
-    const again = head.getAttribute("aria-sort") === first;
-    const order = again ? (number ? "ascending" : "descending") : first;
-    for (const other of heads) other.setAttribute("aria-sort", other === head ? order : "none");
-    const sign = order === "ascending" ? 1 : -1;
-    const keys = new Map(bodies.map((body) => [body, key(body, column)]));
-    const unknownLast = (x, y) => (x === null) - (y === null);
-    const sorted = bodies.slice().sort((a, b) => {
-      const x = keys.get(a), y = keys.get(b);
-      return x === null || y === null ? unknownLast(x, y) : sign * compare(x, y);
-    });
-    table.append(...sorted);
-  };
-  heads.forEach((head, column) => head.firstChild.addEventListener("click", () => sort(column)));
-  for (const body of bodies) {
-    const button = one("button", body);
-    button.addEventListener("click", () => button.setAttribute("aria-expanded", body.classList.toggle("open")));
-  }
-  const texts = bodies.map((body) => body.rows[0].textContent.toLowerCase());
-  const find = one("#find");
-  find.addEventListener("input", () => {
-    const words = find.value.toLowerCase().split(/\s+/);
-    let found = 0;
-    bodies.forEach((body, n) => {
-      body.hidden = !words.every((word) => texts[n].includes(word));
-      found += !body.hidden;
-    });
-    const count = `${bodies.length} device${bodies.length === 1 ? "" : "s"}`;
-    one("#found").textContent = found === bodies.length ? count : `${found} of ${count}`;
-  });
-}
-
-// Measurements: show only the chosen device
-const choice = one("#choice");
-if (choice) {
-  const choose = () => all(".of").forEach((block) => (block.hidden = block.id !== choice.value));
-  choice.addEventListener("change", choose);
-  choose();
-}
-
 // Reading values: the pointer or the arrow keys select one of the x coordinates `places`; describe(n) is its text.
 const readable = (plot, chart, places, describe) => {
   const output = one("output", plot);
@@ -120,32 +43,112 @@ const readable = (plot, chart, places, describe) => {
   });
 };
 const span = (chart) => [Number(chart.dataset.from), Number(chart.dataset.to)];
-
-const steps = one("#steps");
-if (steps) {
-  const rows = [...steps.rows];
-  const names = [...steps.parentNode.tHead.rows[0].cells].map((cell) => cell.textContent.toLowerCase());
-  const describe = (n) => {
-    const [time, ...counts] = [...rows[n].cells].map((cell) => cell.textContent);
-    const said = counts.map((count, m) => [names[m + 1], count]).filter(([, count], m) => m === 0 || count !== "0");
-    return `${time}: ${said.map((pair) => pair.join(" ")).join(", ")}`;
-  };
-  for (const chart of all("#timeline .chart")) {
-    const [left, right] = span(chart);
-    readable(chart.parentNode, chart, rows.map((_, n) => left + ((right - left) * (n + 0.5)) / rows.length), describe);
-  }
-}
-
-const data = one("#points");
 const figure = (value) => (Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4))));
-for (const [id, { t, unit, p }] of Object.entries(data ? JSON.parse(data.textContent) : {})) {
-  const chart = one(`#${id}-t`).parentNode;
-  const [left, right] = span(chart);
-  const last = Math.max(p[p.length - 1][0], 1);
-  const describe = (n) => {
-    const [after, mean, least, greatest] = p[n];
-    return `${local(new Date((t + after) * 1000))}: ${figure(mean)} ${unit} (${figure(least)} to ${figure(greatest)})`;
-  };
-  const place = (after) => (p.length > 1 ? left + ((right - left) * after) / last : (left + right) / 2);
-  readable(chart.parentNode, chart, p.map(([after]) => place(after)), describe);
-}
+
+const prepare = () => {
+  for (const time of all("time")) {
+    const utc = time.textContent.replace(" ", "T");
+    const date = new Date(utc);
+    if (isNaN(date)) continue;
+    time.dateTime = utc;
+    time.textContent = local(date, utc.length > 17);
+  }
+  for (const zone of all(".zone")) zone.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+  for (const axis of all(".times")) {
+    const exact = axis.classList.contains("exact");
+    let before;
+    for (const tick of all("[data-t]", axis)) {
+      const date = new Date(tick.dataset.t * 1000);
+      const shown = day(date);
+      tick.textContent = hour(date) + (exact ? ":" + two(date.getSeconds()) : "");
+      tick.nextElementSibling.textContent = shown === before ? "" : shown;
+      before = shown;
+    }
+  }
+
+  // Devices: open, sort, filter
+  const table = one("#devices-table");
+  if (table) {
+    const bodies = [...table.tBodies];
+    const heads = [...table.tHead.rows[0].cells];
+    const HEALTH = 2; // its order is the page's own; columns before it are text, columns after it numbers
+    const key = (body, column) => {
+      const cell = body.rows[0].cells[column];
+      const text = cell.textContent.trim();
+      if (column <= HEALTH) return column === HEALTH ? bodies.indexOf(body) : text.toLowerCase();
+      const value = Number(cell.dataset.v ?? text.replaceAll(",", ""));
+      return isNaN(value) ? null : value; // a dash: unknown
+    };
+    const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b, undefined, { numeric: true }) : a - b);
+    const sort = (column) => {
+      const head = heads[column];
+      const number = head.classList.contains("n");
+      const first = number ? "descending" : "ascending";
+      const again = head.getAttribute("aria-sort") === first;
+      const order = again ? (number ? "ascending" : "descending") : first;
+      for (const other of heads) other.setAttribute("aria-sort", other === head ? order : "none");
+      const sign = order === "ascending" ? 1 : -1;
+      const keys = new Map(bodies.map((body) => [body, key(body, column)]));
+      const unknownLast = (x, y) => (x === null) - (y === null);
+      const sorted = bodies.slice().sort((a, b) => {
+        const x = keys.get(a), y = keys.get(b);
+        return x === null || y === null ? unknownLast(x, y) : sign * compare(x, y);
+      });
+      table.append(...sorted);
+    };
+    heads.forEach((head, column) => head.firstChild.addEventListener("click", () => sort(column)));
+    for (const body of bodies) {
+      const button = one("button", body);
+      button.addEventListener("click", () => button.setAttribute("aria-expanded", body.classList.toggle("open")));
+    }
+    const texts = bodies.map((body) => body.rows[0].textContent.toLowerCase());
+    const find = one("#find");
+    find.addEventListener("input", () => {
+      const words = find.value.toLowerCase().split(/\s+/);
+      let found = 0;
+      bodies.forEach((body, n) => {
+        body.hidden = !words.every((word) => texts[n].includes(word));
+        found += !body.hidden;
+      });
+      const count = `${bodies.length} device${bodies.length === 1 ? "" : "s"}`;
+      one("#found").textContent = found === bodies.length ? count : `${found} of ${count}`;
+    });
+  }
+
+  // Measurements: show only the chosen device
+  const choice = one("#choice");
+  if (choice) {
+    const choose = () => all(".of").forEach((block) => (block.hidden = block.id !== choice.value));
+    choice.addEventListener("change", choose);
+    choose();
+  }
+
+  const steps = one("#steps");
+  if (steps) {
+    const rows = [...steps.rows];
+    const names = [...steps.parentNode.tHead.rows[0].cells].map((cell) => cell.textContent.toLowerCase());
+    const describe = (n) => {
+      const [time, ...counts] = [...rows[n].cells].map((cell) => cell.textContent);
+      const said = counts.map((count, m) => [names[m + 1], count]).filter(([, count], m) => m === 0 || count !== "0");
+      return `${time}: ${said.map((pair) => pair.join(" ")).join(", ")}`;
+    };
+    for (const chart of all("#timeline .chart")) {
+      const [left, right] = span(chart);
+      readable(chart.parentNode, chart, rows.map((_, n) => left + ((right - left) * (n + 0.5)) / rows.length), describe);
+    }
+  }
+
+  const data = one("#points");
+  for (const [id, { t, unit, p }] of Object.entries(data ? JSON.parse(data.textContent) : {})) {
+    const chart = one(`#${id}-t`).parentNode;
+    const [left, right] = span(chart);
+    const last = Math.max(p[p.length - 1][0], 1);
+    const describe = (n) => {
+      const [after, mean, least, greatest] = p[n];
+      return `${local(new Date((t + after) * 1000))}: ${figure(mean)} ${unit} (${figure(least)} to ${figure(greatest)})`;
+    };
+    const place = (after) => (p.length > 1 ? left + ((right - left) * after) / last : (left + right) / 2);
+    readable(chart.parentNode, chart, p.map(([after]) => place(after)), describe);
+  }
+};
+prepare();

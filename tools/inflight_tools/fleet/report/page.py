@@ -1,4 +1,4 @@
-"""The page, rendered from templates/."""
+"""The pages, rendered from templates/: the report, and those of the console (fleet/console)."""
 
 import base64
 import hashlib
@@ -30,24 +30,43 @@ _ENVIRONMENT = Environment(
 )
 _FILTERS = (
     words.clip, words.count, words.duration, words.milliseconds, words.moment, words.number, words.share, words.size,
-    devices.health, devices.missing, devices.event,
+    devices.health, devices.missing, devices.event, devices.state, devices.build, devices.link,
 )  # fmt: skip
 _ENVIRONMENT.filters |= {filter_.__name__: filter_ for filter_ in _FILTERS} | {"sha256": _digest}
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
 _ENVIRONMENT.tests["known"] = words.known
 
 
-def render(facts):
-    """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it."""
-    style, script = (Markup((_HERE / name).read_text(encoding="utf-8")) for name in ("page.css", "page.js"))
-    found = steps(facts["timeline"])
-    timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))
+def _text(name):
+    return Markup((_HERE / name).read_text(encoding="utf-8"))
+
+
+def _page(template, facts, live, **more):
+    """live: what the page compares to know whether the tables have changed; None: it fetches nothing."""
     # What a device measures, and then what it tells of itself.
     series = {device: found + facts["trends"].get(device, []) for device, found in facts["measurements"].items()}
     measured = charts(series)
     points = {chart["identity"]: chart["read"] for drawn in measured.values() for chart in drawn if chart["read"]}
-    return _ENVIRONMENT.get_template("page.html").render(
-        facts=facts, fleet=facts["fleet"], verdict=verdict(facts), labels=LABELS, style=style, script=script,
-        steps=found, counts=COUNTS, timelines=timelines, listed=facts["devices"][: devices.MOST],
-        series=series, measured=measured, points=points, collectors=collectors(facts),
+    script = _text("page.js") + _text("live.js") if live else _text("page.js")
+    return _ENVIRONMENT.get_template(template).render(
+        facts=facts, fleet=facts["fleet"], causes=words.CAUSES, releases=words.RELEASES, live=live,
+        style=_text("page.css"), script=script, series=series, measured=measured, points=points, **more,
+    )  # fmt: skip
+
+
+def render_device(facts, live, query, way):
+    """Returns the console's page of the only device of `facts`, which are those of query.facts.of_device(). query: what
+    the viewer has asked of it, {"message", "epoch"} as texts. way: (rows, sentence) of where.words, None without a
+    question."""
+    return _page("device.html", facts, live, device=facts["devices"][0], query=query, way=way)
+
+
+def render(facts, live=None):
+    """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it. live: as in the
+    console, which has a page for each device and shows what is new."""
+    found = steps(facts["timeline"])
+    timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))
+    return _page(
+        "page.html", facts, live, verdict=verdict(facts), labels=LABELS, steps=found, counts=COUNTS,
+        timelines=timelines, listed=facts["devices"][: devices.MOST], collectors=collectors(facts),
     )  # fmt: skip

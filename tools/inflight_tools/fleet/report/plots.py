@@ -11,6 +11,7 @@ _MARKS = (  # rows of marks under the timeline: count, shape, text for one, text
     ("offline", "square", "device gone offline", "devices gone offline"),
     ("repeated", "diamond", "repetition removed", "repetitions removed"),
     ("dead_letters", "cross", "dead letter", "dead letters"),
+    ("gone", "bar", "message lost or given up", "messages lost or given up"),
 )
 
 
@@ -93,6 +94,7 @@ _SHAPES = {
     "triangle": lambda x, y, r: f"M{short(x)} {short(y - r)}l{r} {short(2 * r)}h{-2 * r}z",
     "diamond": lambda x, y, r: f"M{short(x)} {short(y - r)}l{r} {r}l{-r} {r}l{-r} {-r}z",
     "square": lambda x, y, r: f"M{short(x - r)} {short(y - r)}h{2 * r}v{2 * r}h{-2 * r}z",
+    "bar": lambda x, y, r: f"M{short(x)} {short(y - r)}v{2 * r}",
     "cross": lambda x, y, r: f"M{short(x - r)} {short(y - r)}l{2 * r} {2 * r}m0 {-2 * r}l{-2 * r} {2 * r}",
 }
 
@@ -132,6 +134,7 @@ def describe(steps):
         count(steps.total("restarts"), "restart"),
         count(steps.total("repeated"), "repetition") + " removed",
         count(steps.total("dead_letters"), "dead letter"),
+        count(steps.total("gone"), "message") + " lost or given up",
         count(len(silences(steps.values("received"))), "period") + " without a message",
         f"devices gone offline {count(steps.total('offline'), 'time')}",
     ]

@@ -79,9 +79,9 @@ def _chart(identity, device, one, most):
     points = drawable(one["points"])
     chart = {"identity": identity, "label": label, "unit": of, "stats": stats, "count": one["count"], "read": None}
     chart["left_out"] = len(one["points"]) - len(points)
-    described = f"{label} of {clip(device, 64)} in {of or 'no unit'}: {stats}."
+    described = f"{label} of {clip(device, 64)}{of and ' in ' + of}: {stats}."
     try:
-        return chart | _drawing(identity, thin(points, most), of, f"{label}, {of}", described)
+        return chart | _drawing(identity, thin(points, most), of, f"{label}{of and ', ' + of}", described)
     except (ArithmeticError, ValueError):  # whatever a device measures, the other charts are drawn
         return chart
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .words import known
 
 MOST = 120
-COUNTS = ("received", "backlog", "restarts", "offline", "repeated", "dead_letters")
+COUNTS = ("received", "backlog", "restarts", "offline", "repeated", "dead_letters", "gone")
 _LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 from inflight_tools.fleet.delta import REPAIR, lacking
 
+from .collectors import behind
 from .words import PLACES, clip, count, duration, number, utc
 
 GOOD, WAITING, BAD, EMPTY = "good", "waiting", "bad", "empty"
-MARKED_S = 600  # a collector's last marker should not be older
 LABELS = {GOOD: "Complete", WAITING: "Not yet complete", BAD: "Not complete", EMPTY: "Nothing to judge"}
 
 
@@ -73,7 +73,7 @@ def _doubt(facts):
 
 def _behind(facts):
     """Which collector has not proved for a while that it has received all."""
-    late = [one for one in facts["collectors"] if one["marked"] and facts["made"] - one["marked"] > MARKED_S]
+    late = [one for one in behind(facts) if one["marked"]]
     if not late:
         return ""
     ago = duration(facts["made"] - late[0]["marked"])

@@ -10,8 +10,15 @@ from inflight_tools import visible as texts
 NONE = "–"
 # Of missing messages that are not lost: keys of the facts, and words.
 PLACES = {"given_up": "given up", "on_way": "on the way", "on_device": "in a journal"}
+CAUSES = {
+    "erased": "in a journal that was replaced",
+    "dropped": "dropped",
+    "damaged": "damaged",
+    "skipped": "skipped after damage",
+}  # why devices gave up
+RELEASES = {"fetch": "fetched by", "trial": "tried by", "good": "good on", "bad": "bad on", "refused": "refused by"}
 _SPACE = "\u00a0"  # between a number and its unit: no line break there
-_UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "lx": "lx"}
+_UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "count": "", "%EL": "% of the battery"}
 
 
 def known(value):

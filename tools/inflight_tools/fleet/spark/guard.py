@@ -45,7 +45,7 @@ def begin(spark, landing, root, topics, new_checkpoint=False):
         make_folder(Path(root))
         drop_torn(files)
     last = tables.last_batch()
-    if noted is None and last >= 0 and not new_checkpoint:
+    if not noted and last >= 0 and not new_checkpoint:
         raise WrongTables(
             f"{files.path(NOTES)} is missing or damaged: restore it, or, if the tables are of this fleet and version, "
             "continue with --new-checkpoint"

@@ -262,8 +262,8 @@ class Table:
         if not self._files.is_local:
             names, last = [], self._open().version()
         else:
-            names = (f"{LOG}/{version:020}.json" for version in itertools.count(before + 1))
-            names = list(itertools.takewhile(self._files.exists, names))
+            commits = (f"{LOG}/{version:020}.json" for version in itertools.count(before + 1))
+            names = list(itertools.takewhile(self._files.exists, commits))
             last = before + len(names)
         self._files.sync(*names)
         if last // _CHECKPOINTS > before // _CHECKPOINTS:

@@ -1,0 +1,56 @@
+"""The console in headless Chromium: it shows a batch without a reload, and nothing is cut."""
+
+import pytest
+
+from host_tests.tools.fleet.report import chromium
+from host_tests.tools.fleet.where.conftest import Tables
+
+FIND = "document.querySelector('#find')"
+WORKER = "report browser"
+pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium.Chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture
+def served(tables, serve):
+    for device in ("attic", "cellar"):
+        for seq in range(3):
+            tables.add(device, seq, 10 * seq, kind="telemetry")
+    tables.marker(60, 61)
+    tables.write()
+    return serve()
+
+
+def test_an_open_page_shows_what_is_new_and_keeps_what_was_chosen(browser, served, tables):
+    page = browser.open(served.url + "/")
+    page.ask(f"{FIND}.value = 'cellar', {FIND}.dispatchEvent(new Event('input'))")
+    page.ask("document.querySelector('#devices-table tbody:not([hidden]) th button').click()")
+    page.ask(
+        "window.renewed = new Promise(done => new MutationObserver(done).observe(document.body, {attributes: true})), 0"
+    )
+    more = Tables(tables.root)
+    more.add("cellar", 3, 65)
+    more.write(mode="append")
+    served.now += 60  # so that a text of this minute is another one
+    page.ask("window.renewed.then(() => 0)")
+    assert page.ask("document.querySelector('#fleet-delivered').value") == "7"
+    names = "[...document.querySelectorAll('#devices-table tbody:not([hidden]) th bdi')]"
+    assert page.ask(f"{names}.map(e => e.textContent)[0]") == "cellar" and page.ask(f"{FIND}.value") == "cellar"
+    assert page.ask("document.querySelector('#devices-table tbody.open bdi').textContent") == "cellar"
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
+def test_nothing_is_wider_than_the_screen(browser, served, tmp_path, dark):
+    for path in ("/", "/device?name=attic&message=1"):
+        page = browser.open(served.url + path, dark=dark)
+        for width in (1280, 390):
+            page.resize(width)
+            assert page.ask("document.documentElement.scrollWidth") == width
+            page.picture(tmp_path / f"{width}.png")
+        assert page.errors() == []

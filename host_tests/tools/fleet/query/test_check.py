@@ -1,0 +1,143 @@
+"""`inflight fleet check`, and the sums that it and the metrics of a fleet have."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.tools.fleet.report.made_facts import empty
+from host_tests.tools.fleet.where.conftest import AT
+from inflight_tools.fleet import commands
+from inflight_tools.fleet.monitoring.alarms import Check
+from inflight_tools.fleet.query.facts import OTHERS, gather, totals
+
+FULL = {"journal_live": 9, "journal_used": 40_000, "journal_limit": 49_152}
+COUNTED = {"accepted": 9}
+
+
+@pytest.fixture
+def check(tables, tmp_path, monkeypatch):
+    """check(...) returns (exit status, standard output) 70 s after AT."""
+    monkeypatch.setattr(commands.time, "time", lambda: float(AT + 70))
+
+    def ask(*words):
+        done = CliRunner().invoke(commands.app, ["check", *words, "--data", str(tmp_path)], env={"COLUMNS": "400"})
+        return done.exit_code, done.stdout or done.stderr
+
+    return ask
+
+
+@pytest.fixture
+def troubled(tables):
+    """Number 1 of attic is lost, a message of cellar is a dead letter, and the journal of cellar is nearly full."""
+    tables.status("attic", 0, 0, oldest=0, state="online", board="esp32", group="north", micropython="1.28.0")
+    tables.status("attic", 2, 30, oldest=2, state="offline")
+    tables.status("cellar", 0, 0, state="online", board="rp2", safe=True)
+    tables.health("cellar", 1, 20, COUNTED, **FULL)
+    tables.add("cellar", 2, 25, problem="not JSON")
+    tables.add(None, None, 26, kind=None, problem="no device")
+    tables.marker(60, 61)
+    tables.write()
+    return tables
+
+
+def test_a_fleet_without_trouble_is_ok(check, tables):
+    tables.add("attic", 0)
+    tables.marker(60, 61)
+    tables.write()
+    line = "ok: 1 device, 0 silent, 0 lost messages, 0 dead letters, 0 journals nearly full, 0 collectors behind, "
+    assert check() == (0, line + "0 stale landing files, 0 damaged tables\n")
+
+
+def test_one_line_says_what_is_wrong(check, troubled):
+    status, line = check()
+    assert status == 1 and line == (
+        "ALARM: 1 lost message, 2 dead letters, 1 journal nearly full; of 2 devices, 0 silent, 0 collectors behind, "
+        "0 stale landing files, 0 damaged tables\n"
+    )
+
+
+def test_thresholds_are_options(check, troubled):
+    allowed = ["--max-lost", "1", "--max-dead-letters", "2", "--max-nearly-full", "1"]
+    assert check(*allowed)[0] == 0
+    for n in (1, 3, 5):
+        assert check(*allowed[:n], str(int(allowed[n]) - 1), *allowed[n + 1 :])[0] == 1
+
+
+def test_what_was_lost_before_a_time_is_no_alarm_after_it(check, troubled):
+    since = "2025-10-09T08:54:10"  # 50 s after AT
+    assert check("--since", since, "--max-nearly-full", "1")[0] == 0
+
+
+def test_a_collector_that_proves_nothing_is_behind(check, tables):
+    tables.add("attic", 0)
+    tables.write()
+    status, output = check("--json")
+    assert status == 1 and json.loads(output)["alarms"] == ["behind"]
+    assert check("--max-behind", "1")[0] == 0
+
+
+def test_a_landing_file_that_waits_is_an_alarm(check, troubled, tmp_path):
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/c-1-000001.ndjson").write_bytes(b"line\n")  # of a time that has not come
+    assert json.loads(check("--json")[1])["stale"] == 1
+
+
+def test_without_tables_it_fails(check, tmp_path):
+    (tmp_path / "landing").mkdir()
+    status, output = check()
+    assert status == 1 and "there are no tables in" in output
+
+
+def test_groups_are_the_labels_of_devices_else_their_boards(troubled):
+    found = totals(troubled.root, "inflight", now=AT + 70.0)["groups"]
+    none = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0)
+    assert found == [
+        none | {"group": "north", "devices": 1, "lost": 1},
+        none | {"group": "rp2", "devices": 1, "nearly_full": 1, "dead_letters": 1},
+        none | {"group": "unknown", "dead_letters": 1},
+    ]
+
+
+def test_groups_have_a_bound_whatever_devices_say(tables):
+    for n in range(60):
+        tables.status(f"d{n:02}", 0, 0, state="online", group=f"g{n:02}")
+    tables.write()
+    found = totals(tables.root, "inflight", now=AT + 70.0)["groups"]
+    assert len(found) == 51 and found[0] == found[0] | {"group": OTHERS, "devices": 10}
+
+
+def test_what_a_device_told_of_itself(troubled):
+    devices = {one["device"]: one for one in gather(troubled.root, "inflight", now=AT + 70.0)["devices"]}
+    told = ("state", "safe", "board", "micropython", "group", "nearly_full")
+    assert [devices["attic"][name] for name in told] == ["offline", False, "esp32", "1.28.0", "north", False]
+    assert [devices["cellar"][name] for name in told] == ["online", True, "rp2", None, "rp2", True]
+
+
+@pytest.mark.parametrize("payload", [b"\xff", b"[]", b'{"board": {"a": [1]}, "safe": "maybe"}', b"", None])
+def test_a_status_that_cannot_be_read_spoils_no_report(tables, payload):
+    tables.add("attic", 0, state="online", retain=False, payload=payload)
+    tables.write()
+    (found,) = gather(tables.root, "inflight", now=AT + 70.0)["devices"]
+    assert found["state"] == "online" and not found["safe"]
+
+
+def test_how_long_a_journal_still_holds(tables):
+    """A message of 84 bytes with a topic of 18, and 16 of the record, each 100 s: 1.18 bytes per second."""
+    for seq in range(11):
+        tables.add("attic", seq, 100 * seq, kind="telemetry", topic="inflight/attic/tel", payload=bytes(84))
+    tables.health("attic", 11, 1000, COUNTED, journal_live=1, journal_used=100, journal_limit=1280)
+    tables.write()
+    (found,) = gather(tables.root, "inflight", now=AT + 1000.0)["devices"]
+    assert found["holds_s"] == pytest.approx(1180 / (11 * 118 / 1000), rel=0.01)
+
+
+def test_the_timeline_tells_when_messages_were_lost(troubled):
+    points = gather(troubled.root, "inflight", now=AT + 70.0)["timeline"]["points"]
+    assert {point["t"] - AT: point["gone"] for point in points if point["gone"]} == {30: 1}
+
+
+def test_a_damaged_table_is_an_alarm():
+    damage = [{"table": "raw", "told": 2800, "found": 2000}]
+    found = Check(empty() | {"differences": damage}, {"lost": 1_000_000})
+    assert found.alarms == ["damaged"] and found.line().startswith("ALARM: 1 damaged table; of ")
