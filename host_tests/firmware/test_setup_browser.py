@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from host_tests.firmware.setting_up import Page, free_ports, patiently
-from host_tests.tools.fleet.report import chromium
+from tools.peers import chromium
 from tools.peers.certificates import server_context
 from tools.peers.tls_proxy import tls_proxy
 

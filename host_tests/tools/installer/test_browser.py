@@ -13,13 +13,13 @@ import pytest
 
 from host_tests.tools.boards.esp_rom import EspRom
 from host_tests.tools.boards.made_firmware import pico_firmware
-from host_tests.tools.fleet.report import chromium
 from inflight_tools.boards import flash
 from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.boards.images.esp32_port import Esp32Port
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.installer import folder
 from inflight_tools.installer.web_tools import cached
+from tools.peers import chromium
 
 pytestmark = [
     pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
