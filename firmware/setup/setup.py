@@ -38,7 +38,7 @@ class Setup:
         self._ca = None  # the Upload of the certificate
         self._joined = None  # SSID and key
         self._doing = ""  # what an attempt does now
-        self._result = None  # the topic of the readings, whether Home Assistant lists the device
+        self._result = "", False  # the topic of the readings, whether Home Assistant lists the device
         self._note, self._kind = "", ""
         self.ends = None  # ticks when the device restarts
         self._farewell = False  # the page that tells the success was asked for
@@ -208,7 +208,8 @@ class Setup:
             return page(name, self._doing, "", setup_page.again(name) if access_point else (), True)
         if self.ends:
             self._farewell = True
-            more = setup_page.next_steps(access_point, *self._result, self._radio.address())
+            topic, home = self._result
+            more = setup_page.next_steps(access_point, topic, home, self._radio.address())
             return page(name, self._note, self._kind, more)
         kept = [name for name in self._secrets if self._secrets[name][0]]
         more = self._networks, kept, self._ca, self._board.device_id()
