@@ -5,14 +5,13 @@
 import gc
 import json
 import select
+import sys
 
 from config import check
 from files import beside, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from setup_attempt import Failed, join, reach
-from setup_certificate import Upload
 from setup_http import BadRequest, form
-from setup_page import page
 
 _WATCHDOG_MS = const(120_000)
 _IDLE_MS = const(500)
@@ -38,6 +37,8 @@ class Setup:
         self._upload = None
         self._ca = None  # the Upload of the certificate
         self._joined = None  # SSID and key
+        self._doing = ""  # what an attempt does now
+        self._result = "", False  # the topic of the readings, whether Home Assistant lists the device
         self._note, self._kind = "", ""
         self.ends = None  # ticks when the device restarts
         self._farewell = False  # the page that tells the success was asked for
@@ -70,15 +71,18 @@ class Setup:
         if self._joined == (ssid, key) and self._radio.address():
             return
         self._joined = None
+        self._doing = "Joining the network %s." % ssid
         yield from join(self._radio, ssid, key)
         self._joined = ssid, key
 
     def _configure(self, given):
         config = check(given, self._board.device_id)
-        yield  # the page tells that it begins
         if config.wifi_ssid:
             yield from self._join(config.wifi_ssid, config.wifi_key)
+        self._doing = "Connecting to the broker %s." % config.host
+        yield  # the page tells it
         yield from reach(self._board, config)
+        self._result = "%s/%s/telemetry" % (config.root, config.device), bool(config.ha)
         write(self._board.config_path(), json.dumps(given))
 
     def _configured(self, error):
@@ -125,6 +129,8 @@ class Setup:
     def _open(self, field):
         if self._upload or field != "ca" or self._attempt or self.ends:
             raise ValueError("one file, the certificate of the CA")
+        from setup_certificate import Upload  # seldom needed
+
         self._upload = Upload(beside(self._board, "ca.der"))
         return self._upload
 
@@ -193,15 +199,21 @@ class Setup:
         self._secrets[name] = entered, place
 
     def _page(self):
+        import setup_page
+
+        sys.modules.pop("setup_page", None)  # its texts stay until the page is sent: an attempt has their space
+        page, name = setup_page.page, self.name
+        access_point = name if self._networks is not None else None
         if self._attempt:
-            note = "Trying. This takes up to a minute. If this page goes away, join the network %s again." % self.name
-            return page(self.name, note, "", refresh=True)
+            return page(name, self._doing, "", setup_page.again(name) if access_point else (), True)
         if self.ends:
             self._farewell = True
-            return page(self.name, self._note, self._kind)
+            topic, home = self._result
+            more = setup_page.next_steps(access_point, topic, home, self._radio.address())
+            return page(name, self._note, self._kind, more)
         kept = [name for name in self._secrets if self._secrets[name][0]]
         more = self._networks, kept, self._ca, self._board.device_id()
-        return page(self.name, self._note, self._kind, self._given, *more)
+        return page(name, self._note, self._kind, setup_page.form(self._given, *more))
 
     def sent(self):
         if self._farewell:

@@ -1,6 +1,7 @@
 # Tries the settings before the device keeps them. Each attempt is a generator, a step at a time, so that the page stays
 # there; it raises Failed with what the person has to know.
 
+import sys
 from errno import EACCES, ECONNREFUSED, ETIMEDOUT
 
 from codes import CONNECTING, NO_ADDRESS, NO_AP, ONLINE, WRONG_KEY
@@ -53,6 +54,19 @@ def reach(board, config):
 
 
 def _connect(config, tls):
+    before = list(sys.modules)
+    try:
+        _connect_once(config, tls)
+    finally:  # the page takes the space of the client
+        for name in list(sys.modules):
+            if name not in before and name.startswith("inflight."):
+                del sys.modules[name]
+                package, _, module = name.rpartition(".")
+                if package in sys.modules:
+                    delattr(sys.modules[package], module)
+
+
+def _connect_once(config, tls):
     from inflight import Client
 
     # Its own client id: a session that the broker keeps for this device stays as it is.

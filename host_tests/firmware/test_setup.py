@@ -89,6 +89,13 @@ def test_the_page_is_small_and_lists_networks_by_signal(page):
     assert len(gzip.compress(page.text.encode())) < len(page.text.encode()) < 8192
 
 
+def test_the_page_tells_what_comes_next(device, page, broker):
+    """The topic of the readings, and the address in the network; Home Assistant only where it is configured."""
+    assert page.try_(**WIFI, host="127.0.0.1", port=broker.port, device="attic-1").startswith("Saved.")
+    assert "<b>inflight/attic-1/telemetry</b>" in page.text and "<b>127.0.0.2</b>" in page.text
+    assert "<b>inflight-box</b> goes away" in page.text and "Home Assistant" not in page.text
+
+
 def test_networks_are_searched_again(device, page):
     (device.home / "networks.json").write_text(json.dumps([{"ssid": "new", "rssi": -50}]))
     status, headers, _ = page.request("GET", "/scan")

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from host_tests.firmware.setting_up import Page, free_ports, patiently
-from host_tests.tools.fleet.report import chromium
+from tools.peers import chromium
 from tools.peers.certificates import server_context
 from tools.peers.tls_proxy import tls_proxy
 
@@ -94,6 +94,43 @@ def test_a_person_sets_the_device_up(device, broker, tmp_path, published):
         assert device.end()[1] == 75
         device.start()
         device.wait_for(lambda: published("status"))
+
+
+SMALL = """[...document.querySelectorAll("input, select, button, a, summary")]
+.map(e => e.closest("label")?.querySelector("[type=checkbox]") ? e.parentElement : e)
+.filter(e => e.checkVisibility() && e.getBoundingClientRect().height < 44).map(e => e.outerHTML)"""
+
+
+@pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
+def test_each_page_has_no_barriers_and_a_dark_mode(device, broker, nobody, tmp_path):
+    """The form, what is wrong, what is tried, what comes next: on a phone and on a computer."""
+    port = int(device.url.rstrip("/").rpartition(":")[2])
+    site = Page(port)
+    with chromium.Chromium(tmp_path / "chromium") as browser:
+
+        def look(html):
+            # A copy: the device ends when a person has seen the success. Without the refresh, to which axe objects: the
+            # page that has it shows only progress, and nothing can be entered there.
+            file = tmp_path / "page.html"
+            file.write_text(html.replace('<meta http-equiv="refresh" content="2;url=/">', ""))
+            for width, dark in ((390, False), (390, True), (1280, False), (1280, True)):
+                page = browser.open(file.as_uri(), width=width, dark=dark)
+                assert page.violations() == []
+                assert page.ask("document.querySelectorAll('main').length") == 1
+                assert page.ask("document.documentElement.scrollWidth") == width
+                assert page.ask(SMALL) == []
+                red = int(page.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")[0])
+                assert red < 40 if dark else red > 215
+
+        look(site.request("GET", "/")[2])
+        wifi = {"ssid": "attic", "key": "the-wifi-key", "host": "127.0.0.1"}
+        assert site.submit(**wifi, port=nobody) == 303
+        assert "<progress" in site.request("GET", "/")[2]
+        look(site.text)
+        assert site.told().startswith("No broker")
+        look(site.text)
+        assert site.try_(**wifi, port=broker.port).startswith("Saved.")
+        look(site.text)
 
 
 def test_any_address_leads_to_the_page_which_fits_a_phone(device, tmp_path):

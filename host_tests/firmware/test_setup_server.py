@@ -25,7 +25,7 @@ class Site:
     def receive(self, data):
         self.received += data
 
-    def finish(self):
+    def close(self):
         return {}
 
     def respond(self, request, fields, error):

@@ -19,16 +19,24 @@ def node():
     return found
 
 
+def _files(source):
+    return sorted(path for path in source.iterdir() if path.suffix in (".json", ".mjs"))
+
+
+def folder(source, parent):
+    """The folder below `parent` of the packages of the lock in the folder `source`."""
+    return parent / f"{source.name}-{digest(*_files(source))}"
+
+
 def command(source, parent):
     """Copies the folder `source` below `parent`, and installs the packages of its lock there. Returns the command line
     of its .mjs file."""
     interpreter = node()
-    files = sorted(path for path in source.iterdir() if path.suffix in (".json", ".mjs"))
-    folder = parent / f"{source.name}-{digest(*files)}"
-    if not folder.is_dir():
+    files, target = _files(source), folder(source, parent)
+    if not target.is_dir():
         say(f"installing the packages of {source.name}/package-lock.json")
-        with atomic_folder(folder) as work:
+        with atomic_folder(target) as work:
             for file in files:
                 shutil.copy(file, work)
             run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", work], "npm")
-    return [interpreter, *(str(folder / file.name) for file in files if file.suffix == ".mjs")]
+    return [interpreter, *(str(target / file.name) for file in files if file.suffix == ".mjs")]

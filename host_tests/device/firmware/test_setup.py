@@ -133,7 +133,7 @@ class Site:
         found = error = None
         try:
             form.receive(body + end)
-            found = form.finish()
+            found = form.close()
         except ValueError as e:
             error = str(e)
         self.request("POST", "/", found, error)
@@ -164,6 +164,21 @@ def test_the_device_restarts_when_the_success_was_told_or_after_a_time():
             # Nothing can be changed any more.
             site.request("POST", "/", dict(GOOD, host="elsewhere"))
             eq((site.setup.busy, site.setup.bring("attic", "x", None)), (False, False))
+
+
+def test_the_page_tells_what_is_tried_and_what_comes_next():
+    with Site(ONLINE) as site:
+        site.request("POST", "/", dict(GOOD, device="attic-1"))
+        site.setup.step()
+        text = site.request("GET", "/")[1]
+        assert "Joining the network attic." in text and "<progress" in text
+        site.setup.step()
+        text = site.request("GET", "/")[1]
+        assert "Connecting to the broker broker." in text and "join the Wi-Fi <b>inflight-d4e5f6</b> again" in text
+        site.finish()
+        text = site.request("GET", "/")[1]
+        assert "<b>inflight/attic-1/telemetry</b>" in text and "<b>10.0.0.7</b>" in text and "<form" not in text
+        assert "<b>inflight-d4e5f6</b> goes away" in text and "Home Assistant" not in text
 
 
 def test_a_scan_without_memory_finds_no_networks():
@@ -368,6 +383,17 @@ def test_with_a_cable_no_network_is_asked_for():
         site.send({"host": "broker.example", "user": "u", "password": "p"})
         with open(PATH + "config.json") as f:
             eq(json.loads(f.read()), dict(Wired.fields, host="broker.example", user="u", password="p"))
+
+
+def test_home_assistant_lists_the_device_only_if_it_is_configured():
+    with Site() as site:
+        wired = Wired()
+        wired.fields = dict(Wired.fields, ha=True, root="house")
+        site.setup = setup.Setup(Board(), wired)
+        site.request("POST", "/", {"host": "broker"})
+        site.finish()
+        text = site.request("GET", "/")[1]
+        assert "Home Assistant" in text and "<b>house/a1b2c3d4e5f6/telemetry</b>" in text and "goes away" not in text
 
 
 def test_a_configuration_with_nothing_but_the_cable_leads_to_the_set_up():

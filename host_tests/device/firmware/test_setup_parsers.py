@@ -216,7 +216,7 @@ def test_multipart_in_any_pieces():
         parser = form(TYPE, opened)
         for i in range(0, len(BODY), size):
             parser.receive(BODY[i : i + size])
-        eq(parser.finish(), {"ssid": "caf\u00e9 & co", "empty": "", "none": ""})
+        eq(parser.close(), {"ssid": "caf\u00e9 & co", "empty": "", "none": ""})
         eq([(name, file.data, file.closed) for name, file in files], [("ca", FILE, True)])
 
 
@@ -224,7 +224,7 @@ def parsed(body, content_type=TYPE):
     parser = form(content_type, lambda name: File())
     for i in range(0, len(body), 100):
         parser.receive(body[i : i + 100])
-    return parser.finish()
+    return parser.close()
 
 
 def test_a_form_without_a_file():

@@ -1,4 +1,5 @@
-# Runs the set-up, and prints how many bytes of heap it holds more than the board alone, whenever that grows.
+# Runs the set-up, and prints how many bytes of heap it holds more than the board alone, whenever that grows: in each
+# step of the loop, and when a page is about to be sent.
 
 import gc
 import select
@@ -10,12 +11,28 @@ before = gc.mem_alloc()
 
 import setup  # noqa: E402
 import setup_board  # noqa: E402
+import setup_server  # noqa: E402
+
+most = 0
+head = setup_server.head
+
+
+def measure():
+    global most
+    gc.collect()
+    held = gc.mem_alloc() - before
+    if held > most:
+        most = held
+        print("heap", held)
+
+
+def measured(*response):
+    measure()
+    return head(*response)
 
 
 class Poll:
     """select.poll, once in each step of the loop."""
-
-    most = 0
 
     def __init__(self):
         self._poll = select.poll()
@@ -24,11 +41,7 @@ class Poll:
         self.modify = self._poll.modify
 
     def poll(self, ms):
-        gc.collect()
-        held = gc.mem_alloc() - before
-        if held > Poll.most:
-            Poll.most = held
-            print("heap", held)
+        measure()
         return self._poll.poll(ms)
 
 
@@ -39,4 +52,5 @@ class Select:
 
 
 setup.select = Select
+setup_server.head = measured
 setup.run(board, setup_board)

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from host_tests.tools.boards.esp_rom import EspRom
-from host_tests.tools.fleet.report import chromium
+from host_tests.tools.boards.made_firmware import pico_firmware
 from inflight_tools.boards import flash
 from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.boards.images.esp32_port import Esp32Port
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.installer import folder
 from inflight_tools.installer.web_tools import cached
+from tools.peers import chromium
 
 pytestmark = [
     pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
@@ -130,3 +131,24 @@ def test_a_browser_without_serial_ports(browser, made):
         assert page.ask(shown)
         assert not page.ask("document.querySelector('[slot=activate]').checkVisibility()")
         assert page.errors() == []
+
+
+@pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
+@pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
+def test_the_page_has_no_barriers_and_a_dark_mode(browser, made, tmp_path, dark):
+    pico = tmp_path / "pico.uf2"
+    pico.write_bytes(pico_firmware())
+    folder.write(made.out, ["esp32", "pico_w"], [f"esp32={made.firmware}", f"pico_w={pico}"])
+    with EspRom() as rom, served(made.out, rom.port) as url:
+        for width in (390, 1280):
+            page = browser.open(url, width=width, dark=dark)
+            page.ask("customElements.whenDefined('esp-web-install-button').then(() => true)")
+            assert page.violations() == []
+            assert page.ask("document.querySelectorAll('main').length") == 1
+            assert page.ask("document.documentElement.scrollWidth") == width
+            touched = "[...document.querySelectorAll('button, a, summary')].filter(e => e.checkVisibility())"
+            assert page.ask(f"{touched}.filter(e => e.getBoundingClientRect().height < 44).map(e => e.outerHTML)") == []
+            red = int(page.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")[0])
+            assert red < 40 if dark else red > 215
+            page.picture(tmp_path / f"installer-{width}.png")
+            assert page.errors() == []

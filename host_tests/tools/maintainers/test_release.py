@@ -17,13 +17,13 @@ import inflight
 from host_tests.docs.pages import blocks
 from host_tests.tools.boards.made_firmware import esp_firmware, pico_firmware
 from host_tests.tools.boards.site import of_folder
-from host_tests.tools.fleet.report import chromium
 from inflight_tools.boards import bundle
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_below
 from inflight_tools.installer import folder as installer
 from inflight_tools.installer.web_tools import cached, web_tools
 from tools import release, runtimes
+from tools.peers import chromium
 from tools.setup.common import CHECKOUT
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")

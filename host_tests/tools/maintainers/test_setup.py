@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 
 from host_tests.tools.boards.site import serving
-from host_tests.tools.fleet.report import chromium
 from inflight_tools.boards.images.variants import Variant
+from tools.peers import chromium
 from tools.setup import __main__ as set_up
 from tools.setup import common, environment, firmware, npm, packages, programs, relock, sources
 from tools.setup.chromium import PACKAGE

@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 import inflight
+import inflight_tools
 from inflight_tools import options
 from inflight_tools.boards import own
 from inflight_tools.boards.images.board_image import make_bare
@@ -22,6 +24,7 @@ from inflight_tools.installer.web_tools import web_tools
 from inflight_tools.output import failing, show
 
 _PAGE = Environment(loader=PackageLoader("inflight_tools.installer"), autoescape=True, undefined=StrictUndefined)
+_STYLES = Path(inflight_tools.__file__).with_name("base.css"), Path(__file__).with_name("page.css")
 _HERE = "127.0.0.1"  # browsers offer serial ports to HTTPS and to this host
 _IMPROV_S = 30  # a new board makes its file system and scans for networks before it answers
 
@@ -79,7 +82,10 @@ def write(out, boards=None, firmware=None, web_tools_file=None, app=None):
             builds.append(_build(image.variant, parts))
     files["manifest.json"] = json.dumps(_manifest(builds), indent=1).encode()
     page = _PAGE.get_template("index.html").render(
-        version=inflight.__version__, chips=[build["chipFamily"] for build in builds], picos=picos
+        version=inflight.__version__,
+        chips=[build["chipFamily"] for build in builds],
+        picos=picos,
+        style=Markup("".join(path.read_text(encoding="utf-8") for path in _STYLES)),
     )
     files["index.html"] = page.encode()
     write_below(out, files)

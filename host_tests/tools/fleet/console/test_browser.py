@@ -2,8 +2,8 @@
 
 import pytest
 
-from host_tests.tools.fleet.report import chromium
 from host_tests.tools.fleet.where.conftest import Tables
+from tools.peers import chromium
 
 FIND = "document.querySelector('#find')"
 WORKER = "report browser"

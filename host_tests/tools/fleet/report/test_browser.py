@@ -4,10 +4,11 @@ import struct
 
 import pytest
 
-from host_tests.tools.fleet.report import chromium, made_facts
+from host_tests.tools.fleet.report import made_facts
 from host_tests.tools.fleet.report.reading import fleet_figures
 from inflight_tools.fleet.report import render
 from inflight_tools.fleet.report.devices import missing
+from tools.peers import chromium
 
 WORKER = "report browser"
 pytestmark = [

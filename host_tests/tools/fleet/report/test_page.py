@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import inflight_tools
 from host_tests.tools.fleet.report import made_facts
 from host_tests.tools.fleet.report.reading import fleet_figures, read, shown, value
-from inflight_tools.fleet import report
 from inflight_tools.fleet.report import devices, render
 
 MADE = {
@@ -217,7 +217,7 @@ def test_structure(name):
             assert set(named.split()) <= set(identities)
 
 
-STYLE = (Path(report.__file__).parent / "page.css").read_text(encoding="utf-8")
+STYLE = (Path(inflight_tools.__file__).parent / "base.css").read_text(encoding="utf-8")
 MODES = [dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", STYLE, re.S)[:2]]
 
 

@@ -14,6 +14,7 @@ from .steps import COUNTS, steps
 from .verdict import LABELS, verdict
 
 _HERE = Path(__file__).parent
+_SHARED = _HERE.parents[1]
 
 
 def _digest(text):
@@ -37,8 +38,8 @@ _ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
 _ENVIRONMENT.tests["known"] = words.known
 
 
-def _text(name):
-    return Markup((_HERE / name).read_text(encoding="utf-8"))
+def _text(name, folder=_HERE):
+    return Markup((folder / name).read_text(encoding="utf-8"))
 
 
 def _page(template, facts, live, **more):
@@ -50,7 +51,8 @@ def _page(template, facts, live, **more):
     script = _text("page.js") + _text("live.js") if live else _text("page.js")
     return _ENVIRONMENT.get_template(template).render(
         facts=facts, fleet=facts["fleet"], causes=words.CAUSES, releases=words.RELEASES, live=live,
-        style=_text("page.css"), script=script, series=series, measured=measured, points=points, **more,
+        style=_text("base.css", _SHARED) + _text("page.css"), script=script,
+        series=series, measured=measured, points=points, **more,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import signal
 import time
 
 from tools.runtimes import program
+from tools.setup.web_tools import axe
 
 _LIMIT_S = 240
 _FLAGS = (
@@ -40,6 +41,11 @@ def _pipe():
     for end in ends:
         os.close(end)
     return high
+
+
+def no_axe():
+    """Why violations() cannot be asked for, or None."""
+    return unavailable() or (None if axe().exists() else "no axe-core: `make setup-tests` fetches it with npm")
 
 
 class Chromium:
@@ -143,6 +149,12 @@ class Page:
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"].get("exception", answer["exceptionDetails"]))
         return answer["result"].get("value")
+
+    def violations(self):
+        """What axe-core objects to: [(rule, HTML of the first element)]. The page may have its scripts switched off."""
+        self.call("Emulation.setScriptExecutionDisabled", value=False)
+        self.ask(axe().read_text(encoding="utf-8") + "; 0")
+        return self.ask("axe.run().then(r => r.violations.map(v => [v.id, v.nodes[0].html]))")
 
     def press(self, key):
         for kind in ("keyDown", "keyUp"):
