@@ -7,6 +7,7 @@ import time
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from host_tests.firmware.conftest import packs
 from host_tests.tools.update.conftest import FAULTS, PATIENCE_S
 from host_tests.waiting import wait_for
 from inflight import __version__ as VERSION
@@ -186,8 +187,10 @@ def heard(subscriber):
     found = set()
     for message in list(subscriber.messages):
         topic = message.topic.split("/", 2)[2]
-        if topic in ("telemetry", "status", "health", "release") and "seq" in message.fields:
-            found.add((message.fields["seq"], topic))
+        for body in packs(message) if topic in ("telemetry", "status", "health", "release") else ():
+            body = body[0] if isinstance(body, list) else body
+            if "seq" in body:
+                found.add((body["seq"], topic))
     return found
 
 

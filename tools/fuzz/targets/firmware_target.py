@@ -30,8 +30,9 @@ def _checked(given):
     except config.ConfigError as e:
         demand(SECRET not in str(e), "the error shows what stands in a field: %s", e)
         return False
-    for name, (_, least, most) in config._NUMBERS.items():
-        demand(least <= getattr(found, name) <= most, "%s is %r", name, getattr(found, name))
+    for name, (usual, least, most) in config._NUMBERS.items():
+        value = getattr(found, name)
+        demand(value == usual or least <= value <= most, "%s is %r", name, value)
     encode_name("%s/%s/status" % (found.root, found.device))
     demand(isinstance(found.host, str) and found.host, "host %r", found.host)
     return True

@@ -80,7 +80,7 @@ def _around(lib):
     """The texts of the type stubs, of all boards and of the firmware; last what stands in its folders, of which a
     device keeps little in its heap."""
     files = [*(lib / PACKAGE).rglob("*.pyi"), *BOARDS.glob("*/*.py"), *modules_in(FIRMWARE)]
-    ordered = sorted(files, key=lambda file: (FIRMWARE in file.parents[1:], file))
+    ordered = sorted(files, key=lambda file: (FIRMWARE in file.parents[1:], file.suffix, file))
     return [file.read_text("utf-8") for file in ordered]
 
 

@@ -28,7 +28,7 @@ _OTA_0 = 0x10  # subtype of the first of two partitions for firmware
 _OTADATA_SIZE = 0x2000
 _PROG = 32
 _LEAST_KB = 64  # of a journal whose size is not configured
-_FILES_KB = 512  # that it leaves: two releases, and what is beside them
+_FILES_KB = 576  # that it leaves: two releases, and what is beside them
 _MB = 1 << 20
 _UNIT = 64 * 1024  # partitions for firmware begin at multiples of this
 
