@@ -144,7 +144,7 @@ def test_firmware_with_two_applications_starts_the_first():
 
 
 @pytest.mark.parametrize(
-    "flash_mb, each, journal", [(4, 0x1A0000, 0x30000), (8, 0x200000, 0x70000), (16, 0x200000, 0x70000)]
+    "flash_mb, each, journal", [(4, 0x1A0000, 0x20000), (8, 0x200000, 0x70000), (16, 0x200000, 0x70000)]
 )
 def test_two_partitions_for_firmware(tmp_path, flash_mb, each, journal):
     """The journal leaves space for two releases."""
