@@ -158,21 +158,21 @@ class Node:
         journal = self.journal
         seq = journal.next_seq
         size = len(topic.encode()) + len(payload) + _FRAME
-        if size <= journal.largest:
-            self._thin(size)
         if size > journal.largest:
             self._refused(topic, "%d bytes do not fit the journal" % len(payload))
-        elif not (self.config.when_full or journal.fits(OUT, size)):
+            return
+        self._thin(size)
+        if not (self.config.when_full or journal.fits(OUT, size)):
             self.full += 1
-        else:
-            try:
-                mid = self.client.publish(topic, payload, qos, retain, properties)
-            except ValueError as e:  # at level 5 a broker may take less than the journal
-                self._refused(topic, str(e))
-                return
-            if mid and self._accepted:
-                self._accepted(seq, qos, topic[len(self._base) :])
-            return mid
+            return
+        try:
+            mid = self.client.publish(topic, payload, qos, retain, properties)
+        except ValueError as e:  # at level 5 a broker may take less than the journal
+            self._refused(topic, str(e))
+            return
+        if mid and self._accepted:
+            self._accepted(seq, qos, topic[len(self._base) :])
+        return mid
 
     def _thin(self, size):
         # Before a message of `size` bytes.
@@ -253,9 +253,7 @@ class Node:
 
     def packet(self, at):
         """The packet of the journal's message at `at`, as bytes."""
-        head = bytearray(
-            3
-        )  # its type, and Remaining Length [MQTT-2.2.3]: one of readings has at most two bytes of that
+        head = bytearray(3)  # its type, and Remaining Length [MQTT-2.2.3]: of a message with readings two bytes at most
         self.journal.read(at, 0, head)
         packet = bytearray(head[1] + 2 if head[1] < 128 else head[1] + head[2] * 128 - 125)
         self.journal.read(at, 0, packet)
