@@ -1,5 +1,6 @@
 """Images for ESP32 boards, checked with esptool and with MicroPython's littlefs."""
 
+import gc
 import hashlib
 import json
 import subprocess
@@ -245,7 +246,8 @@ def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path, m
     assert json.loads(found[RECORD]) == {path: sha(content) for path, content in files.items()}
 
 
-def test_json_output(tmp_path):
+def test_json_output(tmp_path, monkeypatch):
+    monkeypatch.delattr(gc, "mem_free", raising=False)  # fakes of boards have it, and health tells what it returns
     (tmp_path / "config.json").write_text('{"host": "b"}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
     options = ("--board", "esp32", "--firmware", "firmware.bin", "--out", "it.bin", "--json")
