@@ -110,6 +110,18 @@ class Board:
         self.log.append((seq, qos, topic))
 
 
+class Counting(Board):
+    """Its readings are numbered."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def sensors(self):
+        self.count += 1
+        yield "count", None, self.count
+
+
 def packs(message):
     """The bodies that a message stands for: gathered readings as a pack for each."""
     line = {"topic": message.topic, "text": message.payload.decode()}

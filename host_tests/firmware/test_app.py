@@ -13,7 +13,7 @@ from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from config import Config
 from host_tests.broker import Automatic
 from host_tests.clients import cut_power
-from host_tests.firmware.conftest import Board, gathered
+from host_tests.firmware.conftest import Counting, gathered
 from inflight import RamFlash
 from inflight.journal.journal import OUT
 from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
@@ -114,16 +114,11 @@ def test_telemetry_goes_on_while_offline_and_arrives_later(make, nobody, broker,
 # --- gathered readings ---
 
 
-class Changing(Board):
+class Changing(Counting):
     """Another reading each time, and one that is there now and then."""
 
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
     def sensors(self):
-        self.count += 1
-        yield "count", None, self.count
+        yield from super().sensors()
         if self.count % 5:
             yield "door", None, self.count % 2 == 0
 

@@ -8,7 +8,7 @@ import pytest
 import telemetry
 from config import check
 from host_tests.clients import cut_power
-from host_tests.firmware.conftest import Board, gathered
+from host_tests.firmware.conftest import Counting, gathered
 from inflight import RamFlash
 from inflight_tools.boards.images.outage import bridged_s
 
@@ -60,18 +60,6 @@ def test_a_device_bridges_what_is_told(make, nobody, kb, fields):
 
 
 # --- thinned ---
-
-
-class Counting(Board):
-    """Its readings are numbered."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def sensors(self):
-        self.count += 1
-        yield "count", None, self.count
 
 
 def run(app, condition):
