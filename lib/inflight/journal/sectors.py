@@ -594,3 +594,15 @@ def _find_head(j, reader):
 
 def _word(buf, i):
     return unpack_from("<I", buf, i)[0]
+
+
+def blocks_at_end(device):
+    # Of the journal whose end is that of the partition `device`: it keeps its size if a larger partition took the place
+    # of its own. Its last sectors tell how many it has, see FORMAT.md; one of them may have no header at the moment.
+    header = bytearray(24)
+    blocks = device.ioctl(4, 0)
+    for i in range(blocks - 1, max(-1, blocks - 4), -1):
+        device.readblocks(i, header, 0)
+        if header[:3] == b"IFJ" and int.from_bytes(header[20:], "little") == crc32(header[:20]):
+            return min(blocks, header[6] | header[7] << 8)
+    return blocks
