@@ -597,12 +597,12 @@ def _word(buf, i):
 
 
 def blocks_at_end(device):
-    # Of the journal whose end is that of the partition `device`: it keeps its size if a larger partition took the place
-    # of its own. Its last sectors tell how many it has, see FORMAT.md; one of them may have no header at the moment.
-    header = bytearray(24)
+    """How many of the last blocks of `device` are those of a journal, all if there is none: it keeps its size if
+    a larger partition took the place of its own. One of its last sectors may have no header at the moment."""
+    h = bytearray(HEADER)
     blocks = device.ioctl(4, 0)
     for i in range(blocks - 1, max(-1, blocks - 4), -1):
-        device.readblocks(i, header, 0)
-        if header[:3] == b"IFJ" and int.from_bytes(header[20:], "little") == crc32(header[:20]):
-            return min(blocks, header[6] | header[7] << 8)
+        device.readblocks(i, h, 0)
+        if h[:3] == b"IFJ" and _word(h, 20) == crc32(memoryview(h)[:20]):
+            return min(blocks, unpack_from("<H", h, 6)[0])
     return blocks
