@@ -35,9 +35,6 @@ def test_numbers_of_sizing():
     """As in the pages that measure them."""
     for number in re.findall(r"\b\d+,\d{3}\b", SIZING.split("## RAM\n")[1].split("\n## ")[0]):
         assert re.search(rf"\b{number}\b", FIGURES), number
-    for size, outage in _rows(SIZING, "An outage"):
-        told = next(row[1] for row in _rows(CONFIGURATION, "The size of the journal") if row[0] == size.split(",")[0])
-        assert outage.replace("a day", "24 hours") == told
 
 
 def test_the_index_names_every_page():
