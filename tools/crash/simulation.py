@@ -46,7 +46,7 @@ _NOR_FAULTS = {"fails": "program", "ignored": "ignore", "unread": "read"}  # arg
 _BITS = [1 << n for n in range(8)]
 _META = properties(content_type="t")
 _MOUNTS = 4  # of worn flash, until one must succeed
-_ENOUGH = 70_000  # rounds until all exchanges must have ended: it may be unknown which of 65,535 Message IDs are free
+_ENOUGH = 5000  # rounds until all exchanges must have ended, and one for each Message ID that is to be proven free
 
 
 class State:
@@ -484,10 +484,13 @@ class Simulation:
 
     def _do_settle(self):
         """Exchanges packets until client and broker have none left."""
-        for _ in range(_ENOUGH):
+        rounds = unproven = 0
+        while rounds < _ENOUGH + unproven:
+            rounds += 1
             if not self._linked() or not self.device.connected:
                 self._may_fail(self.device.connect)
             self.device.poll()
+            unproven = max(unproven, self.device.session.unproven)
             if not self._linked():
                 continue
             self.peer.arrive()
