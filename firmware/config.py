@@ -37,6 +37,7 @@ _TEXTS = {
     "password": None,
     "root": "inflight",
     "device": None,  # the board's own identity
+    "group": None,
     "when_full": None,
     "tls_ca": None,
     "tls_cert": None,
@@ -188,6 +189,7 @@ def _check_together(given, config):
     root = config.root
     _check_name("root", root, "-_./")
     _check_name("device", config.device, "-_.")
+    _check_name("group", config.group or "", "-_.")
     if root[0] == "/" or root[-1] == "/" or "//" in root:
         raise ConfigError("root: write topic levels with one / between them, none at the ends")
     check_network(given, config, ConfigError)
