@@ -335,22 +335,24 @@ def report(
     as_json: options.Json = False,
 ):
     """Writes one HTML page: for each device, which messages were accepted, and where each of them is. It shows the
-    measurements of the devices that --device names. --json prints all figures."""
+    measurements of the devices that --device names, and what has changed since the report that it replaces. --json
+    prints all figures."""
     out = out or data / "report.html"
     landing, of = _locations(data, landing, of)
     now = time.time()
     how = dict(zip(("since", "until"), _span(since, until, now), strict=True)) | {"retired": retired or []}
     with querying():
         from inflight_tools.fleet.query.facts import gather
-        from inflight_tools.fleet.report import render
+        from inflight_tools.fleet.report import change, render
 
         # Before the tables: what is read meanwhile counts here.
         before = {"unread": LandingFiles(landing, of).unread(), "counters": load(landing)}
         facts = gather(of, root, device or [], grace_s=grace, now=now, **before, **how)
+        changed = change(out, facts)
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(render(facts), encoding="utf-8")
+        out.write_text(render(facts, changed=changed), encoding="utf-8")
     if as_json:
-        print(json.dumps(facts, allow_nan=False))
+        print(json.dumps(facts | {"change": changed}, allow_nan=False))
     else:
         Console().print(_summary(facts))
     log(f"{out}: {out.stat().st_size:,} bytes")
