@@ -56,6 +56,13 @@ def told(*words):
         ),
         (("fleet", "compact", "--of", "file:///none"), 1, "there is no folder file:///none: name the tables with"),
         (("fleet", "compact", "--of", "dir"), 1, "there is no folder dir/raw: there are no tables yet"),
+        (("fleet", "compact", "--data", ".", "--keep-measurements", "0d"), 2, "as in 90d, or of years, as in 2y"),
+        (("fleet", "compact", "--data", ".", "--keep-minutes", "2y"), 2, "needs --keep-measurements, and a time at"),
+        (
+            ("fleet", "compact", "--data", ".", "--keep-measurements", "2y", "--keep-minutes", "700d"),
+            2,
+            "needs --keep-measurements, and a time at least as long",
+        ),
         (("fleet", "report", "--of", "none", "--landing", "."), 1, "none: name another one with --of"),
         (("fleet", "where", "attic", "1", "--landing", "none", "--of", "."), 1, "name another one with --landing"),
         (("fleet", "report", "--data", "file"), 2, "Invalid value for '--data'"),

@@ -45,6 +45,7 @@ CONSOLE = Console(stderr=True)
 _STATUS_S = 2  # between the collector's reports on a terminal
 _FULL_S = 10  # between attempts while a disk is full
 _COUNT_S = 15  # between counts of unread landing files, for metrics
+_FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _PATTERN = re.compile(r"[*?\[\]{}\\:]")
 app = typer.Typer(no_args_is_help=True, help=fleet.__doc__)
 app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
@@ -462,13 +463,15 @@ def where(
     found_by.run(device, number, epoch, landing, of, root, grace, retired or [], as_json)
 
 
-def _oldest(keep):
-    """The datetime before which rows are deleted. `keep`: "90d"; None: none are."""
+def _oldest(keep, option):
+    """The datetime before which rows are deleted. `keep`: what `option` gives, "90d" or "2y"; None: none are."""
     if keep is None:
         return None
-    if not re.fullmatch(r"[1-9]\d{0,5}d", keep):
-        raise typer.BadParameter(f"--keep {keep}: a number of days, as in 90d")
-    return datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=int(keep[:-1]))
+    if not re.fullmatch(r"[1-9]\d{0,5}d|[1-9]\d?y", keep):
+        raise typer.BadParameter(f"{option} {keep}: a number of days, as in 90d, or of years, as in 2y")
+    days = int(keep[:-1]) * (365 if keep[-1] == "y" else 1)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return now - datetime.timedelta(days=min(days, (now - _FIRST).days))
 
 
 @app.command(epilog=epilog("fleet compact --data telemetry --keep 90d"))
@@ -478,13 +481,29 @@ def compact(
     keep: Annotated[
         str | None, typer.Option(help="delete deliveries in `raw` that were received before, for example, 90d")
     ] = None,
+    keep_measurements: Annotated[
+        str | None,
+        typer.Option(help="delete measurements that were received before; `minutes` keeps their mean, least and most"),
+    ] = None,
+    keep_minutes: Annotated[
+        str | None, typer.Option(help="delete these as well when they are older, for example, 2y")
+    ] = None,
     master: options.Master = options.MASTER,
     partitions: options.Partitions = PARTITIONS,
     conf: options.Conf = None,
 ):
-    """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
-    stay the same. `tables` and readers may run meanwhile."""
-    oldest = _oldest(keep)
+    """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. Rows stay,
+    except those that are older than an option says. `tables` and readers may run meanwhile."""
+    oldest = [
+        _oldest(given, option)
+        for given, option in (
+            (keep, "--keep"),
+            (keep_measurements, "--keep-measurements"),
+            (keep_minutes, "--keep-minutes"),
+        )
+    ]
+    if oldest[2] and not (oldest[1] and oldest[2] <= oldest[1]):
+        raise typer.BadParameter("--keep-minutes needs --keep-measurements, and a time at least as long")
     of = _for_spark(_location(data, of, "tables"))
     _present(of, "name the tables with --data or --of")
     _present(f"{of}/raw", "there are no tables yet, `inflight fleet tables` makes them")
@@ -492,7 +511,7 @@ def compact(
         from inflight_tools.fleet.spark.batch import Tables
 
         tables = Tables(spark, of)
-        log(f"replaced {tables.merge(oldest)} files by larger ones")
+        log(f"replaced {tables.merge(*oldest)} files by larger ones")
         tables.vacuum()
 
 
