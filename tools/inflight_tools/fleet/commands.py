@@ -515,6 +515,31 @@ def compact(
         tables.vacuum()
 
 
+class Form(enum.Enum):
+    PARQUET = "parquet"
+    LINE_PROTOCOL = "line-protocol"
+
+
+def _follow(to, of, form, undated, once, every, as_json):
+    """Exports the measurements of the tables in `of`, see query/follow.py."""
+
+    def tell(rows):
+        if rows and as_json:
+            print(json.dumps({"measurements": rows}), flush=True)
+        elif rows:
+            log(f"exported {rows:,} measurements to {to}")
+
+    with stop_event() as stopping, querying():
+        from inflight_tools.fleet.query.follow import Follower
+
+        with contextlib.closing(Follower(of, to, (form or Form.PARQUET).value, undated)) as follower:
+            while not stopping.is_set():
+                rows = follower.step()
+                tell(rows)
+                if rows is None and (once or stopping.wait(every)):
+                    return
+
+
 @app.command(epilog=epilog("fleet export folder --data telemetry"))
 def export(
     to: Annotated[str, typer.Argument(help="folder or URI")],
@@ -525,9 +550,28 @@ def export(
     until: options.Until = None,
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="the measurements instead, each once, as they come, until it is stopped")
+    ] = False,
+    form: Annotated[Form | None, typer.Option("--format", help="with --follow: of its files")] = None,
+    undated: Annotated[
+        bool,
+        typer.Option("--undated", help="with --follow: readings without a time at once, not when they are dated"),
+    ] = False,
+    once: options.Once = False,
+    every: options.Every = options.EVERY_S,
+    as_json: options.Json = False,
 ):
     """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
-    missing: the numbers that have not arrived, each with its place."""
+    missing: the numbers that have not arrived, each with its place. With --follow it writes files with measurements for
+    a database: each measurement once, though it may be killed at any time."""
+    if follow:
+        if since or until:
+            raise typer.BadParameter("--follow exports all: leave --since and --until out")
+        _follow(options.local_folder(to, "TO"), _locations(data, landing, of)[1], form, undated, once, every, as_json)
+        return
+    if form or undated or once:
+        raise typer.BadParameter("--format, --undated and --once go with --follow")
     to = _named(to)
     landing, of = _locations(data, landing, of)
     now = time.time()

@@ -22,7 +22,18 @@ import time
 
 from pyspark.sql import functions as F
 
-from inflight_tools.fleet.delta import BATCHES, GONE, LANDED, LOG, batch_of, counted, last_batch, opened, rows_written
+from inflight_tools.fleet.delta import (
+    BATCHES,
+    GONE,
+    LANDED,
+    LOG,
+    UNDATED,
+    batch_of,
+    counted,
+    last_batch,
+    opened,
+    rows_written,
+)
 
 from . import statistics
 from .storage import Storage
@@ -31,9 +42,6 @@ _MERGES = "inflight-merge"  # name of the application transactions; batches have
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
 _CHECKPOINTS = 50  # commits between two checkpoints of a log
 _RETRIES = 20  # of a commit, when others commit meanwhile
-# In the name of the folder of files with rows that devices may still date, and no other rows: few, so that what they
-# tell is quickly done.
-_UNDATED = "-undated"
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
 _OPTIONS = {
     "delta.checkpointInterval": str(_CHECKPOINTS),
@@ -105,7 +113,7 @@ class Table:
 
     def _date(self, clocks, changed):
         table = self._open()
-        files = [file for file in _files_of(table) if _UNDATED in file["path"]]
+        files = [file for file in _files_of(table) if UNDATED in file["path"]]
         if not files:
             return
         rows = self._read(files).withColumn("file", F.input_file_name())
@@ -121,7 +129,7 @@ class Table:
         rows = rows.persist()
         try:
             parts = self._part(table, rows.where("up IS NULL"), batch)
-            return parts + self._part(table, rows.where("up IS NOT NULL"), batch, _UNDATED)
+            return parts + self._part(table, rows.where("up IS NOT NULL"), batch, UNDATED)
         finally:
             rows.unpersist()
 
@@ -163,12 +171,12 @@ class Table:
     def merge(self, last, oldest=None, time=statistics.TIME):
         """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows whose column `time` is
         before. Returns how many files were replaced."""
-        return sum(self._merge(last, oldest, time, kind) for kind in ("", _UNDATED))
+        return sum(self._merge(last, oldest, time, kind) for kind in ("", UNDATED))
 
     def _merge(self, last, oldest, time, kind):
         table = self._open()
         files = [one for one in _files_of(table) if batch_of(one["path"]) <= last]
-        files = [one for one in files if (_UNDATED in one["path"]) == bool(kind)]
+        files = [one for one in files if (UNDATED in one["path"]) == bool(kind)]
         chosen = [file for file in files if oldest and _is_before(self._first(table, file, time), oldest)]
         small = [file for file in files if file["size_bytes"] < _LARGE and file not in chosen]
         if chosen or len(small) > 1:
