@@ -118,6 +118,7 @@ class Killed(BaseException):
     """As if the process was killed."""
 
 
+@pytest.mark.long("INFLIGHT_PIPELINE")
 def test_killed_between_any_two_commits(old_and_new, commits):
     fleet, kills = old_and_new, 0
     before = proved(fleet)
@@ -139,6 +140,7 @@ def test_killed_between_any_two_commits(old_and_new, commits):
     assert proved(fleet) == before
 
 
+@pytest.mark.long("INFLIGHT_PIPELINE")
 def test_a_batch_meanwhile(old_and_new, telemetry, commits):
     """Before each of its commits a batch ends: its rows stay, those that it deletes go."""
     fleet = old_and_new
