@@ -10,43 +10,79 @@ from network_fields import check as check_network
 
 REQUIRED = "required"
 _EXAMPLE = '{"host": "broker.example"}'
+# What the comments at a field say is the reference of users, see tools/reference_pages.py.
 # Numbers: default, minimum, maximum.
 _NUMBERS = {
-    "port": (0, 0, 65535),  # 0: 1883, or 8883 with TLS
-    "qos": (1, 1, 2),  # of telemetry; if it is given, also the highest one of all else
+    "port": (0, 0, 65535),  # the broker's; 0: 1883, or 8883 with TLS
+    # QoS of telemetry. Commands are of QoS 2. Where the field is written, it is also the highest QoS of commands and of
+    # all else: write 1 for a broker without QoS 2
+    "qos": (1, 1, 2),
+    # 5: MQTT 5, 4: MQTT 3.1.1, 3: MQTT 3.1. It may be changed while messages wait in the journal
     "protocol_level": (4, 3, 5),
-    "expiry_s": (0, 0, 31_536_000),  # of telemetry; 0: for ever
-    "will_delay_s": (0, 0, 31_536_000),  # 0: none, or two and a half sleeps between reports
+    # MQTT 5: readings older than this many seconds are dropped (0: never). Health counts what the device drops as
+    # `expired`; nobody counts what the broker drops
+    "expiry_s": (0, 0, 31_536_000),
+    # MQTT 5: seconds that the broker waits before it publishes that the device is offline. A device that sleeps is
+    # `offline` if it does not come back after this time, or after two and a half intervals between reports
+    "will_delay_s": (0, 0, 31_536_000),
+    # seconds of silence after which the broker closes the connection and publishes the will, 0: never
     "keepalive": (60, 0, 65535),
-    "max_inflight": (8, 1, 64),
-    "batch": (20, 1, 255),  # readings at most of a message that is made without a connection
-    "buffer": (1024, 512, 32768),
-    "journal_kb": (0, 12, 1020),  # the journal grows, and does not shrink; 0: that of the board, or what is there
-    "timeout_ms": (10_000, 100, 60_000),
-    "interval_ms": (10_000, 100, 86_400_000),
-    "health_ms": (60_000, 1_000, 86_400_000),
-    "watchdog_ms": (120_000, 0, 3_600_000),  # 0: none
-    "sleep_ms": (0, 0, 86_400_000),  # from wake to wake of a deep-sleep sensor, 0: it stays awake
-    "awake_ms": (30_000, 1_000, 60_000),  # longest time of a wake
-    "report_every": (1, 1, 255),  # the radio is on at each n-th wake
+    "max_inflight": (8, 1, 64),  # the most messages in flight
+    # the most readings, of one moment each, that are gathered in one message without a connection; 1: none
+    "batch": (20, 1, 255),
+    "buffer": (1024, 512, 32768),  # bytes of RAM for packets, half for each direction
+    # KiB of flash for messages that wait, in blocks of 4; 0: the board's, or what is there. The journal grows, and does
+    # not shrink
+    "journal_kb": (0, 12, 1020),
+    "timeout_ms": (10_000, 100, 60_000),  # the longest that a connect, a write or an answer may take
+    "interval_ms": (10_000, 100, 86_400_000),  # time between readings of a device that is always awake
+    "health_ms": (60_000, 1_000, 86_400_000),  # time between health messages; without a connection an hour at least
+    # the board restarts if the program hangs for this time, 0: never. At least three times `timeout_ms`, and with
+    # `sleep_ms` twice `awake_ms`
+    "watchdog_ms": (120_000, 0, 3_600_000),
+    "sleep_ms": (0, 0, 86_400_000),  # time between wakes of a sensor that sleeps, 0: it does not sleep
+    "awake_ms": (30_000, 1_000, 60_000),  # the longest that a wake may take
+    "report_every": (1, 1, 255),  # the radio is on at every n-th wake
 }
 # Texts and their defaults.
 _TEXTS = {
-    "host": REQUIRED,
-    "user": None,
-    "password": None,
-    "root": "inflight",
-    "device": None,  # the board's own identity
+    "host": REQUIRED,  # name or address of the broker, without a port
+    "user": None,  # at the broker
+    "password": None,  # at the broker, with `user`
+    "root": "inflight",  # the first levels of all topics
+    # the device's name in topics, and its client id; by default it comes from the chip. A journal belongs to one name:
+    # with another one it has to go
+    "device": None,
+    # a label, as `greenhouse`: report, console and metrics add up the devices of a group. Letters, digits, `-_.`
     "group": None,
+    # when the journal is full: by default new messages are refused; `thin` gives up every second message of readings,
+    # from the oldest on; `oldest` drops the oldest messages, `newest` the new one
     "when_full": None,
+    # file with the certificate of the authority that issued the broker's, DER; without one there is no TLS
     "tls_ca": None,
-    "tls_cert": None,
-    "tls_key": None,
-    "log": "off",
-    "ntp": "pool.ntp.org",  # or False: no server
+    "tls_cert": None,  # file with the device's own certificate, DER
+    "tls_key": None,  # file with its key, DER
+    "log": "off",  # publishes log lines from this level on: `info`, `error`
+    "ntp": "pool.ntp.org",  # server for the clock; `false`: none
 }
-_LISTS = ("sensors", "actuators", "update_keys")
-_FIELDS = list(_NUMBERS) + list(_TEXTS) + list(_LISTS + ("ha",) + _NETWORK)
+_LISTS = (
+    "sensors",  # beside those of the board itself
+    "actuators",  # not with `sleep_ms`
+    "update_keys",  # one public key or two, which sign releases; without one there are no updates
+)
+_FIELDS = (
+    list(_NUMBERS)
+    + list(_TEXTS)
+    + list(
+        _LISTS
+        + (
+            # true: the device appears in Home Assistant. A text: the prefix of the discovery topics, if it is not
+            # `homeassistant`
+            "ha",
+        )
+        + _NETWORK
+    )
+)
 _NEEDS = (
     ("password", "user"),
     ("tls_cert", "tls_key"),

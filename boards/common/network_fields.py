@@ -4,9 +4,34 @@
 from binascii import unhexlify
 
 TEXTS = ("wifi_ssid", "wifi_key", "wifi_security", "wifi_country", "hostname")
-# Without wifi_ssid the others of these mean nothing.
-_OF_WIFI = ("wifi_key", "wifi_security", "wifi_networks", "wifi_txpower", "wifi_country", "wifi_ip", "wifi_power_save")
-FIELDS = ("wifi_ssid",) + _OF_WIFI + ("hostname", "network")
+# Without wifi_ssid the others of these mean nothing. What the comments at a field say is the reference of users, see
+# tools/reference_pages.py.
+_OF_WIFI = (
+    "wifi_key",  # 8 to 63 characters, or 64 hexadecimal digits
+    # `wpa3` for a network that accepts nothing else: needed by a Pico W, with MicroPython 1.25 or later. Not tried on
+    # hardware
+    "wifi_security",
+    # more networks, `[{"ssid": "...", "key": "...", "security": "wpa3"}]`: the strongest is tried first, hidden ones
+    # last
+    "wifi_networks",
+    # transmitting power in dBm, 2 to 21; by default the board's: some ESP32-C3 boards connect with 8.5 only
+    "wifi_txpower",
+    # the country, for the radio rules: two capital letters, `DE`. MicroPython for the ESP32 ignores it
+    "wifi_country",
+    # `["address", "mask", "gateway", "name server"]` in place of DHCP: joins faster
+    "wifi_ip",
+    "wifi_power_save",  # true: the radio sleeps between beacons. Answers take longer
+)
+FIELDS = (
+    ("wifi_ssid",)  # the network's name, 32 bytes at most; it may be hidden
+    + _OF_WIFI
+    + (
+        # name in the local network: letters, digits, `-`, 32 at most; by default `inflight-` and the end of the
+        # device's identity
+        "hostname",
+        "network",  # Ethernet instead of Wi-Fi: the driver and its pins
+    )
+)
 # What decides who gets a secret, unless TLS proves who the broker is.
 PLACE = ("wifi_ssid", "wifi_key", "wifi_networks", "wifi_ip", "network")
 _DRIVERS = {  # pins and numbers: of them needed, and the others

@@ -103,8 +103,7 @@ def test_mosquitto_and_a_small_buffer(mosquitto, make, pump, client_id, size):
     client.subscribe("t", 1)
     client.connect()
     client.publish("t", b"x", 1)
-    pump(client, lambda: got)
-    assert client.session.maximum_out == 2000
+    pump(client, lambda: got and client.session.maximum_out == 2000)  # a busy machine may connect more than once
 
 
 def test_memory_does_not_grow(broker, make):

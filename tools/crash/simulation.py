@@ -46,7 +46,7 @@ _NOR_FAULTS = {"fails": "program", "ignored": "ignore", "unread": "read"}  # arg
 _BITS = [1 << n for n in range(8)]
 _META = properties(content_type="t")
 _MOUNTS = 4  # of worn flash, until one must succeed
-_ENOUGH = 5000  # rounds until all exchanges must have ended
+_ENOUGH = 70_000  # rounds until all exchanges must have ended: it may be unknown which of 65,535 Message IDs are free
 
 
 class State:

@@ -12,6 +12,8 @@ from tools.demo.sensors import HEAP, best_runtime
 from tools.runtimes.device_run import application
 
 _AGAIN = 75  # how the unix board says that it wants to be started again
+# Without the current folder: what is in it is no part of the firmware, whatever its name.
+_START = "import sys; sys.path.pop(0); import main"
 
 
 def main(config: Path):
@@ -23,7 +25,7 @@ def main(config: Path):
     shutil.copyfile(config, home / "config.json")
     with tempfile.TemporaryDirectory() as folder:
         code = shutil.copytree(application(), Path(folder) / "code")
-        command = [*best_runtime().command(HEAP), "-m", "main"]
+        command = [*best_runtime().command(HEAP), "-c", _START]
         env = dict(os.environ, MICROPYPATH=str(code), INFLIGHT_HOME=str(home))
         status = _AGAIN
         while status == _AGAIN:

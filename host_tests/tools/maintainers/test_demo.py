@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from host_tests.broker import PATIENCE_S
 from inflight_tools.fleet.spark.java import java_home
 from tools.demo.__main__ import check_tables, result
 from tools.demo.downstream import _Program
@@ -235,3 +237,24 @@ def test_sensor_without_a_configuration():
     done = subprocess.run([sys.executable, "-m", "tools.demo.sensor", "/nowhere.json"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "no file /nowhere.json" in done.stderr
+
+
+def test_sensor_in_a_folder_with_names_of_modules(tmp_path):
+    """It connects."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "main.py").write_text("raise SystemExit(1)")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE_S)
+        port = server.getsockname()[1]
+        (tmp_path / "attic.json").write_text(json.dumps({"host": "127.0.0.1", "port": port, "ntp": False, "ha": True}))
+        path = os.pathsep.join(sys.path)
+        env = dict(os.environ, INFLIGHT_HOME=str(tmp_path / "flash"), PYTHONPATH=path, PYTHONSAFEPATH="1")
+        argv = [sys.executable, "-m", "tools.demo.sensor", "attic.json"]
+        sensor = subprocess.Popen(argv, cwd=tmp_path, env=env, start_new_session=True)
+        try:
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(1) == b"\x10"  # CONNECT
+        finally:
+            os.killpg(sensor.pid, signal.SIGINT)
+            sensor.wait(PATIENCE_S)

@@ -348,11 +348,14 @@ def _find_copies(j, reader):
 
 def _is_head_unfinished(j, reader, copies, originals):
     # True if the head, the last erased sector, has not all copies, or no space for what follows them.
-    if reader.head_erased or (j._worn == j._head and j._off + j.reserve <= j._size):
-        return False  # what messages need to leave has space behind the page that is worn
+    if reader.head_erased:
+        return False
     found = sum(1 for _ in _pairs(j, j._head, copies, originals))
     if found < len(copies):
         return False
+    left = j._live[j._tail()] - j._live[j._head]
+    if j._worn == j._head and j._off + min(j.reserve, left + NOTES) <= j._size:
+        return False  # behind the page that is worn there is space for what messages need to leave, or for the copies
     no_space = j._newest // j._size == j._tail() and j._off + NOTES > j._size
     return not found or no_space or found < len(originals)
 

@@ -1,0 +1,25 @@
+"""The pages of docs/reference say what the code says."""
+
+import inspect
+import re
+
+import pytest
+
+from inflight.client.base import Base
+from inflight.client.options import configure
+from tools import reference_pages
+
+
+@pytest.mark.parametrize("name", reference_pages.PAGES)
+def test_a_page_is_what_the_code_says(name):
+    """Each field of the configuration has a comment, which says what it means."""
+    text = (reference_pages.FOLDER / name).read_text("utf-8")
+    assert text == reference_pages.PAGES[name](), "run .venv/bin/python -m tools.reference_pages"
+
+
+def test_every_argument_of_a_client_is_explained():
+    """In this order; host is in the first line."""
+    rows = inspect.cleandoc(Base.__doc__).split("\n\n")[1]
+    explained = re.findall(r"^(\w+)(?:, (\w+))?", rows, re.M)
+    arguments = [*inspect.signature(configure).parameters][2:-1]  # but client, and those that it refuses
+    assert [name for pair in explained for name in pair if name] == arguments
