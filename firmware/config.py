@@ -53,6 +53,8 @@ _TEXTS = {
     # the device's name in topics, and its client id; by default it comes from the chip. A journal belongs to one name:
     # with another one it has to go
     "device": None,
+    # a label, as `greenhouse`: report, console and metrics add up the devices of a group. Letters, digits, `-_.`
+    "group": None,
     # when the journal is full: by default new messages are refused; `thin` gives up every second message of readings,
     # from the oldest on; `oldest` drops the oldest messages, `newest` the new one
     "when_full": None,
@@ -223,6 +225,7 @@ def _check_together(given, config):
     root = config.root
     _check_name("root", root, "-_./")
     _check_name("device", config.device, "-_.")
+    _check_name("group", config.group or "", "-_.")
     if root[0] == "/" or root[-1] == "/" or "//" in root:
         raise ConfigError("root: write topic levels with one / between them, none at the ends")
     check_network(given, config, ConfigError)

@@ -200,6 +200,8 @@ class Node:
         more["firmware"] = VERSION
         if state == "online":
             more["board"] = self.board.NAME
+            if self.config.group:
+                more["group"] = self.config.group
             if sys.implementation.name == "micropython":
                 more["micropython"] = "%d.%d.%d" % sys.implementation.version[:3]
         if not self.config.update_keys:

@@ -286,7 +286,7 @@ def test_birth_is_retained_and_the_will_says_offline(make, broker, until, publis
     birth = next(m for m in broker.arrived if m.topic == "inflight/dev/status")
     body = json.loads(birth.payload)
     assert birth.retain and body["state"] == "online" and body["firmware"] == app.version
-    assert body["board"] == app.board.NAME
+    assert body["board"] == app.board.NAME and "group" not in body
     connect = broker.connections[-1].packets[0]
     topic, payload, qos, retain = connect.will
     assert connect.kind == CONNECT
@@ -397,6 +397,13 @@ def test_messages_tell_the_oldest_number_that_the_broker_has_not_completed(make,
     # The status of the second connection may come after what was acknowledged on it.
     assert len(told) >= 4 and {oldest for _, oldest in told[:-2]} == {0}
     assert told[-1] == (app.journal.next_seq - 1,) * 2
+
+
+def test_the_group_is_in_the_status_of_a_device_that_is_there(make, broker, until, published):
+    app = make(broker.port, group="greenhouse")
+    until(app, lambda: published("status"))
+    app.close()
+    assert [(m["state"], m.get("group")) for m in published("status")] == [("online", "greenhouse"), ("offline", None)]
 
 
 def test_safe_mode_is_in_the_status(make, broker, until, published):

@@ -137,7 +137,7 @@ def test_an_option_means_the_same_in_every_command():
     for name, kind, declared in options(cli.build()):
         meaning = {key: value for key, value in vars(declared).items() if key != "show_default"}
         meanings[name].append(meaning | {"type": bare(kind)})
-    assert len(meanings["--key"]) == 7 and len(meanings["--json"]) == 12
+    assert len(meanings["--key"]) == 7 and len(meanings["--json"]) == 13
     assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()
 
 

@@ -115,11 +115,12 @@ Landing = Annotated[
 ]
 
 
-def local_folder(landing: str) -> Path:
-    """The Path of --landing, for a command that writes or moves landing files. Ends the command if it is none here."""
-    if "://" in landing or Path(landing).is_file():
-        raise typer.BadParameter(f"{landing}: name a folder of this computer", param_hint="'--landing'")
-    return Path(landing)
+def local_folder(folder: str, name: str = "--landing") -> Path:
+    """The Path of the argument `name`, for a command that writes or moves files there. Ends the command if it is no
+    folder of this computer."""
+    if "://" in folder or Path(folder).is_file():
+        raise typer.BadParameter(f"{folder}: name a folder of this computer", param_hint=f"'{name}'")
+    return Path(folder)
 
 
 Tables = Annotated[
@@ -129,7 +130,7 @@ Tables = Annotated[
         show_default="tables in --data",
     ),
 ]
-Once = Annotated[bool, typer.Option("--once", help="take the present landing files and end: for a cron job")]
+Once = Annotated[bool, typer.Option("--once", help="take what is there, and end: for a cron job")]
 Every = Annotated[float, typer.Option(min=0.1, help="seconds between micro-batches, or between looks for files")]
 EVERY_S = 10  # the default
 Since = Annotated[

@@ -130,6 +130,16 @@ def test_names_are_valid_in_topics():
         assert refused(root=root).startswith("root:"), root
 
 
+def test_a_group_is_a_label():
+    eq((config().group, config(group=None).group), (None, None))
+    eq(config(group="green-house_2.b").group, "green-house_2.b")
+    for group in ("a/b", "a b", "a+", "\u00e4", "a\n"):
+        eq(refused(group=group), "group: use letters, digits and -_.")
+    eq(refused(group="x" * 65), "group: write 64 characters at most")
+    for group in ("", 5, ["a"], True):
+        assert refused(group=group).startswith("group: write a text"), group
+
+
 def test_the_boards_identity_is_checked_as_well():
     assert str(raises(ConfigError, check, {"host": "h"}, "no good")).startswith("device:")
 

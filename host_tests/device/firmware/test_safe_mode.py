@@ -273,9 +273,10 @@ def test_safe_mode_reads_no_sensors_and_ends_after_an_hour():
 
 def test_a_wrong_configuration_leads_to_safe_mode_at_once():
     for name, value in (("qos", 7), ("wlan", "x"), ("sensors", 5), ("timeout_ms", "soon"), ("wifi_country", "Germany")):
-        with Board(wifi_ssid="net", wifi_key="the-wifi-key", **{name: value}) as board:
+        with Board(wifi_ssid="net", wifi_key="the-wifi-key", group="attics", **{name: value}) as board:
             eq(board.starts(), 0)
             assert board.safe
+            eq(board.ran[-1].config.group, "attics")
             eq((board.ran[-1].config.host, board.ran[-1].config.wifi_ssid), ("nowhere.example", "net"))
             assert name in board.report()["error"]["text"]
             board.configure('{"host": "nowhere.example"}')

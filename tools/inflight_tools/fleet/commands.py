@@ -45,6 +45,7 @@ CONSOLE = Console(stderr=True)
 _STATUS_S = 2  # between the collector's reports on a terminal
 _FULL_S = 10  # between attempts while a disk is full
 _COUNT_S = 15  # between counts of unread landing files, for metrics
+_FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _PATTERN = re.compile(r"[*?\[\]{}\\:]")
 app = typer.Typer(no_args_is_help=True, help=fleet.__doc__)
 app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
@@ -166,6 +167,22 @@ def _serve(place):
         raise failure(str(e)) from None
 
 
+def _kafka(uri, config, other):
+    """The Kafka at `uri`, None without one. config: a file. other: what goes with landing files alone."""
+    if not uri:
+        if config:
+            raise typer.BadParameter("--kafka-config goes with --source")
+        return None
+    if other:
+        raise typer.BadParameter("--landing and --files do not go with --source")
+    from inflight_tools.fleet.spark.kafka import Kafka, properties
+
+    try:
+        return Kafka(uri, properties(config.read_text(encoding="utf-8")) if config else None)
+    except (OSError, ValueError) as e:
+        raise typer.BadParameter(str(e)) from None
+
+
 def follow(query, watch, stopping, as_json, metrics=None):
     """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set. metrics: a
     TablesMetrics."""
@@ -223,6 +240,14 @@ def go_on(begin, watch, stopping, as_json, folders, metrics=None, once=False):
 def tables(
     data: options.Data = options.DATA,
     landing: options.Landing = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="kafka://host:9092/topic in place of landing files: its keys are topics of MQTT"),
+    ] = None,
+    kafka_config: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="file with properties of Kafka's client, for one its password"),
+    ] = None,
     to: options.Tables = None,
     root: options.Root = "inflight",
     master: options.Master = options.MASTER,
@@ -241,21 +266,23 @@ def tables(
 ):
     """Writes landing files into tables, until it is stopped or --once. It may be killed at any time: the next run
     continues, and no row is lost or stored twice."""
+    kafka = _kafka(source, kafka_config, landing or files)
     landing, to = _location(data, landing, "landing"), _location(data, to, "tables")
     exported = _serve(metrics)  # before Spark: a wrong port is told at once
     _for_spark(to)
-    _present(_for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
+    if not kafka:
+        _present(_for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
     with stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
-        watch = Watch(Landing(spark, landing, to))
+        watch = Watch(kafka or Landing(spark, landing, to))
 
         def begin():
             nonlocal new_checkpoint
-            query = start(spark, landing, to, root, every, once, files, new_checkpoint)
+            query = start(spark, landing, to, root, every, once, files, new_checkpoint, kafka)
             new_checkpoint = False  # not again when there is space
-            log(f"landing files in {landing} go into the tables in {to}")
+            log(f"{kafka or f'landing files in {landing}'} go into the tables in {to}")
             return query
 
         try:
@@ -335,22 +362,24 @@ def report(
     as_json: options.Json = False,
 ):
     """Writes one HTML page: for each device, which messages were accepted, and where each of them is. It shows the
-    measurements of the devices that --device names. --json prints all figures."""
+    measurements of the devices that --device names, and what has changed since the report that it replaces. --json
+    prints all figures."""
     out = out or data / "report.html"
     landing, of = _locations(data, landing, of)
     now = time.time()
     how = dict(zip(("since", "until"), _span(since, until, now), strict=True)) | {"retired": retired or []}
     with querying():
         from inflight_tools.fleet.query.facts import gather
-        from inflight_tools.fleet.report import render
+        from inflight_tools.fleet.report import change, render
 
         # Before the tables: what is read meanwhile counts here.
         before = {"unread": LandingFiles(landing, of).unread(), "counters": load(landing)}
         facts = gather(of, root, device or [], grace_s=grace, now=now, **before, **how)
+        changed = change(out, facts)
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(render(facts), encoding="utf-8")
+        out.write_text(render(facts, changed=changed), encoding="utf-8")
     if as_json:
-        print(json.dumps(facts, allow_nan=False))
+        print(json.dumps(facts | {"change": changed}, allow_nan=False))
     else:
         Console().print(_summary(facts))
     log(f"{out}: {out.stat().st_size:,} bytes")
@@ -460,13 +489,15 @@ def where(
     found_by.run(device, number, epoch, landing, of, root, grace, retired or [], as_json)
 
 
-def _oldest(keep):
-    """The datetime before which rows are deleted. `keep`: "90d"; None: none are."""
+def _oldest(keep, option):
+    """The datetime before which rows are deleted. `keep`: what `option` gives, "90d" or "2y"; None: none are."""
     if keep is None:
         return None
-    if not re.fullmatch(r"[1-9]\d{0,5}d", keep):
-        raise typer.BadParameter(f"--keep {keep}: a number of days, as in 90d")
-    return datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=int(keep[:-1]))
+    if not re.fullmatch(r"[1-9]\d{0,5}d|[1-9]\d?y", keep):
+        raise typer.BadParameter(f"{option} {keep}: a number of days, as in 90d, or of years, as in 2y")
+    days = int(keep[:-1]) * (365 if keep[-1] == "y" else 1)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return now - datetime.timedelta(days=min(days, (now - _FIRST).days))
 
 
 @app.command(epilog=epilog("fleet compact --data telemetry --keep 90d"))
@@ -476,13 +507,29 @@ def compact(
     keep: Annotated[
         str | None, typer.Option(help="delete deliveries in `raw` that were received before, for example, 90d")
     ] = None,
+    keep_measurements: Annotated[
+        str | None,
+        typer.Option(help="delete measurements that were received before; `minutes` keeps their mean, least and most"),
+    ] = None,
+    keep_minutes: Annotated[
+        str | None, typer.Option(help="delete these as well when they are older, for example, 2y")
+    ] = None,
     master: options.Master = options.MASTER,
     partitions: options.Partitions = PARTITIONS,
     conf: options.Conf = None,
 ):
-    """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
-    stay the same. `tables` and readers may run meanwhile."""
-    oldest = _oldest(keep)
+    """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. Rows stay,
+    except those that are older than an option says. `tables` and readers may run meanwhile."""
+    oldest = [
+        _oldest(given, option)
+        for given, option in (
+            (keep, "--keep"),
+            (keep_measurements, "--keep-measurements"),
+            (keep_minutes, "--keep-minutes"),
+        )
+    ]
+    if oldest[2] and not (oldest[1] and oldest[2] <= oldest[1]):
+        raise typer.BadParameter("--keep-minutes needs --keep-measurements, and a time at least as long")
     of = _for_spark(_location(data, of, "tables"))
     _present(of, "name the tables with --data or --of")
     _present(f"{of}/raw", "there are no tables yet, `inflight fleet tables` makes them")
@@ -490,8 +537,33 @@ def compact(
         from inflight_tools.fleet.spark.batch import Tables
 
         tables = Tables(spark, of)
-        log(f"replaced {tables.merge(oldest)} files by larger ones")
+        log(f"replaced {tables.merge(*oldest)} files by larger ones")
         tables.vacuum()
+
+
+class Form(enum.Enum):
+    PARQUET = "parquet"
+    LINE_PROTOCOL = "line-protocol"
+
+
+def _follow(to, of, form, undated, once, every, as_json):
+    """Exports the measurements of the tables in `of`, see query/follow.py."""
+
+    def tell(rows):
+        if rows and as_json:
+            print(json.dumps({"measurements": rows}), flush=True)
+        elif rows:
+            log(f"exported {rows:,} measurements to {to}")
+
+    with stop_event() as stopping, querying():
+        from inflight_tools.fleet.query.follow import Follower
+
+        with contextlib.closing(Follower(of, to, (form or Form.PARQUET).value, undated)) as follower:
+            while not stopping.is_set():
+                rows = follower.step()
+                tell(rows)
+                if rows is None and (once or stopping.wait(every)):
+                    return
 
 
 @app.command(epilog=epilog("fleet export folder --data telemetry"))
@@ -504,9 +576,28 @@ def export(
     until: options.Until = None,
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="the measurements instead, each once, as they come, until it is stopped")
+    ] = False,
+    form: Annotated[Form | None, typer.Option("--format", help="with --follow: of its files")] = None,
+    undated: Annotated[
+        bool,
+        typer.Option("--undated", help="with --follow: readings without a time at once, not when they are dated"),
+    ] = False,
+    once: options.Once = False,
+    every: options.Every = options.EVERY_S,
+    as_json: options.Json = False,
 ):
     """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
-    missing: the numbers that have not arrived, each with its place."""
+    missing: the numbers that have not arrived, each with its place. With --follow it writes files with measurements for
+    a database: each measurement once, though it may be killed at any time."""
+    if follow:
+        if since or until:
+            raise typer.BadParameter("--follow exports all: leave --since and --until out")
+        _follow(options.local_folder(to, "TO"), _locations(data, landing, of)[1], form, undated, once, every, as_json)
+        return
+    if form or undated or once:
+        raise typer.BadParameter("--format, --undated and --once go with --follow")
     to = _named(to)
     landing, of = _locations(data, landing, of)
     now = time.time()

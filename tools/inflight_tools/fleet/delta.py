@@ -9,6 +9,9 @@ TOLD = "inflight-rows-{}"  # of the ledger: how many rows its batches have writt
 GONE = "inflight-gone"  # how many rows merges of a table took away: they added them up, or these were too old
 LANDED = "landed"  # what a commit calls the list of its batch's landing files
 LOG = "_delta_log"
+# In the name of the folder of files with rows that devices may still date, and no other rows: few, so that what they
+# tell is quickly done.
+UNDATED = "-undated"
 REPAIR = "the next start of `inflight fleet tables` repairs the tables from the landing files, or says what to do"
 _PART = re.compile(r"parts/(\d+)-")
 _ANEW = "make new ones: move the files below {} back to the landing folder, and give an empty folder with --to"

@@ -15,14 +15,18 @@ _ROWS = 1000  # of one import
 _UNIT_CLASS = (2025, 11)  # from this version of Home Assistant on an import has these fields
 _FAHRENHEIT = "°F"
 # Whole hours in which readings arrived so late that Home Assistant had them at no time, or at the wrong one. An hour is
-# imported with all of its readings, since it takes the place of what Home Assistant has of it.
+# imported with all of its readings, since it takes the place of what Home Assistant has of it: with those, too, that
+# only `minutes` has any more.
 _HOURS = """
-SELECT device, name, unit, epoch(date_trunc('hour', time)) AS hour, avg(value) AS mean, min(value) AS min,
-    max(value) AS max
-FROM every_measurements
-WHERE value IS NOT NULL AND date_trunc('hour', time) + INTERVAL 1 HOUR <= to_timestamp({now!r}) GROUP BY ALL
-HAVING bool_or(received > time + INTERVAL {late} SECONDS AND epoch(received) BETWEEN {since!r} AND {until!r})
-ORDER BY device, name, hour
+WITH late AS (
+    SELECT DISTINCT device, name, unit, date_trunc('hour', time) AS began FROM every_measurements
+    WHERE value IS NOT NULL AND date_trunc('hour', time) + INTERVAL 1 HOUR <= to_timestamp({now!r})
+        AND received > time + INTERVAL {late} SECONDS AND epoch(received) BETWEEN {since!r} AND {until!r})
+SELECT device, name, unit, epoch(date_trunc('hour', minute)) AS hour, sum(total) / sum(count) AS mean,
+    min(min) AS min, max(max) AS max
+FROM every_minutes SEMI JOIN late ON every_minutes.device = late.device AND every_minutes.name = late.name
+    AND every_minutes.unit IS NOT DISTINCT FROM late.unit AND date_trunc('hour', minute) = began
+GROUP BY ALL ORDER BY device, name, hour
 """
 
 

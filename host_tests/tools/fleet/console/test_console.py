@@ -159,6 +159,13 @@ def test_metrics_by_group_never_by_device(fleet, serve):
         found["inflight_fleet_nearly_full_journals", "rp2"] == 1
         and found["inflight_fleet_collectors_behind", None] == 0
     )
+    causes = {
+        one.labels["cause"]
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if one.name == "inflight_fleet_given_up_messages"
+    }
+    assert {"dropped", "thinned", "erased"} <= causes
     assert "attic" not in text and "cellar" not in text
 
 

@@ -67,7 +67,8 @@ def exported(tmp_path_factory):
     """The names of all metrics."""
     ways = [TransferMetrics(Figures(), name) for name in ("upload", "download")]
     group = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0) | {"group": "attics"}
-    fleet = FleetMetrics({"groups": [group], "made": time.time()}, 0)
+    facts = {"groups": [group], "gave_up": {"dropped": 0}, "devices": [{"group": "attics", "holds_s": 60.0}]}
+    fleet = FleetMetrics(facts | {"made": time.time()}, 0)
     return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), fleet, *ways)}
 
 
@@ -143,6 +144,19 @@ def test_the_documentation_names_every_metric_and_alert(exported):
     page = (CHECKOUT / "docs/monitoring.md").read_text()
     names = [re.sub("^inflight_(collector|tables|upload|download|fleet)_", "", name) for name in exported]
     assert [name for name in (*names, *ALERTS) if f"`{name}`" not in page] == []
+
+
+def test_each_metric_of_the_fleet_has_a_panel(exported):
+    shown = " ".join(expression for _, expression in TARGETS)
+    assert [name for name in exported if name.startswith("inflight_fleet_") and name not in shown] == []
+
+
+def test_how_long_journals_hold_by_group():
+    """The least of each; those of unlisted groups together; nothing of a group of which it is unknown."""
+    told = (("attics", 60.0), ("attics", 30.0), ("roofs", None), (None, 7.0), ("x" * 70, 90.0), ("barns", 80.0))
+    groups = [{"group": name} for name in ("attics", "roofs", "unknown", "others")]
+    found = FleetMetrics({"groups": groups, "devices": [{"group": g, "holds_s": s} for g, s in told]}, 0).holds()
+    assert found == {"attics": 30.0, "unknown": 7.0, "others": 80.0}
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap():

@@ -125,6 +125,19 @@ def test_late_hours_are_imported_at_their_true_time(tables, history):
     assert json.loads(out) == {"hours": {"sensor.attic": 2}, "left_out": left}
 
 
+def test_an_hour_is_whole_when_some_of_its_readings_were_deleted(tables, history):
+    """As `inflight fleet compact --keep-measurements` does."""
+    from deltalake import DeltaTable
+
+    fill(tables)
+    table = DeltaTable(tables.root / "measurements")
+    table.delete(f"received < '{start(1).replace('T', ' ')}'")
+    assert len(table.to_pandas()) == 6  # of seven
+    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
+    assert history(home)[0] == 0
+    assert [row["mean"] for row in home.imports[0]["stats"]] == [21.0, 18.5]
+
+
 def test_an_hour_of_a_time_is_whole(tables, history):
     """Also what arrived before that time."""
     fill(tables)

@@ -101,6 +101,21 @@ def test_a_report_may_fail_on_losses(small, run, tmp_path):
     assert run("report", "--fail-on", "gain")[0] == 2
 
 
+def test_a_report_tells_what_has_changed_since_the_one_that_it_replaces(small, run, tmp_path):
+    first = json.loads(run("report", "--json")[1])
+    assert first["change"] is None and "Changed since" not in (tmp_path / "report.html").read_text()
+    for seq in (5, 6):
+        small.add("attic", seq, 90, oldest=seq)
+    small.marker(120, 121)
+    small.write(mode="overwrite")
+    second = json.loads(run("report", "--json")[1])["change"]
+    assert second["since"] == first["made"]
+    differ = {name: n for name, n in second["figures"].items() if n}
+    assert differ == {"accepted": 4, "delivered": 2, "lost": 2}
+    assert "accepted +4 · delivered +2 · lost +2." in (tmp_path / "report.html").read_text()
+    assert json.loads(run("report", "--json", "--out", tmp_path / "other.html")[1])["change"] is None
+
+
 def test_an_export_replaces_the_one_before(small, run, tmp_path):
     old = tmp_path / "out/devices/part-7.parquet"
     old.parent.mkdir(parents=True)

@@ -83,6 +83,8 @@ def fleet(devices=50, seed=1, minutes=150):
          "example": '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]'},
     ]  # fmt: skip
     facts["fleet"]["dead_letters"] = 15
+    none = dict.fromkeys(("silent", "nearly_full", "lost", "dead_letters"), 0)
+    facts["groups"] = [none | {"group": "north", "devices": devices - 1}, none | {"group": "unknown", "devices": 1}]
     return facts
 
 
@@ -174,6 +176,7 @@ def hostile():
         device("x" * 65_000, heap=math.nan, rssi=math.inf, seen=1e30, since=math.nan),
     ]
     facts["events"] = [{"t": START, "device": HOSTILE, "what": HOSTILE, "detail": HOSTILE}]
+    facts["groups"][0]["group"] = HOSTILE
     one = _series(random.Random(1), 40, HOSTILE, HOSTILE, 1, 1)
     one["points"][3:5] = [[START + 200, math.nan, math.inf, 1], [START + 230, 1, 0.5, 1e300]]
     facts["measurements"] = {HOSTILE: [one], "__proto__": [{**one, "points": []}]}

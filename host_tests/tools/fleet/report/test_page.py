@@ -107,7 +107,7 @@ def test_unknown_is_a_dash_not_a_zero():
 
 def test_hostile_text_stays_text():
     page = read_page("hostile")
-    assert [one.attributes.get("type") for one in page.all("script")] == ["application/json", None]
+    assert [one.attributes.get("type") for one in page.all("script")] == [*2 * ["application/json"], None]
     assert not list(page.all("img")) and not list(page.all("iframe"))
     for element in page.all():
         assert not [key for key in element.attributes if key.startswith("on") or key in ("style", "src")]
@@ -383,9 +383,21 @@ def states(**fields):
 
 
 def test_a_silent_device_is_not_called_online():
-    assert states(silent=90 * 86_400.0) == ("i unknown", "was online0.1.0 · esp32 · MicroPython 1.28.0")
+    assert states(silent=90 * 86_400.0) == ("i unknown", "was onlinenorth · 0.1.0 · esp32 · MicroPython 1.28.0")
     assert states(silent=7200.0, state="offline")[0] == "i offline"
     assert states()[0] == "i online"
+
+
+def test_a_group_is_shown_with_its_devices_and_in_sums():
+    assert "north" not in states(group="esp32", board="esp32")[1]  # it tells no group
+    facts = made_facts.fleet(2)
+    facts["groups"] = facts["groups"][:1]
+    assert not list(read(render(facts)).all("table", id="groups"))
+    none = dict.fromkeys(("silent", "nearly_full", "lost", "dead_letters"), 0)
+    facts["groups"] = [none | {"group": "north", "devices": 1200, "lost": 3}, none | {"group": "rp2", "devices": 1}]
+    rows = list(read(render(facts)).one("table", id="groups").one("tbody").all("tr"))
+    assert [cell.text.strip() for cell in rows[0].all()][-5:] == ["1,200", "0", "0", "3", "0"]
+    assert rows[0].one("th").text == "north" and rows[1].one("th").text == "rp2"
 
 
 def test_safe_mode_is_told():

@@ -48,6 +48,10 @@ def test_tables_compact_report_and_export(fleet, telemetry, tmp_path):
     assert all(batch["seconds"] > 0 for batch in batches)
     assert "replaced 9 files by larger ones" in run("compact", *of)[1]
     assert "a number of days, as in 90d" in run("compact", *of, "--keep", "90")[1]
+    assert run_json("export", tmp_path / "rows", *of[:2], "--follow", "--once") == [{"measurements": 3}]
+    assert "replaced 1 files" in run("compact", *of, "--keep-measurements", "30d", "--keep-minutes", "20y")[1]
+    assert run_json("export", tmp_path / "rows", *of[:2], "--follow", "--once") == []
+    assert fleet.numbers() and not fleet.numbers("measurements", "true")
     (facts,) = run_json("report", *of[:2], "--grace", 0, "--device", "attic")
     assert facts["fleet"]["delivered"] == 3
     assert "Nothing was lost: 3 messages accepted" in (tmp_path / "report.html").read_text()

@@ -48,6 +48,19 @@ def test_rows_that_are_too_old_are_deleted(spark, table):
     assert rows.merge(3, NOW) == 0
 
 
+def test_rows_are_old_by_another_column(spark, table):
+    """Of which only the files tell."""
+    schema = "n bigint, minute timestamp"
+    rows = table(schema)
+    for batch, times in enumerate([(NOW - DAY, NOW), (NOW,), (None,)]):
+        found = [(2 * batch + n, time) for n, time in enumerate(times)]
+        rows.write(spark.createDataFrame(found, schema).coalesce(1), batch)
+    assert rows.merge(2, NOW - DAY, "minute") == 3 and values(rows) == [0, 1, 2, 4]
+    assert rows.merge(2, NOW - DAY, "minute") == 0
+    assert rows.merge(2, NOW, "minute") == 1 and values(rows) == [1, 2, 4]
+    assert rows.merge(2, NOW, "minute") == 0
+
+
 def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
     """In milliseconds, so that a reader leaves out no file that it needs."""
     import pyarrow

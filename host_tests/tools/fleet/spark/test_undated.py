@@ -155,3 +155,29 @@ def test_where_tells_when_an_undated_message_was_made(fleet):
     with fleet.database() as database:
         (delivery,) = History(database, "i").deliveries(1, 0)
     assert delivery["made"] == pytest.approx(BASE + 91)
+
+
+def test_an_export_that_follows_has_each_reading_once_with_its_time(fleet, tmp_path):
+    import pyarrow.parquet as parquet
+
+    from inflight_tools.fleet.query.follow import Follower
+
+    follower, found = Follower(fleet.root, tmp_path / "out"), []
+
+    def follow():
+        follower.step()
+        for path in (tmp_path / "out").glob("*.parquet"):
+            found.extend((row["seq"], row["place"], row["clock"]) for row in parquet.read_table(path).to_pylist())
+            path.unlink()
+
+    fleet.land(reading("g", 0, 1.0), reading("g", 1, 2.0), reading("g", 9, 1.0), line("g", 2, 5000, bt=BASE, v=[1, 1]))
+    for _ in range(2):
+        fleet.run()
+        follow()
+        fleet.tables.merge()
+        fleet.land(dating("g", 3, 0, 10.0, 100.0), line("g", 4, 5000, bt=BASE, v=[1, 1]))
+    assert sorted(found) == [(n, k, "uptime" if n < 2 else "device") for n in (0, 1, 2, 4) for k in (0, 1)]
+    fleet.run()
+    fleet.tables.merge(None, datetime.datetime.fromtimestamp(BASE, datetime.timezone.utc) + FAR)
+    follow()
+    assert follower.step() is None and len(found) == 8 and not fleet.numbers("measurements", "true")

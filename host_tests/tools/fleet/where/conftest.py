@@ -22,6 +22,17 @@ def _time(seconds):
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
 
 
+def _minute(row):
+    """The row of `minutes` of a measurement."""
+    from datasketches import kll_doubles_sketch
+
+    sketch, value = kll_doubles_sketch(200), row["value"]
+    sketch.update(value)
+    sums = {"count": 1, **dict.fromkeys(("total", "min", "max"), value), "sketch": sketch.serialize()}
+    kept = {name: row[name] for name in ("device", "name", "unit")}
+    return kept | {"minute": row["time"].replace(second=0, microsecond=0)} | sums
+
+
 class Tables:
     """Tables in the folder `root`, with the columns that are read. add() adds rows, write() writes them."""
 
@@ -94,6 +105,10 @@ class Tables:
             "health": ([*key, ("received", time), ("up", number), counters, *damage], self._health),
             "ledger": ([*key[:2], ("ranges", arrow.list_(one))], ranges),
         }
+        if any("value" in row for row in self._measurements):
+            sums = [("count", number), *((name, arrow.float64()) for name in ("total", "min", "max"))]
+            sums = [key[0], *measured[2:4], ("minute", time), *sums, ("sketch", arrow.binary())]
+            tables["minutes"] = (sums, [_minute(row) for row in self._measurements if "value" in row])
         for name, (fields, rows) in tables.items():
             write_deltalake(self.root / name, arrow.Table.from_pylist(rows, arrow.schema(fields)), **how)
 

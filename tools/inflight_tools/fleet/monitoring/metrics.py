@@ -114,6 +114,19 @@ class FleetMetrics:
     def __init__(self, facts, behind):
         self._facts, self._behind = facts, behind
 
+    def holds(self):
+        """{group: the least time in s for which a journal of its devices holds what they publish}, where it is known,
+        of devices that the facts list."""
+        from inflight_tools.fleet.query.facts import OTHERS, UNKNOWN  # a collector needs no DuckDB
+
+        groups, found = {one["group"] for one in self._facts["groups"]}, {}
+        for device in self._facts["devices"]:
+            holds, group = device["holds_s"], device["group"] or UNKNOWN
+            if holds is not None:
+                group = group if group in groups else OTHERS
+                found[group] = min(holds, found.get(group, holds))
+        return found
+
     def collect(self):
         facts = self._facts
         by_group = (
@@ -128,6 +141,16 @@ class FleetMetrics:
             for one in facts["groups"]:
                 metric.add_metric([one["group"]], one[key])
             yield metric
+        least = "The least time for which a journal of the devices that the report lists holds what they publish."
+        holds = GaugeMetricFamily("inflight_fleet_journal_holds_seconds", least, labels=["group"])
+        for group, seconds in self.holds().items():
+            holds.add_metric([group], seconds)
+        yield holds
+        told = "Messages that devices gave up, by the cause that they count."
+        gave_up = GaugeMetricFamily("inflight_fleet_given_up_messages", told, labels=["cause"])
+        for cause, number in facts["gave_up"].items():
+            gave_up.add_metric([cause], number)
+        yield gave_up
         late = "Collectors that have not shown for ten minutes that they have received all."
         made = "When these figures were computed, in s since 1970."
         gauges = (("collectors_behind", late, self._behind), ("timestamp_seconds", made, facts["made"]))

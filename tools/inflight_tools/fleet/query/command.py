@@ -14,12 +14,14 @@ def querying(*more):
         from duckdb import Error as QueryError
 
         from inflight_tools.fleet.delta import WrongTables, advice
+        from inflight_tools.fleet.lock import Busy
         from inflight_tools.fleet.query.export import NotWritten
+        from inflight_tools.fleet.query.follow import NotExported
     except ImportError as e:
         raise failure(not_installed(e.name, "fleet")) from None
     try:
         yield
-    except (*more, NotWritten) as e:
+    except (*more, Busy, NotExported, NotWritten) as e:
         raise failure(first_line(e)) from None
     except (WrongTables, DeltaError, QueryError, OSError, ValueError) as e:  # ValueError: pyarrow raises it, too
         raise failure(advice(str(e)) + first_line(e)) from None

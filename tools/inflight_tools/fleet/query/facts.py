@@ -228,7 +228,7 @@ _ENDS = "min(value) AS min, max(value) AS max"
 def _series(database, names, since, until):
     """The measurements of the devices `names`."""
     step = _step(until - since)
-    mine = "list_contains(?, device)"
+    mine = "list_contains($1, device)"
     sums = database.rows(
         f"""SELECT device, name, unit, CAST(sum(count) AS BIGINT) AS count, sum(total) AS total, min(min) AS min,
             max(max) AS max, list(sketch) AS sketches FROM minutes WHERE {mine} GROUP BY device, name, unit""",
@@ -239,9 +239,16 @@ def _series(database, names, since, until):
     if step >= 60:
         points = f"""SELECT device, name, unit, {_bucket("minute", step)}, sum(total) / sum(count) AS mean,
             min(min) AS min, max(max) AS max FROM minutes WHERE {mine} GROUP BY ALL"""
-    else:  # shorter than the rows of `minutes`
-        points = f"""SELECT device, name, unit, {_bucket("time", step)}, avg(value) AS mean, {_ENDS}
-            FROM measurements WHERE {mine} AND value IS NOT NULL GROUP BY ALL"""
+    else:  # shorter than the rows of `minutes`, which are all that is left of old measurements
+        points = f"""WITH kept AS (FROM measurements WHERE {mine} AND value IS NOT NULL),
+            left_of AS (
+                FROM minutes WHERE {mine} AND NOT EXISTS (
+                    FROM kept WHERE (device, name, coalesce(unit, '')) =
+                        (minutes.device, minutes.name, coalesce(minutes.unit, ''))
+                        AND date_trunc('minute', time) = minutes.minute))
+            SELECT device, name, unit, {_bucket("time", step)}, avg(value) AS mean, {_ENDS} FROM kept GROUP BY ALL
+            UNION ALL SELECT device, name, unit, {_bucket("minute", step)}, sum(total) / sum(count) AS mean,
+                min(min) AS min, max(max) AS max FROM left_of GROUP BY ALL"""
     return _assembled(names, database.rows(f"{points} ORDER BY t", names), sums)
 
 

@@ -45,9 +45,10 @@ def state(device):
 
 
 def build(device):
-    """Which release on which board."""
+    """Its group, and which release on which board."""
     python = device["micropython"] and f"MicroPython {clip(device['micropython'], 24)}"
-    known = (device["firmware"], device["board"], python)
+    group = None if device["group"] == device["board"] else device["group"]
+    known = (group, device["firmware"], device["board"], python)
     return " · ".join(clip(text, 40) for text in known if text)
 
 

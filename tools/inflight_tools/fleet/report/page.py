@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from . import devices, plots, words
+from .change import figures, told
 from .collectors import collectors
 from .series import charts
 from .steps import COUNTS, steps
@@ -63,12 +64,13 @@ def render_device(facts, live, query, way):
     return _page("device.html", facts, live, device=facts["devices"][0], query=query, way=way)
 
 
-def render(facts, live=None):
+def render(facts, live=None, changed=None):
     """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it. live: as in the
-    console, which has a page for each device and shows what is new."""
+    console, which has a page for each device and shows what is new. changed: what change() has found, if anything."""
     found = steps(facts["timeline"])
     timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))
     return _page(
         "page.html", facts, live, verdict=verdict(facts), labels=LABELS, steps=found, counts=COUNTS,
         timelines=timelines, listed=facts["devices"][: devices.MOST], collectors=collectors(facts),
+        changed=changed, changes=told(changed) if changed else (), figures=figures(facts),
     )  # fmt: skip

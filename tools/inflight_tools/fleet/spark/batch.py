@@ -13,11 +13,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES
-from inflight_tools.fleet.delta import TOLD
+from inflight_tools.fleet.delta import REPAIR, TOLD, WrongTables, differences, lacking, opened_together
 from inflight_tools.fleet.lines.reader import reader
 from inflight_tools.fleet.lines.rows import SCHEMA
 
 from .schema import date_measurements, date_minutes, fold_ledger, fold_minutes, joined, part
+from .storage import Storage
 from .tables import KEPT_H, Table
 
 _MERGED = 16  # so many batches of the ledger are merged
@@ -32,6 +33,7 @@ class Tables:
     dead_letters: Table
 
     def __init__(self, spark, root):
+        self._files = Storage(spark, root)
         for name, schema in FACTS.items():
             setattr(self, name, Table(spark, root, name, schema))
         self.ledger = Table(spark, root, "ledger", LEDGER, fold_ledger)
@@ -72,12 +74,19 @@ class Tables:
             for table in self.all():
                 table.remove(last)
 
-    def merge(self, oldest=None):
-        """Merges small files, except the ledger's, which take() merges. oldest: a datetime; deletes the deliveries in
-        `raw` that were received before. Returns how many files were replaced."""
+    def merge(self, oldest=None, oldest_measurements=None, oldest_minutes=None):
+        """Merges small files, except the ledger's, which take() merges. Returns how many files were replaced.
+
+        oldest...: datetimes. Deletes the deliveries in `raw`, and the measurements, that were received before; and the
+        rows of `minutes` that are of a minute before. `minutes` has all measurements of complete batches: so of those
+        that are deleted count, total, least and greatest stay, however often this is killed and repeated. Raises
+        WrongTables, with nothing deleted, if rows of a table are missing."""
+        names = [table.name for table in self.all()]
+        if oldest_measurements and (lack := differences(opened_together(self._files, names))):
+            raise WrongTables(f"{lacking(lack)}: {REPAIR}")
         last = self.ledger.last_batch()
-        merged = self.raw.merge(last, oldest)
-        return merged + sum(table.merge(last) for table in self.all() if table not in (self.raw, self.ledger))
+        limits = {"raw": (oldest,), "measurements": (oldest_measurements,), "minutes": (oldest_minutes, "minute")}
+        return sum(table.merge(last, *limits.get(table.name, ())) for table in self.all()[1:])
 
     def vacuum(self, hours=KEPT_H):
         """Deletes files that have been no part of a table for so many hours."""

@@ -10,13 +10,25 @@ def statistics(file):
     import pyarrow.parquet
 
     found = pyarrow.parquet.read_metadata(file)
-    times = [column.statistics for column in _columns(found) if column.path_in_schema == TIME]
-    times = [one for one in times if one and one.has_min_max]
     stats = {"numRecords": found.num_rows}
-    if times:
-        stats["minValues"] = {TIME: _milliseconds(min(one.min for one in times))}
-        stats["maxValues"] = {TIME: _milliseconds(max(one.max for one in times), datetime.timedelta(microseconds=999))}
+    first, last = _bounds(found, TIME)
+    if first:
+        stats["minValues"] = {TIME: _milliseconds(first)}
+        stats["maxValues"] = {TIME: _milliseconds(last, datetime.timedelta(microseconds=999))}
     return stats
+
+
+def least(file, name):
+    """The least value of a column of an open Parquet file; None if it does not tell."""
+    import pyarrow.parquet
+
+    return _bounds(pyarrow.parquet.read_metadata(file), name)[0]
+
+
+def _bounds(found, name):
+    told = [column.statistics for column in _columns(found) if column.path_in_schema == name]
+    told = [one for one in told if one and one.has_min_max]
+    return (min(one.min for one in told), max(one.max for one in told)) if told else (None, None)
 
 
 def _columns(found):

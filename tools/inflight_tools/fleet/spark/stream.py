@@ -14,17 +14,30 @@ _ANY_AGE = "36500d"
 _CLOCK_NS = 2 * 10**9  # by which times of files may be behind the clock
 
 
-def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_checkpoint=False):
+def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_checkpoint=False, source=None):
     """Starts the query from the landing files in `landing` to the tables in the folder or URI `root`. Returns the
     StreamingQuery. Raises WrongTables.
 
     Devices publish below `topics`. A micro-batch starts every `every_s` seconds; with `once` the query ends after the
     files that are present. A micro-batch reads at most `files` files, or BATCH bytes. Spark moves files that were read
-    to `root`/landed. new_checkpoint: see guard.begin().
+    to `root`/landed. new_checkpoint: see guard.begin(). source: a kafka.Kafka, in place of landing files.
     """
-    first = begin(spark, landing, root, topics, new_checkpoint)
+    first = begin(spark, landing, root, topics, new_checkpoint, source)
+    lines = source.lines(spark) if source else _landed(spark, landing, root, files)
+    trigger = {"availableNow": True} if once else {"processingTime": f"{every_s} seconds"}
+    return (
+        lines.writeStream.queryName("inflight")
+        .foreachBatch(_Batches(Storage(spark, root), first, root, topics, not source))
+        .option("checkpointLocation", f"{root}/{CHECKPOINT}")
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def _landed(spark, landing, root, files):
+    """The lines of landing files."""
     limit = ("maxFilesPerTrigger", files) if files else ("maxBytesPerTrigger", BATCH)
-    lines = (
+    return (
         spark.readStream.format("text")
         .option("lineSep", "\n")  # a line may contain other line separators
         .option(*limit)
@@ -34,22 +47,15 @@ def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_
         .load(f"{landing}/*.ndjson")
         .selectExpr("CAST(value AS BINARY) AS value")  # it may not be UTF-8
     )
-    trigger = {"availableNow": True} if once else {"processingTime": f"{every_s} seconds"}
-    return (
-        lines.writeStream.queryName("inflight")
-        .foreachBatch(_Batches(Storage(spark, root), first, root, topics))
-        .option("checkpointLocation", f"{root}/{CHECKPOINT}")
-        .trigger(**trigger)
-        .start()
-    )
 
 
 class _Batches:
     """The batches of a query: batch 0 of its checkpoint is number `first` of the tables in the Storage `files`. In a
-    folder of this machine the list of a batch's landing files is durable before the batch writes anything."""
+    folder of this machine the list of a batch's landing files is durable before the batch writes anything. landed:
+    whether they come from landing files."""
 
-    def __init__(self, files, first, root, topics):
-        self._files, self._first, self._root, self._topics = files, first, root, topics
+    def __init__(self, files, first, root, topics, landed):
+        self._files, self._first, self._root, self._topics, self._landed = files, first, root, topics, landed
         self._synced_ns = 0
 
     def __call__(self, lines, number):
@@ -58,5 +64,5 @@ class _Batches:
             now = time.time_ns() - _CLOCK_NS
             self._files.sync(CHECKPOINT, since_ns=self._synced_ns)
             self._synced_ns = now
-            landed = Checkpoint(self._files.path(CHECKPOINT)).files_of(number)
+            landed = Checkpoint(self._files.path(CHECKPOINT)).files_of(number) if self._landed else None
         take(lines, self._first + number, self._root, self._topics, landed)

@@ -22,7 +22,18 @@ import time
 
 from pyspark.sql import functions as F
 
-from inflight_tools.fleet.delta import BATCHES, GONE, LANDED, LOG, batch_of, counted, last_batch, opened, rows_written
+from inflight_tools.fleet.delta import (
+    BATCHES,
+    GONE,
+    LANDED,
+    LOG,
+    UNDATED,
+    batch_of,
+    counted,
+    last_batch,
+    opened,
+    rows_written,
+)
 
 from . import statistics
 from .storage import Storage
@@ -31,9 +42,6 @@ _MERGES = "inflight-merge"  # name of the application transactions; batches have
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
 _CHECKPOINTS = 50  # commits between two checkpoints of a log
 _RETRIES = 20  # of a commit, when others commit meanwhile
-# In the name of the folder of files with rows that devices may still date, and no other rows: few, so that what they
-# tell is quickly done.
-_UNDATED = "-undated"
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
 _OPTIONS = {
     "delta.checkpointInterval": str(_CHECKPOINTS),
@@ -105,7 +113,7 @@ class Table:
 
     def _date(self, clocks, changed):
         table = self._open()
-        files = [file for file in _files_of(table) if _UNDATED in file["path"]]
+        files = [file for file in _files_of(table) if UNDATED in file["path"]]
         if not files:
             return
         rows = self._read(files).withColumn("file", F.input_file_name())
@@ -121,7 +129,7 @@ class Table:
         rows = rows.persist()
         try:
             parts = self._part(table, rows.where("up IS NULL"), batch)
-            return parts + self._part(table, rows.where("up IS NOT NULL"), batch, _UNDATED)
+            return parts + self._part(table, rows.where("up IS NOT NULL"), batch, UNDATED)
         finally:
             rows.unpersist()
 
@@ -160,16 +168,16 @@ class Table:
         if files := [file for file in _files_of(table) if batch_of(file["path"]) == batch]:
             self.commit(table, [], files, (_MERGES, table.version()))
 
-    def merge(self, last, oldest=None):
-        """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows that were received
+    def merge(self, last, oldest=None, time=statistics.TIME):
+        """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows whose column `time` is
         before. Returns how many files were replaced."""
-        return sum(self._merge(last, oldest, kind) for kind in ("", _UNDATED))
+        return sum(self._merge(last, oldest, time, kind) for kind in ("", UNDATED))
 
-    def _merge(self, last, oldest, kind):
+    def _merge(self, last, oldest, time, kind):
         table = self._open()
         files = [one for one in _files_of(table) if batch_of(one["path"]) <= last]
-        files = [one for one in files if (_UNDATED in one["path"]) == bool(kind)]
-        chosen = [file for file in files if _is_stale(file, oldest)]
+        files = [one for one in files if (UNDATED in one["path"]) == bool(kind)]
+        chosen = [file for file in files if oldest and _is_before(self._first(table, file, time), oldest)]
         small = [file for file in files if file["size_bytes"] < _LARGE and file not in chosen]
         if chosen or len(small) > 1:
             chosen += small
@@ -177,12 +185,22 @@ class Table:
             return 0
         rows = self._read(chosen)
         if oldest:
-            rows = rows.where(rows.received.isNull() | (rows.received >= oldest))
+            rows = rows.where(rows[time].isNull() | (rows[time] >= oldest))
         rows = self._folded(rows).coalesce(math.ceil(sum(file["size_bytes"] for file in chosen) / (2 * _LARGE)))
         part = self._part(table, rows, last, kind, data_change=bool(oldest))
         gone = (counted(table, GONE) or 0) + sum(file["num_records"] for file in chosen) - _rows_of(part)
         self.commit(table, part, chosen, (_MERGES, table.version()), (GONE, gone), data_change=bool(oldest))
         return len(chosen)
+
+    def _first(self, table, file, time):
+        """The least `time` of the rows of a file of the table, None if that is unknown. The log has it for one column,
+        otherwise it is in the file."""
+        if time == statistics.TIME:
+            return file.get(f"min.{time}")
+        from deltalake.fs import DeltaStorageHandler
+
+        with DeltaStorageHandler.from_table(table._table).open_input_file(file["path"]) as opened_file:
+            return statistics.least(opened_file, time)
 
     def vacuum(self, hours=KEPT_H):
         """Deletes files that have been in no commit, or removed, for so many hours."""
@@ -285,10 +303,7 @@ def _files_of(table):
     return [] if table is None else pyarrow.table(table.get_add_actions(flatten=True)).to_pylist()
 
 
-def _is_stale(file, oldest):
-    """Whether the file has rows that were received before `oldest`, by whole milliseconds: statistics have no more, and
+def _is_before(first, oldest):
+    """Whether the time `first`, if it is known, is before `oldest`, by whole milliseconds: statistics have no more, and
     a file whose first row is of that millisecond would be written anew each time."""
-    first = file.get("min.received")
-    if not (oldest and first):
-        return False
-    return first < oldest.replace(microsecond=oldest.microsecond // 1000 * 1000)
+    return first is not None and first < oldest.replace(microsecond=oldest.microsecond // 1000 * 1000)
