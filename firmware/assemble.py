@@ -148,6 +148,8 @@ def build(board, began, crash=None, limit=None, path=None):
         del sys.modules["secure"]
     if config.sleep_ms:
         from sleeping_app import SleepingApp as Application
+    elif any("report_on_change" in entry for entry in config.sensors or ()):
+        Application = __import__("changes_app").App  # other devices need not know these names
     else:
         from app import App as Application
     # Behind the application: with that of a sensor that sleeps a Pico W collects no garbage any more.

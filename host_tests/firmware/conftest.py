@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import changes_app
 import log
 from app import App
 from codes import IDLE, ONLINE, POWER_ON
@@ -165,7 +166,8 @@ class Maker:
         config = check(given, "dev")
         flash = flash or RamFlash(8, 4096)
         journal = Journal(flash)
-        kind = SleepingApp if config.sleep_ms else App
+        changes = any("report_on_change" in entry for entry in config.sensors or ())
+        kind = SleepingApp if config.sleep_ms else changes_app.App if changes else App
         board = board or Board()
         client = ShortRuns(
             config.host,
