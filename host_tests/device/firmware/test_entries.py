@@ -100,6 +100,26 @@ def test_a_counter_counts_only_while_the_device_is_awake():
     )
 
 
+def test_the_pin_that_wakes_the_device():
+    """A sensor may read it."""
+
+    def no(number):
+        raise ValueError("pin %d cannot wake this board" % number)
+
+    more = {"sleep_ms": 60_000, "wake_on_pin": 4}
+    door = {"driver": "digital", "pin": 4, "name": "door"}
+    with With(wake_pin=Module(check=lambda number: None)):
+        checked((door,), **more)
+        text = refused({"driver": "dht22", "pin": 4}, **more)
+        eq(text, "sensors: dht22: pin 4 is that of wake_on_pin, too")
+        assert refused(network=PINS, sleep_ms=60_000, wake_on_pin=12).startswith(
+            "wake_on_pin: pin 12 is that of network"
+        )
+        eq(refused(door, {"driver": "adc", "pin": 4}, **more), "sensors: adc: pin 4 is that of wake_on_pin, too")
+    with With(wake_pin=Module(check=no)):
+        eq(refused(**more), "wake_on_pin: pin 4 cannot wake this board")
+
+
 def test_who_knows_the_board_says_which_pins_it_has():
     asked = []
 
