@@ -130,6 +130,21 @@ def _journal_flash(board, kb):
         return board.journal_flash()
 
 
+def kind(config):
+    # Its class. Devices need not know the names of modules that others load.
+    if config.sleep_ms and hasattr(config, "wake_on_pin"):
+        return __import__("wake_pin_app").App
+    if config.sleep_ms:
+        from sleeping_app import SleepingApp
+
+        return SleepingApp
+    if any("report_on_change" in entry for entry in config.sensors or ()):
+        return __import__("changes_app").App
+    from app import App
+
+    return App
+
+
 def build(board, began, crash=None, limit=None, path=None):
     """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. path: the
     file of a configuration that is tried, see settings. Raises ValueError with the necessary change, OSError if the
@@ -146,10 +161,7 @@ def build(board, began, crash=None, limit=None, path=None):
 
         tls = context(config.tls_ca, config.tls_cert, config.tls_key)
         del sys.modules["secure"]
-    if config.sleep_ms:
-        from sleeping_app import SleepingApp as Application
-    else:
-        from app import App as Application
+    Application = kind(config)
     # Behind the application: with that of a sensor that sleeps a Pico W collects no garbage any more.
     from inflight import Client, Journal
     from log import report

@@ -79,6 +79,8 @@ _FIELDS = (
             # true: the device appears in Home Assistant. A text: the prefix of the discovery topics, if it is not
             # `homeassistant`
             "ha",
+            # ESP32 with `sleep_ms`: the GPIO whose change ends the sleep
+            "wake_on_pin",
         )
         + _NETWORK
     )
@@ -234,6 +236,13 @@ def _check_together(given, config):
         if not 0 < len(keys) <= 2 or not all(map(_is_public_key, keys)):
             raise ConfigError("update_keys: write one public key, or two, as `inflight keys` prints them")
         config.update_keys = True  # they would take 1 KB of RAM: they are read when they are needed
+    name = "wake_on_pin"  # an attribute only where it is given: other devices need not know its name
+    if given.get(name) is not None:
+        if type(given[name]) is not int or not 0 <= given[name] <= 48:
+            raise ConfigError("wake_on_pin: write the number of a GPIO")
+        if not config.sleep_ms:
+            raise ConfigError("wake_on_pin needs sleep_ms: write both, or leave wake_on_pin out")
+        setattr(config, name, given[name])
     _check_drivers("sensors", config.sensors or (), "-_.:/", "dht22")
     _check_drivers("actuators", config.actuators or (), "-_.", "switch")
     if config.actuators and config.sleep_ms:

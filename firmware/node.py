@@ -222,6 +222,7 @@ class Node:
         return list(telemetry.read(self.sources, self.errors))
 
     def _publish_telemetry(self, readings):
+        # Returns the Message ID, 0 or None without one.
         if self.home:
             self.home.see(readings)
         journal = self.journal
@@ -238,6 +239,7 @@ class Node:
                 batch.published(mid)
             elif not (self.client.connected or self.config.sleep_ms):
                 self._gather()  # from the next reading on
+        return mid
 
     def _gather(self):
         # Not if messages expire or are dropped, each reading for itself; nor at QoS 2, where none may come twice.

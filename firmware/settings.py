@@ -48,7 +48,7 @@ def _changed(app, path, fields):
     config = check(given, app.config.device)
     if config.device != app.config.device:
         raise ConfigError("device: the journal belongs to the present name, to change it flash with --erase")
-    if "sensors" in fields or "actuators" in fields:
+    if "sensors" in fields or "actuators" in fields or fields.get("wake_on_pin") is not None:
         from entries import check as check_entries
 
         check_entries(config)

@@ -9,8 +9,8 @@ _BUS = ("sda", "scl")  # which chips share
 
 
 def check(config, pin=None):
-    """Checks the entries of the Config `config`, and that no pin is used twice. pin(number, driver, field): raises
-    ValueError if this board has no such pin, or not for that; by default machine.Pin of that number. Raises
+    """Checks the entries of the Config `config`, its wake_on_pin, and that no pin is used twice. pin(number, driver,
+    field): raises ValueError if this board has no such pin, or not for that; by default the board's own check. Raises
     ValueError."""
     before = list(sys.modules)
     try:
@@ -22,6 +22,11 @@ def check(config, pin=None):
 
 
 def _made(number, driver, field):
+    if field == "wake_on_pin":
+        from wake_pin import check
+
+        check(number)
+        return
     from sensors import pin
 
     pin(number)
@@ -34,6 +39,13 @@ def _check(config, pin):
 
         for field, number in pins(config.network):
             _take(used, number, "network: " + field)
+    wake_pin = getattr(config, "wake_on_pin", None)
+    if wake_pin is not None:
+        try:
+            pin(wake_pin, None, "wake_on_pin")
+            _take(used, wake_pin, "wake_on_pin", "wake_on_pin")
+        except ValueError as e:
+            raise ValueError("wake_on_pin: %s" % e)
     for kind in ("sensor", "actuator"):
         for entry in getattr(config, kind + "s") or ():
             where = "%ss: %s: " % (kind, entry.get("name") or entry["driver"])
@@ -48,7 +60,12 @@ def _check_entry(kind, entry, config, pin, used, where):
 
     driver = entry["driver"]
     if kind == "sensor":
+        from changes import checked, driver_fields
+
         known = sensors.KNOWN
+        if checked(entry)[0] and config.sleep_ms:
+            raise ValueError("report_on_change: nobody reads it while the device sleeps: leave sleep_ms out")
+        entry = driver_fields(entry)
     else:
         from actuators import KNOWN as known
         from actuators import of_driver
@@ -62,7 +79,10 @@ def _check_entry(kind, entry, config, pin, used, where):
             if field in fields:
                 number = fields[field]
                 pin(number, driver, field)
-                _take(used, number, where + field, field if field in _BUS else None)
+                shared = field if field in _BUS else None
+                if driver == "digital" and number == getattr(config, "wake_on_pin", None):
+                    shared = "wake_on_pin"  # which it may read, too
+                _take(used, number, where + field, shared)
     except ImportError as e:
         raise ValueError(sensors.missing(kind, driver, known, str(e)))
     if "sda" in fields:

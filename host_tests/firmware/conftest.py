@@ -8,7 +8,7 @@ import time
 import pytest
 
 import log
-from app import App
+from assemble import kind
 from codes import IDLE, ONLINE, POWER_ON
 from config import check
 from host_tests.broker import Automatic
@@ -17,7 +17,6 @@ from host_tests.waiting import wait_for
 from inflight import Client, Journal, RamFlash
 from inflight_tools.fleet.lines.gathered import expanded
 from node import will
-from sleeping_app import SleepingApp
 from tools.runtimes import device_run, runtime
 
 _PATIENCE_S = 100
@@ -165,7 +164,7 @@ class Maker:
         config = check(given, "dev")
         flash = flash or RamFlash(8, 4096)
         journal = Journal(flash)
-        kind = SleepingApp if config.sleep_ms else App
+        application = kind(config)
         board = board or Board()
         client = ShortRuns(
             config.host,
@@ -174,17 +173,17 @@ class Maker:
             port=config.port,
             will=will(config),
             protocol_level=config.protocol_level,
-            slept=kind.slept(board, config),
+            slept=application.slept(board, config),
             keepalive=0,
             when_full=config.when_full,
-            timeout_ms=min(_PATIENCE_S * 1000, kind.timeout(config)),
+            timeout_ms=min(_PATIENCE_S * 1000, application.timeout(config)),
             backoff_ms=self.backoff_ms,
-            reconnect=kind.RECONNECT,
+            reconnect=application.RECONNECT,
             on_error=log.report,
         )
         board.path = self.path
         log.text, log.waiting = "", False
-        self.apps.append(kind(board, config, journal, client, flash, sources, began, crash))
+        self.apps.append(application(board, config, journal, client, flash, sources, began, crash))
         return self.apps[-1]
 
 

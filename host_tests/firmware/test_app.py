@@ -478,6 +478,7 @@ def test_interval_survives_a_restart(app, ask):
             'sensors: dth22: unknown driver "dth22": did you mean "dht22"?',
         ),
         (b'{"sensors": [{"driver": "dht22", "pim": 4}]}', 'sensors: dht22: unknown field "pim": did you mean "pin"?'),
+        (b'{"sleep_ms": 60000, "wake_on_pin": 4}', "wake_on_pin: MicroPython cannot wake this board by a pin"),
         (b"{}", "one JSON object"),
         (b'{"qos": 7}', "qos: write a whole number from 1 to 2"),
         (b'{"wlan": "x"}', 'unknown field "wlan"'),

@@ -237,6 +237,48 @@ def test_brown_out():
         eq((name, board.reset_cause()), (name, word))
 
 
+def _wake_pin(name, woken=0):
+    chip = Esp32()
+    chip.woken = woken
+    wake_pin = __import__("wake_pin")
+    wake_pin.sys = Module(implementation=Module(_machine=name))
+    return chip, wake_pin
+
+
+def test_a_pin_ends_the_deep_sleep():
+    for name, ext, pins in (
+        ("Generic ESP32 module with ESP32", "ext0", 33),
+        ("LOLIN_S2_MINI with ESP32-S2FN4R2", "ext0", 14),
+        ("an early board with ESP32-PICO-D4", "ext0", 0),
+        ("ESP32C6 module with ESP32C6", "ext1", 4),
+    ):
+        chip, wake_pin = _wake_pin(name)
+        wake_pin.check(pins)
+        eq((chip.ext0, chip.ext1), (None, None))  # a check changes nothing
+        for level in (0, 1):
+            wake_pin.arm(pins, level)
+            eq(getattr(chip, ext), ([pins] if ext == "ext1" else pins, level == 1))
+            eq(chip.ext0 is None, ext == "ext1")
+
+
+def test_a_pin_that_cannot_end_the_deep_sleep():
+    for name, number, text in (
+        ("Generic ESP32 module with ESP32", 5, "pin 5 cannot wake this board: the pins that can are 0, 2, 4, 12-15,"),
+        ("Generic ESP32 module with ESP32", 48, "pin 48 cannot wake this board"),
+        ("ESP32C6 module with ESP32C6", 12, "pin 12 cannot wake this board"),  # the port takes it
+        ("ESP32C3 module with ESP32C3", 4, "MicroPython cannot wake this board by a pin: leave it out"),  # likewise
+    ):
+        chip, wake_pin = _wake_pin(name)
+        problem = str(raises(ValueError, wake_pin.check, number))
+        assert problem.startswith(text), problem
+        eq((chip.ext0, chip.ext1), (None, None))
+
+
+def test_whether_a_pin_ended_the_deep_sleep():
+    for reason, woke in ((0, False), (4, False), (2, True), (3, True)):
+        eq(_wake_pin("Generic ESP32 module with ESP32", reason)[1].woke(), woke)
+
+
 def test_wifi_is_off_before_the_board_sleeps():
     chip = online()
     did = stops(chip, chip.board.sleep, 60_000, True)

@@ -22,15 +22,19 @@ if sys.platform == "linux":
     def _linux():
         for name in ("board", "power"):
             sys.modules.pop(name, None)
-        path = sys.path[:]
-        sys.path[:] = [place for place in path if not place.endswith(("boards/esp32", "boards/rp2040"))]
-        try:
-            import board
-        finally:
-            sys.path[:] = path
-        return board
+        return imported("board", ("boards/esp32", "boards/rp2040"))
 
     BOARDS.append(_linux)
+
+
+def imported(name, without):
+    """The module; the search path has these folders of other boards, too."""
+    path = sys.path[:]
+    sys.path[:] = [place for place in path if not place.endswith(without)]
+    try:
+        return __import__(name)
+    finally:
+        sys.path[:] = path
 
 
 def each():
@@ -87,6 +91,23 @@ def test_readings_have_a_name_a_unit_and_a_value():
             eq(name.strip("abcdefghijklmnopqrstuvwxyz-_.:/0123456789"), "")
             assert unit in ("Cel", "V", "B", "s", "/"), unit
             assert isinstance(value, (int, float, str, bool, Exception))
+
+
+def test_a_pin_ends_the_deep_sleep_or_the_board_says_that_none_does():
+    for board in each():
+        sys.modules.pop("wake_pin", None)
+        wake_pin = imported("wake_pin", () if board.NAME == "esp32" else ("boards/esp32",))
+        eq(wake_pin.woke(), False)
+        try:
+            wake_pin.check(4)
+        except ValueError as e:
+            eq(str(e), "MicroPython cannot wake this board by a pin: leave it out")
+            raises(ValueError, wake_pin.level, 4)
+            raises(ValueError, wake_pin.arm, 4, 1)
+            continue
+        eq(board.NAME, "esp32")
+        assert wake_pin.level(4) in (0, 1)
+        wake_pin.arm(4, 1)
 
 
 def test_the_clock_is_told_whether_it_is_set():

@@ -121,14 +121,40 @@ class Partition:
         return [Partition.parts[label]] if type == 1 and label in Partition.parts else []
 
 
+class Pin:
+    """A pin, as machine has it."""
+
+    IN = 1
+    level = 0
+
+    def __init__(self, number, *how):
+        if not 0 <= number < 40:
+            raise ValueError("invalid pin")
+        self.number = number
+        self.how = how
+
+    def value(self):
+        assert self.how == (Pin.IN,), "after a deep sleep it reads as 0"
+        return Pin.level
+
+
 class Esp32:
-    """`air`: the access points in range. `kept`: its RTC memory. `inside`: the module esp32."""
+    """`air`: the access points in range. `kept`: its RTC memory. `inside`: the module esp32. `ext0`, `ext1`: pins that
+    end the sleep, and their levels. `woken`: why it woke, as the port says it."""
+
+    ext0 = ext1 = None
+    woken = 0
 
     def __init__(self, *air, station=Station):
         self.air = list(air)
         self.kept = b""
         self.station = station
-        self.inside = Module(mcu_temperature=lambda: 31, Partition=Partition)
+        self.inside = Module(
+            mcu_temperature=lambda: 31,
+            Partition=Partition,
+            wake_on_ext0=self.wake_on_ext0,
+            wake_on_ext1=self.wake_on_ext1,
+        )
         self.did = []
         self.mem32 = {}  # registers
         self.start()
@@ -157,6 +183,10 @@ class Esp32:
             WDT_RESET=3,
             DEEPSLEEP_RESET=4,
             SOFT_RESET=5,
+            Pin=Pin,
+            wake_reason=lambda: self.woken,
+            EXT0_WAKE=2,
+            EXT1_WAKE=3,
         )
         install(machine=machine, network=self.network, esp32=self.inside, socket=self.ntp.module)
         self.board = load("esp32", self.clock)
@@ -170,6 +200,12 @@ class Esp32:
         else:
             self.dog = Watchdog(self, timeout)
         return self.dog
+
+    def wake_on_ext0(self, pin, level):
+        self.ext0 = (_rtc(pin), level) if pin else None
+
+    def wake_on_ext1(self, pins, level):
+        self.ext1 = ([_rtc(pin) for pin in pins], level) if pins else None
 
     def stop(self, *how):
         self.did.append(how)
@@ -188,3 +224,9 @@ class Esp32:
 
     def set_date(self, date):
         self.date = date
+
+
+def _rtc(pin):
+    if pin.number not in (0, 2, 4, 12, 13, 14, 15, 25, 26, 27) and pin.number < 32:
+        raise ValueError("invalid pin")
+    return pin.number

@@ -153,6 +153,16 @@ def test_fields_that_need_another():
     assert "oldest" in refused(when_full="all")
 
 
+def test_a_pin_wakes_a_device_that_sleeps():
+    eq(config(sleep_ms=1_000, wake_on_pin=0).wake_on_pin, 0)
+    for none in ({}, {"wake_on_pin": None}):
+        assert not hasattr(config(sleep_ms=1_000, **none), "wake_on_pin")
+    for number in (-1, 49, "4", True, 4.5):
+        eq(refused(sleep_ms=1_000, wake_on_pin=number), "wake_on_pin: write the number of a GPIO")
+    eq(refused(wake_on_pin=4), "wake_on_pin needs sleep_ms: write both, or leave wake_on_pin out")
+    assert 'did you mean "wake_on_pin"' in refused(wake_pin=4)
+
+
 def test_public_keys():
     eq(config().update_keys, None)
     key = "gAAA" + 127 * "AAAB"  # 80 00 .. 01, which has 3072 bits and is odd

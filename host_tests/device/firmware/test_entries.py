@@ -33,7 +33,7 @@ def test_right_entries_pass():
             dict(BUS, driver="bme280", address=119, name="roof"),
             dict(BUS, driver="scd4x"),
             {"driver": "hx711", "data": 5, "clock": 6},
-            {"driver": "adc", "pin": "GP4", "scale": 3},
+            {"driver": "adc", "pin": "GP4", "scale": 3, "report_on_change": 0.5, "check_ms": 60_000},
         ),
         ({"driver": "switch", "pin": 15, "restore": "on"}, {"driver": "led", "pin": 16, "count": 8}),
     )
@@ -49,11 +49,17 @@ def test_errors_name_the_list_the_entry_and_what_is_wrong():
         ({"driver": "adc", "pin": 99}, "sensors: adc: pin 99: not a pin of this board"),
         ({"driver": "adc", "pin": None}, "sensors: adc: pin None: not a pin of this board"),
         ({"driver": "dht22", "pin": 4, "restore": "on"}, 'sensors: dht22: unknown field "restore"'),
+        (
+            {"driver": "dht22", "pin": 4, "report_on_change": 0},
+            "sensors: dht22: report_on_change: write true, or the least difference",
+        ),
+        ({"driver": "dht22", "pin": 4, "check_ms": 100}, "sensors: dht22: check_ms needs report_on_change"),
     ):
         assert refused(entry).startswith(text), refused(entry)
     for entry, text in (
         ({"driver": "swich", "pin": 4}, 'actuators: swich: unknown driver "swich": did you mean "switch"?'),
         ({"driver": "pwm", "pin": 4, "frequ": 50}, 'actuators: pwm: unknown field "frequ": did you mean "freq"?'),
+        ({"driver": "pwm", "pin": 4, "report_on_change": True}, 'actuators: pwm: unknown field "report_on_change"'),
         ({"driver": "pwm", "pin": 4, "restore": "yes"}, 'actuators: pwm: restore: write "last", "on" or "off"'),
     ):
         assert refused(actuators=[entry]).startswith(text), refused(actuators=[entry])
@@ -88,6 +94,30 @@ def test_a_counter_counts_only_while_the_device_is_awake():
         refused(rain, sleep_ms=60_000),
         "sensors: counter: it counts nothing while the device sleeps: leave sleep_ms out",
     )
+    eq(
+        refused({"driver": "digital", "pin": 4, "report_on_change": True}, sleep_ms=60_000),
+        "sensors: digital: report_on_change: nobody reads it while the device sleeps: leave sleep_ms out",
+    )
+
+
+def test_the_pin_that_wakes_the_device():
+    """A sensor may read it."""
+
+    def no(number):
+        raise ValueError("pin %d cannot wake this board" % number)
+
+    more = {"sleep_ms": 60_000, "wake_on_pin": 4}
+    door = {"driver": "digital", "pin": 4, "name": "door"}
+    with With(wake_pin=Module(check=lambda number: None)):
+        checked((door,), **more)
+        text = refused({"driver": "dht22", "pin": 4}, **more)
+        eq(text, "sensors: dht22: pin 4 is that of wake_on_pin, too")
+        assert refused(network=PINS, sleep_ms=60_000, wake_on_pin=12).startswith(
+            "wake_on_pin: pin 12 is that of network"
+        )
+        eq(refused(door, {"driver": "adc", "pin": 4}, **more), "sensors: adc: pin 4 is that of wake_on_pin, too")
+    with With(wake_pin=Module(check=no)):
+        eq(refused(**more), "wake_on_pin: pin 4 cannot wake this board")
 
 
 def test_who_knows_the_board_says_which_pins_it_has():

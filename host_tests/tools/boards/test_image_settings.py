@@ -225,6 +225,29 @@ def test_pins_that_a_board_does_not_have(folder, board, fields, problem):
         settings(entry(**fields), pin=variant(board).check_pin)
 
 
+@pytest.mark.parametrize(
+    ("board", "number", "problem"),
+    [
+        ("esp32", 5, "wake_on_pin: the pins that wake ESP32 are 0, 2, 4, 12-15, 25-27, 32-39, not 5"),
+        ("esp32s3", 38, "wake_on_pin: the pins that wake ESP32-S3 are 0-18, 21, not 38"),
+        ("esp32c3", 4, "wake_on_pin: MicroPython cannot wake ESP32-C3 by a pin: leave it out"),
+        ("pico_w", 4, "wake_on_pin: MicroPython cannot wake Raspberry Pi Pico W by a pin: leave it out"),
+        ("pico2_w", 4, "wake_on_pin: MicroPython cannot wake Raspberry Pi Pico 2 W by a pin: leave it out"),
+        ("esp32", 4, None),
+        ("esp32s2", 21, None),
+        ("esp32c6", 4, None),
+    ],
+)
+def test_pins_that_wake_a_board(folder, board, number, problem):
+    fields = {"sleep_ms": 60_000, "wake_on_pin": number, "sensors": [{"driver": "digital", "pin": number}]}
+    path = write({"host": "b", **fields})
+    if problem is None:
+        settings(path, pin=variant(board).check_pin)
+        return
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        settings(path, pin=variant(board).check_pin)
+
+
 @pytest.mark.parametrize("board", names())
 def test_pins_that_each_board_has(folder, board):
     pin = variant(board).check_pin

@@ -50,10 +50,18 @@ class Variant:
     pins: str = ""  # "0-22, 26-28": those that are free for sensors and actuators; "": nobody knows
     inputs: str = ""  # those of them that read, and cannot be set
     analog: str = ""  # those of them that measure a voltage
+    wake: str = ""  # those of them that end a deep sleep; "": MicroPython has none
 
     def check_pin(self, number: Any, driver: str, field: str) -> None:
-        """ValueError unless `field` of an entry with that driver may be the pin `number`, or its name."""
+        """ValueError unless `field` of an entry with that driver, or the field wake_on_pin, may be the pin `number`, or
+        its name."""
         if not self.pins:
+            return
+        if field == "wake_on_pin":
+            if not self.wake:
+                raise ValueError(f"MicroPython cannot wake {self.title} by a pin: leave it out")
+            if number not in _ranges(self.wake):
+                raise ValueError(f"the pins that wake {self.title} are {self.wake}, not {number}")
             return
         if isinstance(number, str):
             digits = number.upper().removeprefix("GP").removeprefix("IO")

@@ -1,0 +1,204 @@
+"""Report on change, with a broker on virtual time: a door that opens between two readings."""
+
+import json
+import sys
+import types
+
+import pytest
+
+from host_tests.clients import cut_power
+from host_tests.firmware.conftest import gathered
+from inflight import RamFlash
+
+DOOR = {"driver": "door", "name": "door", "report_on_change": True, "check_ms": 100}
+QUIET = {"interval_ms": 3_600_000, "health_ms": 86_400_000, "sensors": [DOOR]}
+
+DRIVER = """
+FIELDS = {}
+
+class Driver:
+    def __init__(self, fields, name):
+        self._name = name
+
+    def read(self):
+        with open("HOME/level") as f:
+            yield self._name, None, float(f.read() or 1)
+"""
+
+
+class Door:
+    open = False
+    broken = None
+
+    def read(self, name):
+        if self.broken:
+            raise self.broken
+        return [(name, None, self.open)]
+
+
+@pytest.fixture
+def door(monkeypatch):
+    door = Door()
+
+    class Driver:
+        def __init__(self, fields, name):
+            self.read = lambda: door.read(name)
+
+    monkeypatch.setitem(sys.modules, "sensor_door", types.SimpleNamespace(FIELDS={}, Driver=Driver))
+    return door
+
+
+@pytest.fixture
+def run(clock, make):
+    """run(app, s) runs the application for so long, in virtual time."""
+    make.backoff_ms = 5_000, 60_000
+
+    def run(app, s):
+        app.client.most_ms = 500
+        end = clock.now + s
+        while clock.now < end:
+            app.step()
+
+    return run
+
+
+def doors(broker):
+    return [values["door"] for _, values in gathered(broker).values() if "door" in values]
+
+
+def test_a_change_is_published_at_once(make, automatic, run, door):
+    """A message of its own, with what has changed; the next reading at the interval has all."""
+    with automatic() as broker:
+        app = make(broker.port, **QUIET | {"interval_ms": 60_000})
+        run(app, 20)
+        door.open = True
+        run(app, 0.5)
+        assert [values for _, values in gathered(broker).values()] == [
+            {"temperature": 21.5, "door": False},
+            {"door": True},
+        ]
+        run(app, 60)
+        assert [*gathered(broker).values()][2][1] == {"temperature": 21.5, "door": True}
+
+
+def test_without_a_connection_it_is_in_the_journal_at_once(make, nobody, automatic, run, door):
+    flash = RamFlash(8, 4096)
+    app = make(nobody, flash, **QUIET)
+    run(app, 20)
+    door.open = True
+    run(app, 0.5)
+    door.open = False
+    run(app, 0.5)
+    cut_power(app.client)
+    with automatic() as broker:
+        app = make(broker.port, flash, **QUIET)
+        run(app, 5)
+        assert doors(broker) == [False, True, False, False]  # the last one is of this start
+
+
+def test_home_assistant_has_it_as_the_newest_value(make, automatic, run, door):
+    with automatic() as broker:
+        app = make(broker.port, ha=True, **QUIET)
+        run(app, 20)
+        door.open = True
+        run(app, 0.5)
+        (state,) = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/dev/state"][-1:]
+        assert state["readings"] == {"temperature": 21.5, "door": True}
+
+
+def test_before_the_first_readings_of_all(make, automatic, run, door, monkeypatch):
+    """Another sensor measures for longer."""
+
+    class Slow:
+        def __init__(self, fields, name):
+            self.start = lambda: 5_000
+            self.read = lambda: [(name, "Cel", 4)]
+
+    monkeypatch.setitem(sys.modules, "sensor_slow", types.SimpleNamespace(FIELDS={}, Driver=Slow))
+    with automatic() as broker:
+        app = make(broker.port, ha=True, **QUIET | {"sensors": [DOOR, {"driver": "slow"}]})
+        run(app, 1)
+        assert doors(broker) == [False]
+        run(app, 10)
+        assert [*gathered(broker).values()][-1][1] == {"temperature": 21.5, "door": False, "slow": 4}
+
+
+def test_on_a_device(machine, broker, published):
+    """As a process, with its own entry point."""
+    (machine.home / "sensor_file.py").write_text(DRIVER.replace("HOME", str(machine.home)))
+    machine.search.append(str(machine.home))
+    (machine.home / "level").write_text("1")
+    sensor = {"driver": "file", "report_on_change": 5, "check_ms": 50}
+    machine.configure(port=broker.port, interval_ms=3_600_000, sensors=[sensor])
+    machine.start()
+    for level, count in (("1", 1), ("7", 2)):
+        (machine.home / "level").write_text(level)
+        machine.wait_for(lambda: published("telemetry"), count)
+    reading = published("telemetry")[-1]
+    assert (reading["n"], reading["v"]) == ("file", 7)
+
+
+def test_rules_are_called_with_it(make, automatic, run, door):
+    with automatic() as broker:
+        app = make(broker.port, **QUIET)
+        run(app, 20)
+        called = []
+        app.rules = types.SimpleNamespace(see=called.extend, count=0)
+        door.open = True
+        run(app, 0.5)
+        assert called == [("door", None, True)]
+
+
+def test_a_noisy_input_does_not_fill_the_journal_and_health_counts_it(make, nobody, automatic, run, door):
+    """In an hour of noise it takes as much as a reading each 10 s."""
+    flash = RamFlash(16, 4096)
+    app = make(nobody, flash, **QUIET)
+    for _ in range(360):
+        door.open = not door.open
+        run(app, 10)
+    fields = QUIET | {"health_ms": 1_000}
+    assert app.full == 0
+    assert app.journal.next_seq <= 1 + 10 + 360 + 2
+    cut_power(app.client)
+    with automatic() as broker:
+        app = make(broker.port, flash, **fields)
+        for _ in range(300):
+            door.open = not door.open
+            run(app, 0.2)
+        run(app, 12)
+        assert doors(broker)[-1] == door.open
+        health = [json.loads(m.payload) for m in broker.arrived if m.topic.endswith("/health")][-1]
+        assert health["coalesced"] > 100
+
+
+def test_a_sensor_that_fails_stops_nothing(make, automatic, run, door):
+    with automatic() as broker:
+        app = make(broker.port, **QUIET)
+        run(app, 5)
+        door.broken = OSError(5, "EIO")
+        run(app, 5)
+        assert "EIO" in app.errors["door"] and doors(broker) == [False]
+        door.broken, door.open = None, True
+        run(app, 0.5)
+        assert not app.errors and doors(broker) == [False, True]
+
+
+def test_what_a_full_journal_refused_is_published_when_there_is_space(make, automatic, run, door):
+    with automatic() as broker:
+        app = make(broker.port, RamFlash(5, 1024), **QUIET | {"batch": 1})
+        app.client.online = False
+        while not app.full:
+            door.open = not door.open
+            run(app, 10)
+        run(app, 60)
+        assert app.full > 1  # counted each time
+        app.client.online = True
+        run(app, 20)
+        assert doors(broker)[-1] == door.open and app.client.counters()["dropped"] == 0
+
+
+def test_health_of_a_device_without_such_a_sensor_has_no_count(make, automatic, run, door):
+    with automatic() as broker:
+        app = make(broker.port, **QUIET | {"health_ms": 1_000, "sensors": [{"driver": "door"}]})
+        run(app, 3)
+        assert not any("coalesced" in json.loads(m.payload) for m in broker.arrived if m.topic.endswith("/health"))
