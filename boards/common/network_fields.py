@@ -1,12 +1,12 @@
-# The fields of the configuration that belong to the network: those of Wi-Fi, and `network`, of Ethernet. Loaded while a
-# configuration is checked.
+# The fields of the configuration that belong to the network: those of Wi-Fi, `network`, of Ethernet, and `setup`, by
+# which a person changes the network. Loaded while a configuration is checked.
 
 from binascii import unhexlify
 
 TEXTS = ("wifi_ssid", "wifi_key", "wifi_security", "wifi_country", "hostname")
 # Without wifi_ssid the others of these mean nothing.
 _OF_WIFI = ("wifi_key", "wifi_security", "wifi_networks", "wifi_txpower", "wifi_country", "wifi_ip", "wifi_power_save")
-FIELDS = ("wifi_ssid",) + _OF_WIFI + ("hostname", "network")
+FIELDS = ("wifi_ssid",) + _OF_WIFI + ("hostname", "network", "setup")
 # What decides who gets a secret, unless TLS proves who the broker is.
 PLACE = ("wifi_ssid", "wifi_key", "wifi_networks", "wifi_ip", "network")
 _DRIVERS = {  # pins and numbers: of them needed, and the others
@@ -43,6 +43,10 @@ def check(given, config, error):
         _check_ethernet(config.network, error)
         if config.wifi_ssid:
             raise error("network: a cable, or wifi_ssid, not both: leave one out")
+    if config.setup is not None:
+        from offline import check as check_setup
+
+        check_setup(config, error)
     config.joins = bool(config.network or config.wifi_ssid)
 
 

@@ -7,8 +7,12 @@ from setup_wifi import DNS_PORT, HTTP_PORT, address, available, join, joined, sc
 CONNECTIONS = 6  # of the 10 of lwIP: one is served, one is the broker's, two are listeners
 
 
-def open_access_point(name):
+def open_access_point(name, key=None):
     ap = network.WLAN(network.AP_IF)
+    if key:
+        how = {"authmode": network.AUTH_WPA2_PSK, "key": key}
+    else:
+        how = {"authmode": network.AUTH_OPEN}
     ap.active(True)  # first: an interface that is off takes no settings
-    ap.config(ssid=name, authmode=network.AUTH_OPEN)
+    ap.config(ssid=name, **how)
     return ap.ifconfig()[0]

@@ -20,7 +20,7 @@ def available():
     return HTTP_PORT > 0
 
 
-def open_access_point(name):
+def open_access_point(name, key=None):
     return "127.0.0.1"
 
 

@@ -34,6 +34,13 @@ def _check(config, pin):
 
         for field, number in pins(config.network):
             _take(used, number, "network: " + field)
+    number = (config.setup or {}).get("pin")
+    if number is not None:
+        try:
+            pin(number, "setup", "pin")
+        except ValueError as e:
+            raise ValueError("setup: %s" % e)
+        _take(used, number, "setup: pin")
     for kind in ("sensor", "actuator"):
         for entry in getattr(config, kind + "s") or ():
             where = "%ss: %s: " % (kind, entry.get("name") or entry["driver"])

@@ -22,15 +22,16 @@ _SOON_MS = const(500)
 
 class Setup:
     """The site of the web server, see setup_server, and what Improv needs, see setup_serial. radio: the module
-    setup_board of the board; a Wired if there is a cable, which has the `fields` of the configuration so far."""
+    setup_board of the board; a Wired if there is a cable, which has the `fields` of the configuration so far. key: of
+    the access point, default: it is open."""
 
-    def __init__(self, board, radio):
+    def __init__(self, board, radio, *key):
         self._board = board
         self._radio = radio
         self.name = "inflight-" + board.device_id()[-6:]
         self._attempt = self._ended = None
         self.networks()
-        self.address = radio.open_access_point(self.name)
+        self.address = radio.open_access_point(self.name, *key)
         self._fields = getattr(radio, "fields", {})
         self._given = dict(self._fields)  # those that were entered, too
         self._secrets = {}  # {field: (what was entered, all that decides who gets it)}
@@ -202,18 +203,19 @@ class Setup:
         import setup_page
 
         sys.modules.pop("setup_page", None)  # its texts stay until the page is sent: an attempt has their space
-        page, name = setup_page.page, self.name
-        access_point = name if self._networks is not None else None
+        note = (self._doing, "") if self._attempt else (self._note, self._kind)
+        return setup_page.page(self.name, note, self._parts(setup_page), self.busy)
+
+    def _parts(self, pages):
+        # What follows the note; pages: the module setup_page.
+        access_point = self.name if self._networks is not None else None
         if self._attempt:
-            return page(name, self._doing, "", setup_page.again(name) if access_point else (), True)
+            return pages.again(access_point) if access_point else ()
         if self.ends:
             self._farewell = True
-            topic, home = self._result
-            more = setup_page.next_steps(access_point, topic, home, self._radio.address())
-            return page(name, self._note, self._kind, more)
+            return pages.next_steps(access_point, *self._result, self._radio.address())
         kept = [name for name in self._secrets if self._secrets[name][0]]
-        more = self._networks, kept, self._ca, self._board.device_id()
-        return page(name, self._note, self._kind, setup_page.form(self._given, *more))
+        return pages.form(self._given, self._networks, kept, self._ca, self._board.device_id())
 
     def sent(self):
         if self._farewell:
@@ -259,20 +261,30 @@ class Setup:
 
 def run(board, radio):
     """Waits until the device is configured, and restarts it. Raises KeyboardInterrupt at Ctrl-C."""
-    from setup_serial import Serial
+    wait(board, radio, Setup(board, radio), "no configuration", radio.DNS_PORT)
+
+
+def wait(board, radio, setup, why, improv=False):
+    """Serves the page of `setup`, and Improv if wanted, until it ends; restarts the device. why: it is open, for
+    the console."""
     from setup_server import Names, Pages
 
-    setup = Setup(board, radio)
     poll = select.poll()
     pages = Pages(poll, radio.HTTP_PORT, setup, radio.CONNECTIONS)
     steps = [setup.step, pages.step]
     serial = None
+    place = setup.url()
     if radio.DNS_PORT:  # the device is the network
-        serial = Serial(poll, setup)
-        steps += [Names(poll, setup.address, radio.DNS_PORT).step, serial.step]
-        print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))
+        steps.append(Names(poll, setup.address, radio.DNS_PORT).step)
+        place = "join the network %s and open %s" % (setup.name, place)
     else:
-        print("inflight: no configuration: open %s" % setup.url())
+        place = "open " + place
+    if improv:
+        from setup_serial import Serial
+
+        serial = Serial(poll, setup)
+        steps.append(serial.step)
+    print("inflight: %s: %s" % (why, place))
     try:
         while not setup.ends or ticks_diff(setup.ends, ticks_ms()) > 0:
             board.watchdog(_WATCHDOG_MS)

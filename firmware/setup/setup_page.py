@@ -10,10 +10,11 @@ def escape(text):
     return text
 
 
-def page(name, note, kind, parts=(), refresh=False):
-    """Yields a page in pieces, bytes. name: of the device's access point, or of the device. note: what is told, kind:
+def page(name, note, parts=(), refresh=False):
+    """Yields a page in pieces, bytes. name: of the device's access point, or of the device. note: what is told, and
     "good", "bad" or "". parts: what follows. refresh: the browser asks again soon."""
     name = escape(name)
+    note, kind = note
     yield (
         """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">%s
@@ -81,25 +82,7 @@ def form(shown, networks, kept, has_ca, device):
     yield b'<form method="post" action="/" enctype="multipart/form-data">\n'
     as_before = ' placeholder="empty: as before%s"'
     if networks is not None:
-        yield b'<section><h2>Wi-Fi</h2><label>Network <select name="ssid">\n'
-        hidden = shown.get("wifi_ssid", "")
-        chosen = hidden
-        for ssid, rssi, locked in networks:
-            name = escape(ssid)
-            mark = ""
-            if ssid == chosen:
-                mark = " selected"
-                hidden = ""
-            more = "" if locked else ", open"
-            yield ('<option value="%s"%s>%s (%s dBm%s)</option>\n' % (name, mark, name, rssi, more)).encode()
-        yield (
-            """</select></label><p><a href="/scan">Search again</a></p>
-<details%s><summary>The network is hidden</summary>
-<label>Its name <input name="other" maxlength="32" autocapitalize="none" value="%s"></label></details>
-<label>Key <input name="key" type="password" maxlength="64" autocomplete="off"%s></label></section>
-"""
-            % (" open" if hidden else "", escape(hidden), as_before % "" if "wifi_key" in kept else "")
-        ).encode()
+        yield from wifi(shown, networks, as_before % "" if "wifi_key" in kept else "")
     host, port, user = [escape(str(shown.get(field, ""))) for field in ("host", "port", "user")]
     yield (
         """<section><h2>MQTT broker</h2>
@@ -126,4 +109,27 @@ def form(shown, networks, kept, has_ca, device):
 <button>Save and start</button></form>
 """
         % (escape(shown.get("device", "")), escape(device))
+    ).encode()
+
+
+def wifi(shown, networks, as_before=""):
+    """Yields the part of a form with the network. as_before: a placeholder for its key."""
+    yield b'<section><h2>Wi-Fi</h2><label>Network <select name="ssid">\n'
+    hidden = shown.get("wifi_ssid", "")
+    chosen = hidden
+    for ssid, rssi, locked in networks:
+        name = escape(ssid)
+        mark = ""
+        if ssid == chosen:
+            mark = " selected"
+            hidden = ""
+        more = "" if locked else ", open"
+        yield ('<option value="%s"%s>%s (%s dBm%s)</option>\n' % (name, mark, name, rssi, more)).encode()
+    yield (
+        """</select></label><p><a href="/scan">Search again</a></p>
+<details%s><summary>The network is hidden</summary>
+<label>Its name <input name="other" maxlength="32" autocapitalize="none" value="%s"></label></details>
+<label>Key <input name="key" type="password" maxlength="64" autocomplete="off"%s></label></section>
+"""
+        % (" open" if hidden else "", escape(hidden), as_before)
     ).encode()
