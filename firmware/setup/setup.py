@@ -200,22 +200,19 @@ class Setup:
         self._secrets[name] = entered, place
 
     def _page(self):
-        import setup_page
-
-        sys.modules.pop("setup_page", None)  # its texts stay until the page is sent: an attempt has their space
         note = (self._doing, "") if self._attempt else (self._note, self._kind)
-        return setup_page.page(self.name, note, self._parts(setup_page), self.busy)
+        return _pieces((self.name, note, self.busy), *self._parts())
 
-    def _parts(self, pages):
-        # What follows the note; pages: the module setup_page.
+    def _parts(self):
+        # What follows the note: a function of setup_form, and its arguments.
         access_point = self.name if self._networks is not None else None
         if self._attempt:
-            return pages.again(access_point) if access_point else ()
+            return ("again", access_point) if access_point else ()
         if self.ends:
             self._farewell = True
-            return pages.next_steps(access_point, *self._result, self._radio.address())
+            return ("next_steps", access_point, self._radio.address()) + self._result
         kept = [name for name in self._secrets if self._secrets[name][0]]
-        return pages.form(self._given, self._networks, kept, self._ca, self._board.device_id())
+        return "form", self._given, self._networks, kept, self._ca, self._board.device_id()
 
     def sent(self):
         if self._farewell:
@@ -257,6 +254,20 @@ class Setup:
         from inflight import __version__
 
         return "Inflight", __version__, self._board.NAME, self.name
+
+
+def _unloaded(name):
+    # Its texts stay while they are used: then an attempt, or the next module, has their space.
+    module = __import__(name)
+    sys.modules.pop(name)
+    return module
+
+
+def _pieces(head, what=None, *given):
+    yield from _unloaded("setup_page").page(*head)
+    if what:
+        yield from getattr(_unloaded("setup_form"), what)(*given)
+    yield b"</main></body></html>\n"
 
 
 def run(board, radio):

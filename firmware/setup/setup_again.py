@@ -24,14 +24,6 @@ def _same(one, other):
     return not difference
 
 
-def _form(wifi):
-    yield b"""<form method="post" action="/"><section><h2>Device</h2><p>This changes the network. All else stays.</p>
-<label>Code <input name="code" type="password" maxlength="63" required autocomplete="off"></label></section>
-"""
-    yield from wifi
-    yield b"<button>Save and start</button></form>\n"
-
-
 class Again(Setup):
     """A Setup for the board's configuration, with this code."""
 
@@ -99,13 +91,13 @@ class Again(Setup):
         self._tell(note, kind)
         self.ends = ticks_add(ticks_ms(), _FAREWELL_MS)
 
-    def _parts(self, pages):
+    def _parts(self):
         if self.busy:
-            return pages.again(self.name)
+            return "again", self.name
         if self.ends:
             self._farewell = True
             return ()
-        return _form(pages.wifi(self._given, self._networks))
+        return "network_form", self._given, self._networks
 
 
 def run(board, radio, code):

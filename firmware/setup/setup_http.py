@@ -1,4 +1,4 @@
-# HTTP: the head of a request, the body of a form as it arrives, the head of a response. No I/O.
+# HTTP: the head of a request, the body of a form as it arrives, the head of a response; text for HTML. No I/O.
 
 from inflight.compat import const
 
@@ -103,6 +103,13 @@ def head(status, location=None):
     lines.append("Cache-Control: no-store")
     lines.append("Connection: close\r\n\r\n")
     return "\r\n".join(lines).encode()
+
+
+def escape(text):
+    """Text for HTML."""
+    for character, entity in ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;"):
+        text = text.replace(character, entity)
+    return text
 
 
 # --- forms: multipart/form-data (RFC 7578), in which a file is handed on in pieces, or
