@@ -1,9 +1,14 @@
 # The access point of a board that is set up; see boards/README.md.
 
+import sys
+
 import network
 
 from setup_wifi import DNS_PORT, HTTP_PORT, address, available, join, joined, scan  # noqa: F401
 
+_CHIP = getattr(sys.implementation, "_machine", "").split("with ")[-1].replace("-", "")[:7]
+# SDA and SCL of I2C, and 1-Wire, where most boards with the chip have them.
+BUSES = (6, 7, 4) if _CHIP == "ESP32C6" else (8, 9, 4) if _CHIP[5:6] in ("S", "C") else (21, 22, 4)
 CONNECTIONS = 6  # of the 10 of lwIP: one is served, one is the broker's, two are listeners
 
 

@@ -5,6 +5,7 @@ import network
 from setup_wifi import DNS_PORT, HTTP_PORT, address, available, join, joined, scan  # noqa: F401
 
 _WPA2 = 0x400004  # AES; MicroPython's constant of that has no name in 1.22
+BUSES = 4, 5, 22  # SDA and SCL of I2C, 1-Wire
 CONNECTIONS = 3  # of the 5 of lwIP: one is served, one is the broker's
 
 

@@ -10,7 +10,7 @@ import sys
 from config import check
 from files import beside, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
-from setup_attempt import Failed, join, reach
+from setup_attempt import Failed, join, place_of, reach
 from setup_http import BadRequest, form
 
 _WATCHDOG_MS = const(120_000)
@@ -34,12 +34,13 @@ class Setup:
         self.address = radio.open_access_point(self.name, *key)
         self._fields = getattr(radio, "fields", {})
         self._given = dict(self._fields)  # those that were entered, too
+        self._found = self._search()
         self._secrets = {}  # {field: (what was entered, all that decides who gets it)}
         self._upload = None
         self._ca = None  # the Upload of the certificate
         self._joined = None  # SSID and key
         self._doing = ""  # what an attempt does now
-        self._result = "", False  # the topic of the readings, whether Home Assistant lists the device
+        self._result = ()  # of the success: device, broker, topic of the readings, whether Home Assistant lists it
         self._note, self._kind = "", ""
         self.ends = None  # ticks when the device restarts
         self._farewell = False  # the page that tells the success was asked for
@@ -83,7 +84,7 @@ class Setup:
         self._doing = "Connecting to the broker %s." % config.host
         yield  # the page tells it
         yield from reach(self._board, config)
-        self._result = "%s/%s/telemetry" % (config.root, config.device), bool(config.ha)
+        self._result = config.device, place_of(config), "%s/%s" % (config.root, config.device), bool(config.ha)
         write(self._board.config_path(), json.dumps(given))
 
     def _configured(self, error):
@@ -140,6 +141,8 @@ class Setup:
             self._submit(fields, error)
         elif request.path == "/scan":
             self.networks()
+            if not self._attempt:
+                self._found = self._search()
         elif request.path == "/favicon.ico":  # led to the page, it would pass for a person who sees it
             return 404, None, ()
         elif request.path == "/":
@@ -180,6 +183,11 @@ class Setup:
         if self._ca:
             given["tls_ca"] = beside(self._board, "ca.der")
         given = dict(self._fields, **{name: given[name] for name in given if given[name]})
+        if self._found:
+            numbers = [i for i in range(len(self._found)) if fields.get("sensor%d" % i)]
+            given["sensors"] = [self._found[i][0] for i in numbers]
+        if fields.get("ha"):
+            given["ha"] = True
         try:
             given["port"] = int(given["port"])
         except (KeyError, ValueError):
@@ -204,19 +212,31 @@ class Setup:
         return _pieces((self.name, note, self.busy), *self._parts())
 
     def _parts(self):
-        # What follows the note: a function of setup_form, and its arguments.
+        # What follows the note: a module, its function, and the arguments.
         access_point = self.name if self._networks is not None else None
         if self._attempt:
-            return ("again", access_point) if access_point else ()
+            return ("setup_outcome", "again", access_point) if access_point else ()
         if self.ends:
             self._farewell = True
-            return ("next_steps", access_point, self._radio.address()) + self._result
+            return ("setup_outcome", "next_steps", access_point, self._radio.address()) + self._result
         kept = [name for name in self._secrets if self._secrets[name][0]]
-        return "form", self._given, self._networks, kept, self._ca, self._board.device_id()
+        more = self._found, getattr(self._radio, "BUSES", None), self._board.device_id()
+        return ("setup_form", "form", self._given, self._networks, kept, self._ca) + more
 
     def sent(self):
         if self._farewell:
             self.ends = ticks_add(ticks_ms(), _SOON_MS)  # the person knows it
+
+    def _search(self):
+        # Sensors at the board's buses, see setup_sensors; None: there are no buses, or the configuration has sensors.
+        buses = getattr(self._radio, "BUSES", None)
+        if not buses or "sensors" in self._fields:
+            return None
+        try:
+            return _unloaded("setup_sensors").found(*buses)
+        except MemoryError:
+            gc.collect()
+            return []
 
     # --- Improv ---
 
@@ -263,10 +283,10 @@ def _unloaded(name):
     return module
 
 
-def _pieces(head, what=None, *given):
+def _pieces(head, module=None, what=None, *given):
     yield from _unloaded("setup_page").page(*head)
-    if what:
-        yield from getattr(_unloaded("setup_form"), what)(*given)
+    if module:
+        yield from getattr(_unloaded(module), what)(*given)
     yield b"</main></body></html>\n"
 
 

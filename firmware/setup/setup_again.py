@@ -38,6 +38,9 @@ class Again(Setup):
         if not (self.busy or self.ends) and ticks_diff(ticks_ms(), self._closes) >= 0:
             self.ends = ticks_ms()
 
+    def _search(self):
+        return None
+
     def _open(self, field):
         raise ValueError("no file belongs to it")
 
@@ -93,11 +96,11 @@ class Again(Setup):
 
     def _parts(self):
         if self.busy:
-            return "again", self.name
+            return "setup_outcome", "again", self.name
         if self.ends:
             self._farewell = True
             return ()
-        return "network_form", self._given, self._networks
+        return "setup_form", "network_form", self._given, self._networks
 
 
 def run(board, radio, code):

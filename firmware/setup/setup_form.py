@@ -1,34 +1,13 @@
-# What follows the beginning of a page of the set-up: see setup_page.
+# The forms of the set-up, which follow the beginning of a page: see setup_page.
 
 from setup_http import escape
 
 
-def again(access_point):
-    """Yields what follows while settings are tried. access_point: the name of the device's own network."""
-    yield ("<p>If this page goes away, join the Wi-Fi <b>%s</b> again, and reload it.</p>\n" % access_point).encode()
-
-
-def next_steps(access_point, address, topic, home):
-    """Yields what follows when the device is set up. access_point: None if there is a cable. address: of the device in
-    the network, None: it has none. topic: of its readings. home: whether it announces itself to Home Assistant."""
-    yield b"<section><h2>What comes next</h2>\n"
-    if access_point:
-        yield (
-            "<p>The Wi-Fi <b>%s</b> goes away: join your own network again with this phone or computer.</p>\n"
-            % access_point
-        ).encode()
-    yield ("<p>The readings arrive at the broker, with the topic <b>%s</b>.</p>\n" % escape(topic)).encode()
-    if home:
-        yield b"<p>Home Assistant lists the device in its integration MQTT.</p>\n"
-    if address:
-        yield ("<p>The device's address in the network is <b>%s</b>.</p>\n" % address).encode()
-    yield b"</section>\n"
-
-
-def form(shown, networks, kept, has_ca, device):
+def form(shown, networks, kept, has_ca, found, buses, device):
     """Yields the form. shown: fields of the form and their contents. networks: (ssid, dBm, whether it needs a key),
     None: there is a cable. kept: names of the secrets that stay as they are if their fields are empty. has_ca: a
-    certificate is there. device: the identity without a name."""
+    certificate is there. found: the sensors, (entry, what it measures), None: none can be chosen; buses: SDA, SCL,
+    1-Wire. device: the identity without a name."""
     yield b'<form method="post" action="/" enctype="multipart/form-data">\n'
     as_before = ' placeholder="empty: as before%s"'
     if networks is not None:
@@ -54,12 +33,31 @@ def form(shown, networks, kept, has_ca, device):
         yield b'<p>A certificate is there.</p><label><input name="plain" type="checkbox"> Without TLS</label>\n'
     yield (
         """<label>Certificate of the broker's CA, PEM or DER <input name="ca" type="file"></label></details></section>
-<section><h2>Device</h2>
-<label>Name <input name="device" maxlength="64" autocapitalize="none" value="%s" placeholder="%s"></label></section>
+"""
+    ).encode()
+    if found is not None:
+        yield from _sensors(found, shown.get("sensors"), buses)
+    yield (
+        """<section><h2>Device</h2>
+<label>Name <input name="device" maxlength="64" autocapitalize="none" value="%s" placeholder="%s"></label>
+<label><input name="ha" type="checkbox"%s> Show it in Home Assistant</label></section>
 <button>Save and start</button></form>
 """
-        % (escape(shown.get("device", "")), escape(device))
+        % (escape(shown.get("device", "")), escape(device), " checked" if shown.get("ha") else "")
     ).encode()
+
+
+def _sensors(found, chosen, buses):
+    yield b"<section><h2>Sensors</h2>\n"
+    if not found:
+        text = "<p>None answers on I2C (SDA %d, SCL %d) or 1-Wire (%d). Connect them, and search again; or later.</p>\n"
+        yield (text % buses).encode()
+    for i in range(len(found)):
+        entry, measures = found[i]
+        mark = "" if chosen is not None and entry not in chosen else " checked"
+        text = '<label><input name="sensor%d" type="checkbox"%s> %s: %s</label>\n'
+        yield (text % (i, mark, entry.get("name") or entry["driver"], measures)).encode()
+    yield b"</section>\n"
 
 
 def _wifi(shown, networks, as_before=""):

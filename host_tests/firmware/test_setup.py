@@ -80,6 +80,28 @@ def test_nothing_is_open_where_a_configuration_is(device):
     assert status == 1 and "not JSON" in output and "join the network" not in output
 
 
+BUS = Path(__file__).parent / "device_scripts/bus"
+
+
+def test_a_sensor_on_the_bus_and_home_assistant_are_chosen(device, broker, published):
+    device.search.append(str(BUS))
+    device.start("-m", "with_bus")
+    page = Page(device.page_port)
+    device.wait_for(lambda: [1] * page.there())
+    assert '<input name="sensor0" type="checkbox" checked> ds18x20: 21.0 Cel' in page.text
+    given = {**WIFI, "host": "127.0.0.1", "port": broker.port, "device": "attic-1", "sensor0": "on", "ha": "on"}
+    assert page.try_(**given).startswith("Saved.")
+    assert "Home Assistant lists <b>attic-1</b>" in page.text
+    assert f"mosquitto_sub -h 127.0.0.1 -p {broker.port} -v -t inflight/attic-1/#" in page.text
+    assert device.end()[1] == AGAIN
+    assert configuration(device)["sensors"] == [{"driver": "ds18x20", "pin": 4}] and configuration(device)["ha"] is True
+    device.start("-m", "with_bus")
+    device.wait_for(lambda: published("telemetry"))
+    records = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/attic-1/telemetry"][0]
+    assert ("ds18x20-010203040506", 21) in [(record["n"], record["v"]) for record in records]
+    assert [m.topic for m in broker.arrived if m.topic.startswith("homeassistant/")]
+
+
 # --- a device with a configuration ---
 
 CODE = "the-set-up-code"
