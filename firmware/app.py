@@ -56,6 +56,10 @@ class App(Node):
         self._short_health = Timer(max(config.health_ms, HEALTH_MS))  # without a connection
         self._short_health.put_off(ticks_ms())
         self._connectivity = Connectivity(self.network, config.wifi_ssid, config.wifi_key) if config.joins else None
+        if config.setup:
+            import offline
+
+            self._connectivity = offline.keep(self, self._connectivity)
         self._clock = Timer(_CLOCK_MS)
         self._doubts = 0  # answers in a row that were refused
         self._restart = Timer(_RESTART_MS)  # due without a connection for so long

@@ -82,7 +82,7 @@ def assemble(board, began):
         trial = begin(board)
     path = _tried(board)
     record = None if trial and trial.failed else _last_crash(board)
-    app = _assemble(board, began, record, path)
+    app = _assemble(board, began, record, path, trial and trial.runs)
     if trial and trial.runs and not app:
         # At the prompt, without a watchdog, it would stay for ever.
         raise RuntimeError("the release does not start with this configuration")
@@ -91,10 +91,10 @@ def assemble(board, began):
     return app
 
 
-def _assemble(board, began, record, path):
+def _assemble(board, began, record, path, trial):
     try:
         if not (record and "safe" in record):
-            return build(board, began, record, path=path)
+            return build(board, began, record, path=path, trial=trial)
     except ValueError as e:  # it would come again with each start, unless it is that of settings that are tried
         say(str(e))
         if path:
@@ -111,7 +111,7 @@ def _assemble(board, began, record, path):
     try:
         from safe import limit
 
-        return build(board, began, record, limit)
+        return build(board, began, record, limit, trial=trial)
     except ValueError as e:
         say(str(e))
         return None
@@ -145,14 +145,18 @@ def kind(config):
     return App
 
 
-def build(board, began, crash=None, limit=None, path=None):
+def build(board, began, crash=None, limit=None, path=None, trial=False):
     """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. path: the
-    file of a configuration that is tried, see settings. Raises ValueError with the necessary change, OSError if the
-    flash fails."""
+    file of a configuration that is tried, see settings. trial: a release is tried, which this start counts for. Raises
+    ValueError with the necessary change, OSError if the flash fails."""
     from config import load
 
     config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
     config.trial = path is not None
+    if config.setup and not (trial or path):
+        from offline import begin
+
+        begin(board, config)
     if config.ha is None and exists(beside(board, "home.json")):
         config.ha = ""  # what was announced to Home Assistant is to be removed
     tls = None

@@ -36,6 +36,8 @@ def _changed(app, path, fields):
             raise ConfigError("%s: a file belongs to it, use deploy" % name)
         if name == "update_keys":
             raise ConfigError("update_keys: whoever sends commands must not choose who signs, use deploy")
+        if name == "setup":
+            raise ConfigError("setup: whoever sends commands must not choose who sets up, use deploy")
         given[name] = fields[name]
         if fields[name] is None:
             del given[name]
@@ -65,6 +67,15 @@ def change(app, text):
     """The next start tries the fields of `text`, a JSON object; null removes one. Raises ValueError, OSError."""
     fields = parse(text)
     write(app.board.config_path() + _NEW, _changed(app, _files(app)[0], fields))
+
+
+def replace(board, text):
+    """The configuration is `text` from the next start on; what was to be tried is forgotten. Raises OSError."""
+    path = board.config_path()
+    for name in (path + _NEW, path + _TRY):
+        if exists(name):
+            os.remove(name)
+    write(path, text)
 
 
 def _rename(path, end):

@@ -1,5 +1,5 @@
-# The fields of the configuration that belong to the network: those of Wi-Fi, and `network`, of Ethernet. Loaded while a
-# configuration is checked.
+# The fields of the configuration that belong to the network: those of Wi-Fi, `network`, of Ethernet, and `setup`, by
+# which a person changes the network. Loaded while a configuration is checked.
 
 from binascii import unhexlify
 
@@ -30,6 +30,9 @@ FIELDS = (
         # device's identity
         "hostname",
         "network",  # Ethernet instead of Wi-Fi: the driver and its pins
+        # `{"code": "...", "pin": 0}`: the page that changes the network opens after an hour without one, or with a
+        # button at this pin. The command `set` does not change it
+        "setup",
     )
 )
 # What decides who gets a secret, unless TLS proves who the broker is.
@@ -68,6 +71,10 @@ def check(given, config, error):
         _check_ethernet(config.network, error)
         if config.wifi_ssid:
             raise error("network: a cable, or wifi_ssid, not both: leave one out")
+    if config.setup is not None:
+        from offline import check as check_setup
+
+        check_setup(config, error)
     config.joins = bool(config.network or config.wifi_ssid)
 
 

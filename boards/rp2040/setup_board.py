@@ -4,11 +4,14 @@ import network
 
 from setup_wifi import DNS_PORT, HTTP_PORT, address, available, join, joined, scan  # noqa: F401
 
+_WPA2 = 0x400004  # AES; MicroPython's constant of that has no name in 1.22
+BUSES = 4, 5, 22  # SDA and SCL of I2C, 1-Wire
 CONNECTIONS = 3  # of the 5 of lwIP: one is served, one is the broker's
 
 
-def open_access_point(name):
+def open_access_point(name, key=None):
     ap = network.WLAN(network.AP_IF)
-    ap.config(ssid=name, security=0)  # first: they take effect when it starts
+    how = {"security": _WPA2, "key": key} if key else {"security": 0}
+    ap.config(ssid=name, **how)  # first: they take effect when it starts
     ap.active(True)
     return ap.ifconfig()[0]

@@ -46,6 +46,13 @@ def _check(config, pin):
             _take(used, wake_pin, "wake_on_pin", "wake_on_pin")
         except ValueError as e:
             raise ValueError("wake_on_pin: %s" % e)
+    number = (config.setup or {}).get("pin")
+    if number is not None:
+        try:
+            pin(number, "setup", "pin")
+        except ValueError as e:
+            raise ValueError("setup: %s" % e)
+        _take(used, number, "setup: pin")
     for kind in ("sensor", "actuator"):
         for entry in getattr(config, kind + "s") or ():
             where = "%ss: %s: " % (kind, entry.get("name") or entry["driver"])

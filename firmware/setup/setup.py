@@ -10,7 +10,7 @@ import sys
 from config import check
 from files import beside, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
-from setup_attempt import Failed, join, reach
+from setup_attempt import Failed, join, place_of, reach
 from setup_http import BadRequest, form
 
 _WATCHDOG_MS = const(120_000)
@@ -22,23 +22,25 @@ _SOON_MS = const(500)
 
 class Setup:
     """The site of the web server, see setup_server, and what Improv needs, see setup_serial. radio: the module
-    setup_board of the board; a Wired if there is a cable, which has the `fields` of the configuration so far."""
+    setup_board of the board; a Wired if there is a cable, which has the `fields` of the configuration so far. key: of
+    the access point, default: it is open."""
 
-    def __init__(self, board, radio):
+    def __init__(self, board, radio, *key):
         self._board = board
         self._radio = radio
         self.name = "inflight-" + board.device_id()[-6:]
         self._attempt = self._ended = None
         self.networks()
-        self.address = radio.open_access_point(self.name)
+        self.address = radio.open_access_point(self.name, *key)
         self._fields = getattr(radio, "fields", {})
         self._given = dict(self._fields)  # those that were entered, too
+        self._found = self._search()
         self._secrets = {}  # {field: (what was entered, all that decides who gets it)}
         self._upload = None
         self._ca = None  # the Upload of the certificate
         self._joined = None  # SSID and key
         self._doing = ""  # what an attempt does now
-        self._result = "", False  # the topic of the readings, whether Home Assistant lists the device
+        self._result = ()  # of the success: device, broker, topic of the readings, whether Home Assistant lists it
         self._note, self._kind = "", ""
         self.ends = None  # ticks when the device restarts
         self._farewell = False  # the page that tells the success was asked for
@@ -82,7 +84,7 @@ class Setup:
         self._doing = "Connecting to the broker %s." % config.host
         yield  # the page tells it
         yield from reach(self._board, config)
-        self._result = "%s/%s/telemetry" % (config.root, config.device), bool(config.ha)
+        self._result = config.device, place_of(config), "%s/%s" % (config.root, config.device), bool(config.ha)
         write(self._board.config_path(), json.dumps(given))
 
     def _configured(self, error):
@@ -139,6 +141,8 @@ class Setup:
             self._submit(fields, error)
         elif request.path == "/scan":
             self.networks()
+            if not self._attempt:
+                self._found = self._search()
         elif request.path == "/favicon.ico":  # led to the page, it would pass for a person who sees it
             return 404, None, ()
         elif request.path == "/":
@@ -179,6 +183,11 @@ class Setup:
         if self._ca:
             given["tls_ca"] = beside(self._board, "ca.der")
         given = dict(self._fields, **{name: given[name] for name in given if given[name]})
+        if self._found:
+            numbers = [i for i in range(len(self._found)) if fields.get("sensor%d" % i)]
+            given["sensors"] = [self._found[i][0] for i in numbers]
+        if fields.get("ha"):
+            given["ha"] = True
         try:
             given["port"] = int(given["port"])
         except (KeyError, ValueError):
@@ -199,25 +208,35 @@ class Setup:
         self._secrets[name] = entered, place
 
     def _page(self):
-        import setup_page
+        note = (self._doing, "") if self._attempt else (self._note, self._kind)
+        return _pieces((self.name, note, self.busy), *self._parts())
 
-        sys.modules.pop("setup_page", None)  # its texts stay until the page is sent: an attempt has their space
-        page, name = setup_page.page, self.name
-        access_point = name if self._networks is not None else None
+    def _parts(self):
+        # What follows the note: a module, its function, and the arguments.
+        access_point = self.name if self._networks is not None else None
         if self._attempt:
-            return page(name, self._doing, "", setup_page.again(name) if access_point else (), True)
+            return ("setup_outcome", "again", access_point) if access_point else ()
         if self.ends:
             self._farewell = True
-            topic, home = self._result
-            more = setup_page.next_steps(access_point, topic, home, self._radio.address())
-            return page(name, self._note, self._kind, more)
+            return ("setup_outcome", "next_steps", access_point, self._radio.address()) + self._result
         kept = [name for name in self._secrets if self._secrets[name][0]]
-        more = self._networks, kept, self._ca, self._board.device_id()
-        return page(name, self._note, self._kind, setup_page.form(self._given, *more))
+        more = self._found, getattr(self._radio, "BUSES", None), self._board.device_id()
+        return ("setup_form", "form", self._given, self._networks, kept, self._ca) + more
 
     def sent(self):
         if self._farewell:
             self.ends = ticks_add(ticks_ms(), _SOON_MS)  # the person knows it
+
+    def _search(self):
+        # Sensors at the board's buses, see setup_sensors; None: there are no buses, or the configuration has sensors.
+        buses = getattr(self._radio, "BUSES", None)
+        if not buses or "sensors" in self._fields:
+            return None
+        try:
+            return _unloaded("setup_sensors").found(*buses)
+        except MemoryError:
+            gc.collect()
+            return []
 
     # --- Improv ---
 
@@ -257,22 +276,46 @@ class Setup:
         return "Inflight", __version__, self._board.NAME, self.name
 
 
+def _unloaded(name):
+    # Its texts stay while they are used: then an attempt, or the next module, has their space.
+    module = __import__(name)
+    sys.modules.pop(name)
+    return module
+
+
+def _pieces(head, module=None, what=None, *given):
+    yield from _unloaded("setup_page").page(*head)
+    if module:
+        yield from getattr(_unloaded(module), what)(*given)
+    yield b"</main></body></html>\n"
+
+
 def run(board, radio):
     """Waits until the device is configured, and restarts it. Raises KeyboardInterrupt at Ctrl-C."""
-    from setup_serial import Serial
+    wait(board, radio, Setup(board, radio), "no configuration", radio.DNS_PORT)
+
+
+def wait(board, radio, setup, why, improv=False):
+    """Serves the page of `setup`, and Improv if wanted, until it ends; restarts the device. why: it is open, for
+    the console."""
     from setup_server import Names, Pages
 
-    setup = Setup(board, radio)
     poll = select.poll()
     pages = Pages(poll, radio.HTTP_PORT, setup, radio.CONNECTIONS)
     steps = [setup.step, pages.step]
     serial = None
+    place = setup.url()
     if radio.DNS_PORT:  # the device is the network
-        serial = Serial(poll, setup)
-        steps += [Names(poll, setup.address, radio.DNS_PORT).step, serial.step]
-        print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))
+        steps.append(Names(poll, setup.address, radio.DNS_PORT).step)
+        place = "join the network %s and open %s" % (setup.name, place)
     else:
-        print("inflight: no configuration: open %s" % setup.url())
+        place = "open " + place
+    if improv:
+        from setup_serial import Serial
+
+        serial = Serial(poll, setup)
+        steps.append(serial.step)
+    print("inflight: %s: %s" % (why, place))
     try:
         while not setup.ends or ticks_diff(setup.ends, ticks_ms()) > 0:
             board.watchdog(_WATCHDOG_MS)

@@ -87,8 +87,13 @@ def _connect_once(config, tls):
         client.disconnect()
 
 
+def place_of(config):
+    """Host and port of the broker, as text."""
+    return "%s:%d" % (config.host, config.port or (8883 if config.tls_ca else 1883))
+
+
 def _reason(config, error):
-    place = "%s:%d" % (config.host, config.port or (8883 if config.tls_ca else 1883))
+    place = place_of(config)
     code = getattr(error, "errno", None)
     if code == EACCES:
         return "the broker %s refuses user name or password" % place

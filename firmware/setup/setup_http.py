@@ -1,4 +1,4 @@
-# HTTP: the head of a request, the body of a form as it arrives, the head of a response. No I/O.
+# HTTP: the head of a request, the body of a form as it arrives, the head of a response; text for HTML. No I/O.
 
 from inflight.compat import const
 
@@ -6,7 +6,7 @@ _HEAD = const(3_072)  # bytes of a request before its body, at most
 _BODY = const(1_048_576)  # what is too long for the form is read and dropped, so that the page can tell it
 # Of a form. Each part is bounded.
 _VALUE = const(256)  # bytes of a field, at most
-_FIELDS = const(16)
+_FIELDS = const(20)
 _PART_HEAD = const(1_024)
 _ENCODED = const(2_048)  # bytes of a body without files, at most
 _BOUNDARY = const(70)  # characters, RFC 2046
@@ -103,6 +103,13 @@ def head(status, location=None):
     lines.append("Cache-Control: no-store")
     lines.append("Connection: close\r\n\r\n")
     return "\r\n".join(lines).encode()
+
+
+def escape(text):
+    """Text for HTML."""
+    for character, entity in ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;"):
+        text = text.replace(character, entity)
+    return text
 
 
 # --- forms: multipart/form-data (RFC 7578), in which a file is handed on in pieces, or

@@ -486,6 +486,7 @@ def test_interval_survives_a_restart(app, ask):
         (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
         (b'{"tls_ca": null}', "use deploy"),
         (b'{"update_keys": null}', "use deploy"),
+        (b'{"setup": {"code": "another-code"}}', "use deploy"),
         (b'{"device": "other"}', "the journal belongs to the present name"),
     ],
 )

@@ -1,7 +1,11 @@
 """The device comes back by itself, whatever the network does: on virtual time."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
+import log
 from codes import CONNECTING, IDLE, NO_AP, ONLINE
 from host_tests.clients import no_network
 
@@ -150,6 +154,69 @@ def test_health_without_a_connection(device, nobody):
     app = device.start(nobody, wifi_ssid=None, wifi_key=None, health_ms=60_000, ha=True)
     device.run(90)
     assert [topic for _, _, topic in app.board.log].count("health") == 1
+
+
+# --- no network at all ---
+
+SETUP = {"setup": {"code": "the-set-up-code"}}
+
+
+def hours(device, port, limit=100, board=None, **fields):
+    """Starts again and again, with a network that is `joins` after each attempt; returns the minutes of the restarts,
+    up to one for which the set-up page opens, or to minute `limit`."""
+    found = []
+    while device.minutes < limit:
+        app = device.start(port, board=board, **fields)
+        board = app.board
+        board.wifi = board.joins = NO_AP
+        did = device.run(limit)
+        found += [minute for minute, what in did if what == "restart"]
+        board.slept.clear()
+        if "set-up" in log.text:
+            break
+    return found, board
+
+
+def test_after_an_hour_without_a_network_the_device_restarts_for_its_set_up(device, nobody, tmp_path):
+    """Over the restarts that happen meanwhile, which are no crashes."""
+    found, board = hours(device, nobody, **SETUP)
+    assert found == [15, 30, 45, 60, 61]
+    assert board.recall() == b"gone" + (3600).to_bytes(2, "little")
+    record = json.loads((tmp_path / "crash.json").read_text())
+    assert (record["count"], record["error"]) == (0, "no network for an hour: the set-up opens")
+
+
+def test_without_a_code_it_never_does(device, nobody):
+    found, board = hours(device, nobody, limit=130)
+    assert found == [15, 30, 45, 60, 75, 90, 105, 120] and board.recall() is None
+
+
+def test_a_network_without_the_broker_begins_the_hour_anew(device, nobody):
+    """Whoever stops a broker does not open a page."""
+    app = device.start(nobody, **SETUP)
+    app.board.remember(b"gone" + (3590).to_bytes(2, "little"))
+    app = device.start(nobody, board=app.board, **SETUP)
+    app.board.wifi = ONLINE
+    with no_network():
+        device.run(1)
+    assert app.board.recall() == b"gone\0\0"
+    app.board.wifi = app.board.joins = NO_AP
+    assert device.run(100)[-1] == (15, "restart")
+    assert "set-up" not in log.text
+
+
+def test_a_trial_goes_on_without_the_set_up(device, nobody):
+    """Its starts are counted: none may open the page."""
+    for is_release in (True, False):
+        app = device.start(nobody, **SETUP)
+        app.board.wifi = app.board.joins = NO_AP
+        app.board.remember(b"gone" + (3600).to_bytes(2, "little"))
+        app = device.start(nobody, board=app.board, **SETUP)
+        if is_release:
+            app.update = SimpleNamespace(runs=True, step=lambda: None)
+        else:
+            app.config.trial = True
+        assert device.run(device.minutes + 14)[-1][1] == "radio off" and "set-up" not in log.text
 
 
 # --- the clock ---

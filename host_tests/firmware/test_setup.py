@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports
+from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports, improv
 from inflight import __version__
 from inflight_tools.boards.bundle import files
 from inflight_tools.cache import write_below
@@ -77,6 +78,87 @@ def test_nothing_is_open_where_a_configuration_is(device):
     device.start()
     output, status = device.end()
     assert status == 1 and "not JSON" in output and "join the network" not in output
+
+
+BUS = Path(__file__).parent / "device_scripts/bus"
+
+
+def test_a_sensor_on_the_bus_and_home_assistant_are_chosen(device, broker, published):
+    device.search.append(str(BUS))
+    device.start("-m", "with_bus")
+    page = Page(device.page_port)
+    device.wait_for(lambda: [1] * page.there())
+    assert '<input name="sensor0" type="checkbox" checked> ds18x20: 21.0 Cel' in page.text
+    given = {**WIFI, "host": "127.0.0.1", "port": broker.port, "device": "attic-1", "sensor0": "on", "ha": "on"}
+    assert page.try_(**given).startswith("Saved.")
+    assert "Home Assistant lists <b>attic-1</b>" in page.text
+    assert f"mosquitto_sub -h 127.0.0.1 -p {broker.port} -v -t inflight/attic-1/#" in page.text
+    assert device.end()[1] == AGAIN
+    assert configuration(device)["sensors"] == [{"driver": "ds18x20", "pin": 4}] and configuration(device)["ha"] is True
+    device.start("-m", "with_bus")
+    device.wait_for(lambda: published("telemetry"))
+    records = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/attic-1/telemetry"][0]
+    assert ("ds18x20-010203040506", 21) in [(record["n"], record["v"]) for record in records]
+    assert [m.topic for m in broker.arrived if m.topic.startswith("homeassistant/")]
+
+
+# --- a device with a configuration ---
+
+CODE = "the-set-up-code"
+
+
+@pytest.fixture
+def again(device, nobody):
+    """The page of a device that had no network for an hour: messages wait in its journal. `fields`: of its
+    configuration."""
+    page = Page(device.page_port)
+    page.fields = {"wifi_ssid": "attic", "wifi_key": "the-old-key", "host": "127.0.0.1", "port": nobody}
+    page.fields.update(interval_ms=100, user="me", password="the-password", setup={"code": CODE})
+    device.configure(**page.fields)
+    device.start()
+    device.wait_for(device.accepted, 5)
+    device.kill()
+    (device.home / "next-start").write_text("soft")
+    (device.home / "remembered").write_bytes(b"gone" + (3600).to_bytes(2, "little"))
+    page.journal = (device.home / "journal.bin").read_bytes()
+    device.start()
+    device.wait_for(lambda: [1] * page.there())
+    return page
+
+
+def test_a_changed_key_is_entered_and_what_waited_is_delivered(device, again, broker, published):
+    assert configuration(device) == again.fields
+    told = again.try_(**WIFI, code=CODE)
+    assert told == "Saved: the device restarts with the network attic"
+    output, status = device.end()
+    assert status == AGAIN and "open for 5 minutes" in output and CODE not in output
+    assert configuration(device) == {**again.fields, "wifi_key": "the-wifi-key"}
+    assert (device.home / "config.json").stat().st_mode & 0o777 == 0o600
+    assert (device.home / "journal.bin").read_bytes() == again.journal
+    waited = {seq for seq, _, _ in device.accepted()}
+    device.configure(**{**again.fields, "port": broker.port})
+    device.start()
+    device.wait_for(lambda: waited & {body["seq"] for body in published()}, len(waited))
+
+
+def test_who_does_not_know_the_code_changes_nothing(device, again):
+    for left in ("2 more can be tried", "1 more can be tried"):
+        assert again.try_(**WIFI, code="a-wrong-code") == f"The code is wrong: {left}"
+        assert "the-password" not in again.text and "me" not in re.findall('value="([^"]*)"', again.text)
+    assert again.try_(**WIFI, code="a-wrong-code") == "The code is wrong: the page closes"
+    assert device.end()[1] == AGAIN
+    assert configuration(device) == again.fields
+    device.start()  # as usual: the page does not open at once
+    device.wait_for(device.accepted, len(device.accepted()) + 3)
+    with pytest.raises(ConnectionRefusedError):
+        again.request("GET", "/")
+
+
+def test_improv_is_not_there(device, again):
+    """It would bring a network without a code."""
+    device.process.stdin.write(improv(1, settings(b"attic", b"the-wifi-key")))
+    device.process.stdin.flush()
+    assert again.there() and configuration(device) == again.fields
 
 
 # --- the page ---

@@ -4,6 +4,7 @@ outcome."""
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import trustme
@@ -22,12 +23,17 @@ pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.un
 @pytest.fixture
 def device(machine):
     """A Machine that waits for its set-up; `url` is that of its page."""
+    return waiting(machine)
+
+
+def waiting(machine):
     page, names = free_ports()
     machine.environment = {"INFLIGHT_SETUP": f"{page}:{names}"}
     machine.stdin = subprocess.PIPE
+    machine.search.append(str(Path(__file__).parent / "device_scripts/bus"))  # a sensor is found
     networks = [{"ssid": "attic", "rssi": -60, "key": "the-wifi-key"}, {"ssid": "a" * 32, "rssi": -70}]
     (machine.home / "networks.json").write_text(json.dumps(networks))
-    machine.start()
+    machine.start("-m", "with_bus")
     machine.wait_for(lambda: [1] * Page(page).there())
     machine.url = f"http://127.0.0.1:{page}/"
     return machine
@@ -101,11 +107,11 @@ SMALL = """[...document.querySelectorAll("input, select, button, a, summary")]
 .filter(e => e.checkVisibility() && e.getBoundingClientRect().height < 44).map(e => e.outerHTML)"""
 
 
-@pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
-def test_each_page_has_no_barriers_and_a_dark_mode(device, broker, nobody, tmp_path):
-    """The form, what is wrong, what is tried, what comes next: on a phone and on a computer."""
-    port = int(device.url.rstrip("/").rpartition(":")[2])
-    site = Page(port)
+@pytest.fixture
+def look(tmp_path):
+    """look(html): a page has no barriers, fits, and has a dark mode, on a phone and on a computer."""
+    if reason := chromium.no_axe():
+        pytest.skip(reason)
     with chromium.Chromium(tmp_path / "chromium") as browser:
 
         def look(html):
@@ -122,15 +128,35 @@ def test_each_page_has_no_barriers_and_a_dark_mode(device, broker, nobody, tmp_p
                 red = int(page.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")[0])
                 assert red < 40 if dark else red > 215
 
-        look(site.request("GET", "/")[2])
-        wifi = {"ssid": "attic", "key": "the-wifi-key", "host": "127.0.0.1"}
-        assert site.submit(**wifi, port=nobody) == 303
-        assert "<progress" in site.request("GET", "/")[2]
-        look(site.text)
-        assert site.told().startswith("No broker")
-        look(site.text)
-        assert site.try_(**wifi, port=broker.port).startswith("Saved.")
-        look(site.text)
+        yield look
+
+
+def test_each_page_has_no_barriers_and_a_dark_mode(device, broker, nobody, look):
+    """The form, what is wrong, what is tried, what comes next."""
+    site = Page(int(device.url.rstrip("/").rpartition(":")[2]))
+    look(site.request("GET", "/")[2])
+    assert "ds18x20: 21.0 Cel" in site.text
+    wifi = {"ssid": "attic", "key": "the-wifi-key", "host": "127.0.0.1"}
+    assert site.submit(**wifi, port=nobody) == 303
+    assert "<progress" in site.request("GET", "/")[2]
+    look(site.text)
+    assert site.told().startswith("No broker")
+    look(site.text)
+    assert site.try_(**wifi, port=broker.port).startswith("Saved.")
+    look(site.text)
+
+
+def test_neither_have_the_pages_of_a_device_with_a_configuration(machine, look):
+    code = {"code": "the-set-up-code"}
+    machine.configure(wifi_ssid="attic", wifi_key="the-old-key", setup=code)
+    (machine.home / "next-start").write_text("soft")
+    (machine.home / "remembered").write_bytes(b"gone" + (3600).to_bytes(2, "little"))
+    site = Page(int(waiting(machine).url.rstrip("/").rpartition(":")[2]))
+    look(site.text or site.request("GET", "/")[2])
+    assert site.try_(ssid="attic", key="the-wifi-key", code="a-wrong-code").startswith("The code is wrong")
+    look(site.text)
+    assert site.try_(ssid="attic", key="the-wifi-key", **code).startswith("Saved")
+    look(site.text)
 
 
 def test_any_address_leads_to_the_page_which_fits_a_phone(device, tmp_path):

@@ -23,7 +23,7 @@ CONFIG = "/config.json"  # its path on every board
 APP = "app"  # the folder of one's own modules, beside the configuration
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
 _LARGEST = 3.4e38  # of the numbers with a point: a board has 32 bits for them
-_SECRET = ("password", "wifi_key", "wifi_networks")
+_SECRET = ("password", "wifi_key", "wifi_networks", "setup")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 

@@ -34,6 +34,14 @@ def test_the_access_point_is_open_and_has_the_name():
         eq((radio.HTTP_PORT, radio.DNS_PORT, radio.available()), (80, 53, True))
 
 
+def test_the_access_point_has_a_key_if_it_is_given():
+    for new, name, wpa2 in ((Esp32, "authmode", 3), (Rp2040, "security", 0x400004)):
+        chip, radio = made(new)
+        eq(radio.open_access_point("inflight-123456", "the-set-up-code"), "192.168.4.1")
+        eq((chip.own.air["ssid"], chip.own.air[name]), ("inflight-123456", wpa2))
+        eq(chip.own.air["key"], "the-set-up-code")
+
+
 def test_networks_are_listed_once_by_signal():
     for new in CHIPS:
         air = [

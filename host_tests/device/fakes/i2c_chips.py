@@ -23,6 +23,9 @@ class SoftI2C:
     def __init__(self, scl, sda):
         self.pins = (sda.number, scl.number)
 
+    def scan(self):
+        return sorted(SoftI2C.chips)
+
     def _chip(self, address):
         if address not in SoftI2C.chips:
             raise OSError(ENODEV)

@@ -298,6 +298,7 @@ class Network:
     STA_IF = 0
     AP_IF = 1
     AUTH_OPEN = 0
+    AUTH_WPA2_PSK = 3
 
     def __init__(self, wlan, own):
         self.WLAN = _Get(wlan, own)

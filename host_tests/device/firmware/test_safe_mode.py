@@ -18,6 +18,7 @@ import health
 import settings
 import start
 from inflight import RamFlash
+from ports import Module
 
 RUNTIMES = "cpython micropython-x86"
 
@@ -314,6 +315,30 @@ def test_a_release_that_waits_for_a_person_has_not_started():
             sys.modules.pop("trials", None)
             os.remove(files.beside(board, "update.0"))
         assert "configuration" in board.crash_file()
+
+
+def test_the_set_up_may_open_in_safe_mode_but_not_while_something_is_tried():
+    for more, end, may in (({}, None, 1), ({"qos": 7}, None, 1), ({}, "config.json.new", 0), ({}, "update.0", 0)):
+        with Board(wifi_ssid="net", wifi_key="the-wifi-key", setup={"code": "the-set-up-code"}, **more) as board:
+            started = []
+            sys.modules["offline"] = Module(
+                begin=lambda *args: started.append(args), check=lambda *args: None, keep=lambda app, found: found
+            )
+            sys.modules["trials"] = Tried
+            if end:
+                with open(board.path + end, "w") as f:
+                    f.write(json.dumps({"host": "h", "wifi_ssid": "net", "setup": {"code": "the-set-up-code"}}))
+            try:
+                board.starts()
+            except AttributeError:
+                pass  # the fake of a trial has no more
+            finally:
+                for name in ("trials", "offline"):
+                    sys.modules.pop(name, None)
+                for name in ("config.json.try", "update.0"):
+                    if files.exists(board.path + name):
+                        os.remove(board.path + name)
+            eq((more, end, len(started)), (more, end, may))
 
 
 def test_a_journal_that_cannot_be_mounted_is_replaced_by_ram():

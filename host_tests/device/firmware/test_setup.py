@@ -5,10 +5,13 @@ import os
 import sys
 
 import assemble
+import i2c_chips
+import inflight.compat
 import setup
 from codes import CONNECTING, NO_AP, ONLINE, WRONG_KEY
 from config import check
 from files import exists
+from hardware import With
 from harness import SkipTest, eq
 from setup_attempt import Failed, join
 from setup_http import Request
@@ -21,6 +24,7 @@ class Radio:
     """Each join has the next of `words` as its outcome."""
 
     HTTP_PORT = 80
+    BUSES = None
     memory_error = False
 
     def __init__(self, *words):
@@ -178,6 +182,7 @@ def test_the_page_tells_what_is_tried_and_what_comes_next():
         site.finish()
         text = site.request("GET", "/")[1]
         assert "<b>inflight/attic-1/telemetry</b>" in text and "<b>10.0.0.7</b>" in text and "<form" not in text
+        assert "readings of <b>attic-1</b> arrive at the broker <b>broker:1883</b>" in text
         assert "<b>inflight-d4e5f6</b> goes away" in text and "Home Assistant" not in text
 
 
@@ -251,6 +256,74 @@ def test_sensors_that_a_configuration_for_a_cable_has_are_checked():
         text = site.request("GET", "/")[1]
         assert "Sensors: dth22: unknown driver &quot;dth22&quot;: did you mean &quot;dht22&quot;?" in text, text
         assert not site.setup.busy
+
+
+class Bus:
+    """Two chips on I2C, as long as it is entered; the time is that of the chips."""
+
+    def __enter__(self):
+        self._kept = inflight.compat.sleep_ms
+        inflight.compat.sleep_ms = i2c_chips.clock.sleep_ms
+        i2c_chips.SoftI2C.chips = {35: i2c_chips.BH1750(1200), 104: i2c_chips.DS3231(84)}
+        Radio.BUSES = 8, 9, 4
+        self._modules = With(machine=i2c_chips.machine)
+        self._modules.__enter__()
+
+    def __exit__(self, *_):
+        self._modules.__exit__()
+        Radio.BUSES = None
+        inflight.compat.sleep_ms = self._kept
+
+
+LIGHT = {"driver": "bh1750", "sda": 8, "scl": 9, "address": 35}
+
+
+def boxes(page):
+    """[(what the label of a sensor says, whether it is chosen)]"""
+    found = [line for line in page.split("\n") if 'name="sensor' in line]
+    return [(line.split("> ")[1].split("</")[0], " checked>" in line) for line in found]
+
+
+def test_the_sensors_that_the_buses_show_can_be_chosen():
+    with Bus(), Site(ONLINE, ONLINE) as site:
+        light, clock = "bh1750: 1000.0 lx", "ds3231: 21.0 Cel"
+        eq(boxes(site.request("GET", "/")[1]), [(light, True), (clock, True)])
+        site.refuses = True
+        site.send(dict(GOOD, sensor0="on", ha="on"))
+        page = site.request("GET", "/")[1]
+        eq(boxes(page), [(light, True), (clock, False)])
+        assert 'name="ha" type="checkbox" checked' in page
+        site.refuses = False
+        site.send(dict(GOOD, key="", sensor0="on", ha="on"))
+        assert "Home Assistant lists <b>a1b2c3d4e5f6</b>" in site.request("GET", "/")[1]
+        with open(PATH + "config.json") as f:
+            given = json.loads(f.read())
+        eq((given["sensors"], given["ha"]), ([LIGHT], True))
+        check(given, "id")
+
+
+def test_no_sensor_need_be_chosen():
+    with Bus(), Site(ONLINE) as site:
+        site.send(GOOD)
+        with open(PATH + "config.json") as f:
+            given = json.loads(f.read())
+        eq((given["sensors"], "ha" in given), ([], False))
+
+
+def test_sensors_are_searched_again():
+    with Bus(), Site() as site:
+        i2c_chips.SoftI2C.chips = {}
+        eq(site.request("GET", "/scan")[0], 303)
+        page = site.request("GET", "/")[1]
+        eq(boxes(page), [])
+        assert "None answers on I2C (SDA 8, SCL 9) or 1-Wire (4)" in page
+
+
+def test_a_configuration_for_a_cable_keeps_its_sensors():
+    with Bus(), Site() as site:
+        site.radio.fields = {"sensors": [{"driver": "bh1750", "sda": 1, "scl": 2}]}
+        site.setup = setup.Setup(Board(), site.radio)
+        eq(boxes(site.request("GET", "/")[1]), [])
 
 
 def certificate(content):

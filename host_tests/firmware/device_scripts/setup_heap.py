@@ -1,5 +1,5 @@
 # Runs the set-up, and prints how many bytes of heap it holds more than the board alone, whenever that grows: in each
-# step of the loop, and when a page is about to be sent.
+# step of the loop, when a page is about to be sent, and with each piece of it.
 
 import gc
 import select
@@ -51,6 +51,21 @@ class Select:
     POLLOUT = select.POLLOUT
 
 
+def counted(pieces):
+    for piece in pieces:
+        measure()
+        yield piece
+
+
+respond = setup.Setup.respond
+
+
+def responded(*request):
+    status, location, pieces = respond(*request)
+    return status, location, counted(pieces)
+
+
+setup.Setup.respond = responded
 setup.select = Select
 setup_server.head = measured
 setup.run(board, setup_board)

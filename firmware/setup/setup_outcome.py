@@ -1,0 +1,30 @@
+# What follows the beginning of a page of the set-up, see setup_page, when a form was sent.
+
+from setup_http import escape
+
+
+def again(access_point):
+    """Yields what follows while settings are tried. access_point: the name of the device's own network."""
+    yield ("<p>If this page goes away, join the Wi-Fi <b>%s</b> again, and reload it.</p>\n" % access_point).encode()
+
+
+def next_steps(access_point, address, device, broker, topic, home):
+    """Yields what follows when the device is set up. access_point: None if there is a cable. address: of the device in
+    the network, None: it has none. device: its name. broker: host and port. topic: the beginning of its topics. home:
+    whether it announces itself to Home Assistant."""
+    yield b"<section><h2>What comes next</h2>\n"
+    if access_point:
+        yield (
+            "<p>The Wi-Fi <b>%s</b> goes away: join your own network again with this phone or computer.</p>\n"
+            % access_point
+        ).encode()
+    device, broker, topic = [escape(text) for text in (device, broker, topic)]
+    text = "<p>The readings of <b>%s</b> arrive at the broker <b>%s</b>, with the topic <b>%s/telemetry</b>.</p>\n"
+    yield (text % (device, broker, topic)).encode()
+    text = "<p>To see them: <b>mosquitto_sub -h %s -p %s -v -t %s/#</b>, if it asks with -u USER -P PASSWORD.</p>\n"
+    yield (text % (broker.rpartition(":")[0], broker.rpartition(":")[2], topic)).encode()
+    if home:
+        yield ("<p>Home Assistant lists <b>%s</b> in its integration MQTT.</p>\n" % device).encode()
+    if address:
+        yield ("<p>The device's address in the network is <b>%s</b>.</p>\n" % address).encode()
+    yield b"</section>\n"

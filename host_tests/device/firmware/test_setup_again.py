@@ -1,0 +1,413 @@
+"""The set-up page of a device that has a configuration: when it opens, who may change what, how it ends."""
+
+import json
+import os
+import sys
+
+import config
+import offline
+import setup
+import setup_again
+from codes import CONNECTING, ONLINE, WRONG_KEY
+from files import exists
+from hardware import Pin, With
+from harness import eq
+from ports import Module
+from setup_http import Request
+
+RUNTIMES = "cpython micropython-x86"
+PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
+CODE = "the-set-up-code"
+CONFIG = {
+    "host": "broker.example",
+    "user": "me",
+    "password": "the-password",
+    "wifi_ssid": "attic",
+    "wifi_key": "the-old-key",
+    "wifi_country": "DE",
+    "sensors": [{"driver": "dht22", "pin": 4}],
+    "setup": {"code": CODE},
+}
+GONE = b"gone" + (3600).to_bytes(2, "little")
+
+
+class Radio:
+    """Each join has the next of `words` as its outcome. `key`: of the access point."""
+
+    HTTP_PORT = 80
+
+    def __init__(self, *words):
+        self.words = list(words)
+        self.joins = []
+        self.key = None
+        self.waits = False
+
+    def scan(self):
+        return [("attic", -60, True), ("cellar", -70, True)]
+
+    def open_access_point(self, name, key=None):
+        self.key = key
+        return "192.168.4.1"
+
+    def join(self, ssid, key):
+        self.joins.append((ssid, key))
+        self.word = self.words.pop(0)
+        self.waits = True
+
+    def joined(self):
+        if self.waits:
+            self.waits = False
+            return CONNECTING
+        return self.word
+
+    def address(self):
+        return "10.0.0.7" if self.joins and self.word == ONLINE else None
+
+
+class Board:
+    NAME = "fake"
+
+    def __init__(self, memory=None):
+        self.memory = memory
+
+    def device_id(self):
+        return "a1b2c3d4e5f6"
+
+    def config_path(self):
+        return PATH + "config.json"
+
+    def remember(self, data):
+        self.memory = data or None
+
+    def recall(self):
+        return self.memory
+
+
+class Site:
+    """A page that is open at the time 0, in `now` ms; text: the file of the configuration."""
+
+    def __init__(self, *words, text=None):
+        self.now = 0
+        self.text = text or json.dumps(CONFIG)
+        self.radio = Radio(*words)
+        self._kept = setup.ticks_ms, setup_again.ticks_ms
+
+    def __enter__(self):
+        setup.ticks_ms = setup_again.ticks_ms = lambda: self.now
+        with open(PATH + "config.json", "w") as f:
+            f.write(self.text)
+        self.setup = setup_again.Again(Board(), self.radio, CODE)
+        return self
+
+    def __exit__(self, *_):
+        setup.ticks_ms, setup_again.ticks_ms = self._kept
+        for name in ("config.json", "config.json.part", "config.json.new", "config.json.try"):
+            if exists(PATH + name):
+                os.remove(PATH + name)
+
+    def request(self, method, path="/", fields=None):
+        request = Request()
+        request.receive(("%s %s HTTP/1.1\r\nHost: 192.168.4.1\r\n\r\n" % (method, path)).encode())
+        eq(self.setup.check(request), None)
+        return b"".join(self.setup.respond(request, fields, None)[2]).decode()
+
+    def send(self, **fields):
+        """Sends the form, waits for the outcome, and returns the page."""
+        self.request("POST", fields=dict({"ssid": "attic", "key": "the-new-key", "code": CODE}, **fields))
+        for _ in range(20):
+            self.setup.step()
+        return self.request("GET")
+
+    @property
+    def configuration(self):
+        with open(PATH + "config.json") as f:
+            return json.loads(f.read())
+
+
+# --- the page ---
+
+
+def test_the_network_changes_and_nothing_else():
+    for ssid, key in (("attic", "the-new-key"), ("cellar", "another-key"), ("cellar", "")):
+        with Site(ONLINE) as site:
+            page = site.send(ssid=ssid, key=key)
+            assert "Saved: the device restarts with the network %s" % ssid in page, page
+            wanted = dict(CONFIG, wifi_ssid=ssid, wifi_key=key)
+            if not key:
+                del wanted["wifi_key"]
+            eq(site.configuration, wanted)
+            eq((site.radio.joins, site.radio.key), ([(ssid, key or None)], CODE))
+            site.setup.sent()
+            eq(site.setup.ends, 500)
+
+
+def test_what_does_not_work_is_told_and_the_configuration_stays():
+    with Site(WRONG_KEY, WRONG_KEY, ONLINE) as site:
+        assert "The key of the network attic is wrong" in site.send(key="another-key")
+        assert "Wifi_key: write 8 to 63 characters" in site.send(key="short")
+        assert "Choose a network" in site.send(ssid="")
+        site.request("POST", fields=None)
+        assert "This is no form" in site.request("GET")
+        eq(site.configuration, CONFIG)
+        assert "Saved" in site.send()
+        assert "Saved" in site.send(ssid="cellar")  # nothing can be changed any more
+        eq(site.configuration["wifi_ssid"], "attic")
+
+
+def test_without_the_code_nothing_is_shown_tried_or_changed():
+    with Site() as site:
+        for code, note in (
+            ("", "The code is wrong: 2 more can be tried"),
+            (CODE[:-1], "The code is wrong: 1 more can be tried"),
+            (CODE + "x", "The code is wrong: the page closes"),
+        ):
+            for page in (site.request("GET"), site.send(code=code)):
+                for text in ("broker", "the-password", "the-old-key", "dht22", CODE, "selected"):
+                    assert text not in page, page
+            assert note in page, page
+        # Neither with the right code any more, until it opens again.
+        assert "<form" not in page and "the page closes" in site.send()
+        site.setup.sent()
+        eq((site.setup.ends, site.configuration, site.radio.joins), (500, CONFIG, []))
+
+
+def test_a_form_without_a_code_is_none_with_a_wrong_one():
+    with Site(ONLINE) as site:
+        site.request("POST", fields={"ssid": "attic", "key": "the-new-key"})
+        assert "2 more" in site.request("GET") and not site.setup.busy
+
+
+def test_no_file_is_taken():
+    with Site() as site:
+        request = Request()
+        request.headers["content-type"] = "multipart/form-data; boundary=x"
+        form = site.setup.form(request)
+        try:
+            form.receive(b'--x\r\nContent-Disposition: form-data; name="ca"; filename="a"\r\n\r\n')
+        except ValueError as e:
+            assert "no file" in str(e)
+        else:
+            raise AssertionError("taken")
+        assert not exists(PATH + "ca.der.part")
+
+
+def test_after_five_minutes_it_closes_but_not_within_an_attempt():
+    with Site(ONLINE) as site:
+        site.now = 299_999
+        site.setup.step()
+        eq(site.setup.ends, None)
+        site.now = 300_000
+        site.setup.step()
+        eq(site.setup.ends, 300_000)
+    with Site(ONLINE) as site:
+        site.request("POST", fields={"ssid": "attic", "key": "the-new-key", "code": CODE})
+        site.now = 300_000
+        site.setup.step()
+        eq((site.setup.busy, site.setup.ends), (True, None))
+        for _ in range(20):
+            site.setup.step()
+        eq(site.configuration["wifi_key"], "the-new-key")
+
+
+def test_a_configuration_with_an_error_can_be_brought_into_a_network():
+    """Safe mode has no network either."""
+    with Site(ONLINE, text=json.dumps(dict(CONFIG, qos=7))) as site:
+        assert "Saved" in site.send()
+        eq(site.configuration, dict(CONFIG, qos=7, wifi_key="the-new-key"))
+
+
+def test_settings_that_were_to_be_tried_do_not_bring_the_old_network_back():
+    with Site(ONLINE) as site:
+        for end in (".new", ".try"):
+            with open(PATH + "config.json" + end, "w") as f:
+                f.write(json.dumps(CONFIG))
+        assert "Saved" in site.send()
+        eq((exists(PATH + "config.json.new"), exists(PATH + "config.json.try")), (False, False))
+
+
+def test_a_power_cut_leaves_the_old_configuration_or_the_new_one():
+    """After each file that is written, renamed or removed."""
+    import files
+    import settings
+
+    class Cut(BaseException):
+        pass
+
+    for cut in range(20):
+        calls = []
+
+        def counted(what, calls=calls, cut=cut):
+            def call(*args):
+                if len(calls) == cut:
+                    raise Cut
+                calls.append(args)
+                return what(*args)
+
+            return call
+
+        with Site(ONLINE) as site:
+            with open(PATH + "config.json.new", "w") as f:
+                f.write(json.dumps(CONFIG))
+            fake = Module(rename=counted(os.rename), remove=counted(os.remove), stat=os.stat)
+            files.os = settings.os = fake
+            files.open = counted(open)
+            try:
+                site.send()
+            except Cut:
+                pass
+            finally:
+                files.os = settings.os = os
+                del files.open
+            new = dict(CONFIG, wifi_key="the-new-key")
+            eq((cut, site.configuration in (CONFIG, new)), (cut, True))
+            if len(calls) < cut:
+                eq(site.configuration, new)
+                return
+    raise AssertionError("never without a cut")
+
+
+def test_if_the_flash_is_full_the_page_tells_it():
+    with Site(ONLINE) as site:
+        os.mkdir(PATH + "config.json.part")
+        try:
+            assert "Error" in site.send()
+            eq(site.configuration, CONFIG)
+        finally:
+            os.rmdir(PATH + "config.json.part")
+
+
+# --- when it opens ---
+
+
+class Opened(BaseException):
+    pass
+
+
+def opens(board, pin=None, is_there=True):
+    """Whether a start opens the page."""
+    found = []
+
+    def run(*args):
+        found.append(args[2])
+        raise Opened  # it restarts the device
+
+    radio = Module(available=lambda: True)
+    modules = {"setup_again": Module(run=run), "setup_board": radio} if is_there else {"setup_again": Module()}
+    given = dict(CONFIG, setup={"code": CODE} if pin is None else {"code": CODE, "pin": pin})
+    with With(**modules):
+        try:
+            offline.begin(board, config.check(given, "d"))
+        except Opened:
+            eq(found, [CODE])
+            return True
+    return False
+
+
+def test_it_opens_after_an_hour_without_a_network_once():
+    for memory, due in (
+        (None, False),
+        (b"gone\0\0", False),
+        (b"gone" + (3599).to_bytes(2, "little"), False),
+        (GONE, True),
+        (b"gone" + (65530).to_bytes(2, "little"), True),
+        (bytes(24), False),  # what a sensor that sleeps remembers
+    ):
+        board = Board(memory)
+        eq((memory, opens(board)), (memory, due))
+        eq((memory, opens(board)), (memory, False))
+
+
+class Button(Pin):
+    """Its levels, one for each time that it is read; the last one stays."""
+
+    reads = [1]
+
+    def value(self):
+        return Button.reads.pop(0) if len(Button.reads) > 1 else Button.reads[0]
+
+
+def pressed(board, *reads, pin=9):
+    Button.reads = list(reads)
+    with With(machine=Module(Pin=Button)):
+        return opens(board, pin)
+
+
+def test_a_button_that_is_pressed_at_a_start_opens_it():
+    board = Board()
+    eq([pressed(board, 1), pressed(board, 0, 0, 1), pressed(board, 0)], [False, False, True])
+    eq((Pin.made[-1].number, Pin.made[-1].how), (9, (Pin.IN, Pin.PULL_UP)))
+
+
+def test_a_button_that_stays_pressed_does_not_keep_the_device_away():
+    board = Board()
+    eq([pressed(board, 0), pressed(board, 0), pressed(board, 0)], [True, False, False])
+    # It has to be let go in between.
+    eq([pressed(board, 1), pressed(board, 0)], [False, True])
+
+
+def test_a_pin_that_the_board_does_not_have_is_no_button():
+    eq(pressed(Board(), 0, pin=40), False)
+    eq(pressed(Board(GONE), 0, pin=40), True)
+    with With(machine=Module()):
+        eq(opens(Board(), 9), False)
+
+
+def test_a_device_without_the_set_up_starts():
+    """A release has none."""
+    board = Board(GONE)
+    eq((opens(board, is_there=False), board.memory), (False, b"opened"))
+
+
+# --- the field ---
+
+
+def refused(**fields):
+    try:
+        config.check(dict({"host": "h", "wifi_ssid": "s"}, **fields), "d")
+    except ValueError as e:
+        return str(e)
+
+
+def test_the_field_is_checked():
+    eq(config.check({"host": "h"}, "d").setup, None)
+    for given in ({"code": "8 digits"}, {"code": "x" * 63, "pin": 0}, {"code": CODE, "pin": 63}):
+        eq((refused(setup=given), given), (None, given))
+    for given in (True, "12345678", {}, {"pin": 4}, {"code": 12345678}, {"code": "x" * 7}, {"code": "x" * 64}):
+        assert refused(setup=given).startswith("setup: write a code of 8 to 63 characters"), given
+    for code in ("\u00e4" * 8, "tab\tulator", ""):
+        assert refused(setup={"code": code}).startswith("setup: write a code"), code
+    for pin in (-1, 64, "4", True, None, 4.0):
+        eq(refused(setup={"code": CODE, "pin": pin}), "setup: pin: write a whole number from 0 to 63")
+    eq(refused(setup={"code": CODE, "pim": 4}), 'setup: unknown field "pim": did you mean "pin"?')
+    eq(refused(setup={"code": CODE}, wifi_ssid=None), "setup needs wifi_ssid: write both, or leave setup out")
+
+
+def test_its_pin_is_used_once():
+    from entries import check
+
+    for sensors, problem in (
+        ([{"driver": "dht22", "pin": 9}], "sensors: dht22: pin 9 is that of setup: pin, too"),
+        ([{"driver": "dht22", "pin": 8}], None),
+    ):
+        given = {"host": "h", "wifi_ssid": "s", "setup": {"code": CODE, "pin": 9}, "sensors": sensors}
+        with With(machine=Module(Pin=Pin)):
+            try:
+                check(config.check(given, "d"))
+                eq(problem, None)
+            except ValueError as e:
+                eq(str(e), problem)
+    with With(machine=Module(Pin=Pin)):
+        try:
+            check(config.check({"host": "h", "wifi_ssid": "s", "setup": {"code": CODE, "pin": 40}}, "d"))
+            raise AssertionError("taken")
+        except ValueError as e:
+            assert str(e).startswith("setup: pin 40: not a pin of this board"), e
+
+
+def test_safe_mode_keeps_it():
+    import safe
+
+    eq(safe.limit(dict(CONFIG, qos=7))["setup"], {"code": CODE})
+    assert "setup" not in safe.limit(dict(CONFIG, setup={"code": "short"}))
+    for name in ("safe", "suggestion"):
+        sys.modules.pop(name, None)

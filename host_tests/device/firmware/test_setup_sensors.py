@@ -1,0 +1,123 @@
+"""The sensors that the page of the set-up offers: what models of chips on the buses show."""
+
+import sys
+
+import setup_sensors
+from hardware import Pin, With
+from harness import eq
+from i2c_chips import BH1750, DS3231, INA219, SHT, VL53L0X, Registers, SCD4x, SoftI2C, clock, machine
+from ports import Module
+
+RUNTIMES = "cpython micropython-x86"
+
+setup_sensors.sleep_ms = clock.sleep_ms
+
+
+class NoWire:
+    """onewire.OneWire of a bus without sensors."""
+
+    def __init__(self, pin):
+        pass
+
+
+class NoSensors:
+    """ds18x20.DS18X20."""
+
+    def __init__(self, wire):
+        pass
+
+    def scan(self):
+        return []
+
+
+class Wire(NoWire):
+    def crc8(self, rom):
+        return 0
+
+
+class Sensors(NoSensors):
+    """Two sensors at 21 degrees."""
+
+    def scan(self):
+        return [bytearray([0x28, n, 2, 3, 4, 5, 6, 7]) for n in (1, 2)]
+
+    def convert_temp(self):
+        pass
+
+    def read_scratch(self, rom):
+        return bytearray([0x50, 1, 0, 0, 0x7F, 0xFF, 16, 0x10, 0])
+
+
+def found(chips=None, wire=NoWire, bus=NoSensors, machine=machine):
+    """What is found with these chips, {address: chip}, as {name: (entry, what it measures)}."""
+    SoftI2C.chips = chips or {}
+    before = list(sys.modules)
+    import sensor_scd4x
+
+    sensor_scd4x.sleep_ms = clock.sleep_ms
+    with With(machine=machine, onewire=Module(OneWire=wire), ds18x20=Module(DS18X20=bus)):
+        result = setup_sensors.found(8, 9, 4)
+    left = [name for name in sys.modules if name not in before and name.startswith("sensor") and "scd4x" not in name]
+    eq(left, [])
+    if result is None:
+        return None
+    return {entry.get("name") or entry["driver"]: (entry, text) for entry, text in result}
+
+
+BUS = {"sda": 8, "scl": 9}
+
+
+def test_each_chip_is_known_by_what_it_answers():
+    for driver, address, chip, text in (
+        ("bh1750", 35, BH1750(1200), "1000.0 lx"),
+        ("ds3231", 104, DS3231(84), "21.0 Cel"),
+        ("ina219", 64, INA219(12, 50), None),
+        ("ina219", 68, INA219(12, 50), None),
+        ("scd4x", 98, SCD4x(500, 0x6667, 0x5EB9), "500.0 ppm, 25.0 Cel, 37.0 %RH"),
+        ("sht3x", 68, SHT(b"\x24\x00", 15.5, 0x6667, 0x5EB9), "25.0 Cel, 37.0 %RH"),
+        ("sht4x", 68, SHT(b"\xfd", 8.3, 0x6667, 0x5EB9), None),
+        ("vl53l0x", 41, VL53L0X(500), "0.5 m"),
+    ):
+        result = found({address: chip})
+        eq((driver, list(result)), (driver, [driver]))
+        entry, measures = result[driver]
+        wanted = dict(BUS, driver=driver)
+        if driver not in ("ds3231", "scd4x", "vl53l0x"):
+            wanted["address"] = address
+        eq(entry, wanted)
+        assert measures == text or not text, measures
+
+
+def test_two_chips_of_a_kind_have_names_of_their_own():
+    result = found({35: BH1750(1200), 92: BH1750(600)})
+    eq(sorted(result), ["bh1750", "bh1750-92"])
+    eq(result["bh1750-92"][0]["address"], 92)
+
+
+def test_one_wire():
+    result = found(wire=Wire, bus=Sensors)
+    eq(result, {"ds18x20": ({"driver": "ds18x20", "pin": 4}, "21.0 Cel, 21.0 Cel")})
+
+
+def test_what_does_not_measure_is_not_offered():
+    eq(found(), {})
+    eq(found({118: Registers(), 50: Registers()}), {})
+
+
+def test_buses_that_are_held_low_are_not_searched():
+    """Each address would wait."""
+    Pin.level = 0
+    try:
+        eq(found({35: BH1750(1200)}, Wire, Sensors), {})
+    finally:
+        Pin.level = 1
+
+
+def test_a_machine_without_pins_offers_none():
+    eq(found(machine=Module()), None)
+
+
+def test_a_firmware_without_one_wire_finds_the_others():
+    SoftI2C.chips = {35: BH1750(1200)}
+    with With(machine=machine, onewire=None, ds18x20=None):
+        eq([entry["driver"] for entry, _ in setup_sensors.found(8, 9, 4)], ["bh1750"])
