@@ -282,7 +282,7 @@ def _trends(database, names, since, until):
         SELECT device, received, one.name, one.unit, one.value FROM (
             SELECT device, received, unnest([{each}]) AS one FROM (
                 SELECT *, sum(CAST({_RESTART} AS INT)) OVER (PARTITION BY device ORDER BY received, seq) AS restarts
-                FROM health_messages WHERE list_contains(?, device)))
+                FROM all_health WHERE list_contains(?, device)))
         WHERE one.value IS NOT NULL""",
         names,
     )

@@ -1,4 +1,4 @@
-"""Summaries of the files of `raw` and `measurements`: what each file adds to a report, computed once.
+"""Summaries of the files of `raw`, `measurements` and `health`: what each file adds to a report, computed once.
 
 A file of a table never changes, and its name never comes again. So its summary is right for as long as the table's log
 names the file, whatever batches, merges and deletions do to the others. Summaries are kept in the folder FOLDER beside
@@ -34,12 +34,15 @@ _TRIES = 3  # of opening: another report may merge files meanwhile
 _NAME = re.compile(r"[0-9a-f]{16}-(?P<version>[0-9a-f]{16})-(?P<crc>[0-9a-f]{8})\.duckdb")
 _BUFFER = 1 << 20
 
+ACCEPTED = f"CASE WHEN counters['accepted'] BETWEEN 0 AND {(1 << 32) - 1} THEN counters['accepted'] END"
 # What is read of a file, once. file: its number; counts: whether it is the first delivery of a number.
 _SOURCES = {
     "raw": f"""file, received, "by", device, epoch, seq, kind, state, next_s, made, oldest, expiry, retain, first,
         problem, digest, octet_length(payload) + octet_length(encode(topic)) + {_RECORD} AS bytes,
         CASE WHEN kind IN {_RARE} THEN payload END AS payload, coalesce(first AND seq IS NOT NULL, false) AS counts""",
     "measurements": "file, received, device, epoch, seq, coalesce(place, 0) AS place",
+    "health": """file, device, epoch, seq, received, up, heap, rssi, outbox_full, firmware, reset, journal_where,
+        journal_live, journal_used, journal_limit, journal_erases, journal_damaged, journal_skipped, errors, counters""",
 }
 _LATE = ", ".join(f"count(*) FILTER (counts AND made < received - INTERVAL {s} SECONDS) AS late_{s}" for s in DELAYS)
 # {summary: (table, SQL over a chunk of it)}
@@ -107,6 +110,19 @@ _SUMMARIES = {
                     + coalesce(len(list_distinct(list(place) FILTER (NOT place BETWEEN 0 AND 61))), 0) AS places
                 FROM chunk WHERE seq IS NOT NULL GROUP BY ALL))
         GROUP BY file, device, epoch, run""",
+    ),
+    # Health messages, but those between two others of the same run of the device's program: what is counted from starts
+    # to ends does not need them. Of each journal the first and the last one are there, and the one received first.
+    "turns": (
+        "health",
+        f"""SELECT * EXCLUDE (accepted, was, next, up_before, up_next, began) FROM (
+            SELECT *, lag(accepted) OVER journal AS was, lead(accepted) OVER journal AS next,
+                lag(up) OVER journal AS up_before, lead(up) OVER journal AS up_next,
+                min(received) OVER (PARTITION BY file, device, epoch) AS began
+            FROM (SELECT *, {ACCEPTED} AS accepted FROM chunk) WHERE accepted IS NOT NULL
+            WINDOW journal AS (PARTITION BY file, device, epoch ORDER BY seq))
+        WHERE NOT coalesce(was < accepted AND accepted < next AND up_before <= up AND up <= up_next
+            AND began < received AND epoch IS NOT NULL AND seq IS NOT NULL, false)""",
     ),
 }
 # Contents of the first deliveries of the numbers in `repeats`, which may be in any file.
@@ -196,7 +212,7 @@ class Summaries:
     def show(self, device=None, since=None, until=None):
         """Makes the views days and so on, which have the same rows as `raw` and `measurements`, and every_days and so
         on, as every_raw has them: of one device, None: of all, and received at the time `since` or later, and before
-        `until`, SQL of these or None."""
+        `until`, SQL of these or None. `turns` has all times."""
         for name in _NAMES:
             every = " UNION ALL ".join([f"FROM new_{name}", *(self._part(one, name) for one in self._kept)])
             mine = device is not None and name not in _OF_NO_DEVICE
@@ -382,6 +398,8 @@ class Summaries:
             self._run(f"DELETE FROM spans_{table} WHERE NOT ({inside})")
         for name in _NAMES:
             table = _SUMMARIES[name][0] if name in _SUMMARIES else "raw"
+            if table == "health":
+                continue
             self._run(
                 f"""CREATE OR REPLACE VIEW {name} AS SELECT * FROM every_{name} SEMI JOIN spans_{table} USING (file)
                 UNION ALL FROM cut_{name}"""

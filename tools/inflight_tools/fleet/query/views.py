@@ -192,6 +192,9 @@ SELECT *, {{silent}} AS silent, erased + {_CHANGED} AS given_up, gone - {_CHANGE
 """
 
 
+_ORDER = "PARTITION BY device, epoch ORDER BY lo, hi"
+
+
 def _stepped(query, steps):
     """The SQL `query` with the columns of `steps`, see proof.py."""
     for columns in steps:
@@ -252,6 +255,24 @@ def _ends(database, summaries, proof):
             WHERE delivered > 0 AND NOT list_contains({files}, file))
         UNION ALL SELECT device, epoch, oldest, seq, received FROM every_raw
         WHERE first AND seq IS NOT NULL AND filename IN {summaries.names(files)}"""
+
+
+def _turns(database, summaries):
+    """SQL of health messages: all of those of a journal that two files have mixed, of others the `turns`."""
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE mixed AS SELECT file, device, epoch FROM (
+            SELECT *, max(hi) OVER ({_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
+                min(lo) OVER ({_ORDER} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS behind
+            FROM (SELECT file, device, epoch, min(seq) AS lo, max(seq) AS hi FROM every_turns GROUP BY ALL))
+        WHERE lo <= before OR behind <= hi"""
+    )
+    files = [file for (file,) in database.run("SELECT DISTINCT file FROM mixed").fetchall()]
+    alone = "SELECT * EXCLUDE (file) FROM every_turns ANTI JOIN mixed USING (file, device, epoch)"
+    if not files:
+        return f"FROM ({alone})"
+    columns = "COLUMNS(* EXCLUDE (file, filename, wifi, wake))"
+    return f"""FROM ({alone} UNION ALL BY NAME SELECT {columns} FROM every_health JOIN listed USING (filename)
+        SEMI JOIN mixed USING (file, device, epoch) WHERE filename IN {summaries.names(files)})"""
 
 
 def _missing(proof, ends):
@@ -327,13 +348,14 @@ def define(database, proof, now, since=None, until=None):
     database.only(None, since, until)
     span = _span(database, now)
     before = "true" if until is None else f"received < {moment(until)}"
+    source = "FROM every_health" if database.ranged else _turns(database, summaries)
     told = ", ".join(f"{_count(sql)} AS {name}" for name, sql in _TOLD.items())
     own = ", ".join(f"{_count(name)} AS {name}" for name in ("outbox_full", "journal_damaged", "journal_skipped"))
-    accepted = f"SELECT * REPLACE ({own}), {told} FROM every_health"
-    # What a client lost to damage is among what it dropped; the journal counts that.
-    accepted = f"SELECT * REPLACE (dropped - coalesce(damaged, 0) AS dropped) FROM ({accepted})"
 
-    def health(where):
+    def health(where, source=source):
+        accepted = f"SELECT * REPLACE ({own}), {told} {source}"
+        # What a client lost to damage is among what it dropped; the journal counts that.
+        accepted = f"SELECT * REPLACE (dropped - coalesce(damaged, 0) AS dropped) FROM ({accepted})"
         return _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL AND {where}", rules.HEALTH_STEPS)
 
     def lives(where):
@@ -354,8 +376,9 @@ def define(database, proof, now, since=None, until=None):
         "clock_jumps": _CLOCK_JUMPS,
         "undated": _UNDATED,
         "expiries": _EXPIRIES,
-        # Without a count of accepted messages they are left out.
+        # Without a count of accepted messages they are left out. `health_messages` has each start and what is before.
         "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",
+        "all_health": f"SELECT * FROM ({health(before, 'FROM every_health')}) WHERE NOT {earlier}",
         "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier), given=given),
         "states": _STATES.format(before=before),
         "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)), span)),
