@@ -74,7 +74,10 @@ class Fleet:
                     one["times"].append(row["received"])
         for one in ledger.values():
             one["ranges"].sort(key=lambda part: part["lo"])
-            one["first_received"], one["last_received"] = min(one["times"], default=None), max(one["times"], default=None)
+            one["first_received"], one["last_received"] = (
+                min(one["times"], default=None),
+                max(one["times"], default=None),
+            )
         fresh = [row for row in raw if row["first"]]
         names = "device", "epoch", "seq", "received"
         key = [SCHEMA.field(name) for name in names]

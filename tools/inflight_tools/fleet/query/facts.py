@@ -160,33 +160,28 @@ def _versions(database):
 
 def _doubled(database):
     """The number of rows that are stored twice. It must be 0."""
-
-    # Numbers that two runs have. `many`: how many rows a run has.
-    raw = database.row(
-        """SELECT CAST(coalesce(sum(many - greatest(0, hi - greatest(lo - 1, coalesce(before, lo - 1)))), 0) AS BIGINT)
-            AS extra FROM (SELECT *, max(hi) OVER (PARTITION BY device, epoch ORDER BY lo, hi
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM runs)"""
-    )
-    return raw["extra"] + _doubled_measurements(database)
-
-
-def _doubled_measurements(database):
-    # Two files that have the same numbers may have different records of them, or the same: their rows tell.
+    before = """max(hi) OVER (PARTITION BY device, epoch ORDER BY lo, hi
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before"""
+    # A run has `many` rows, for the numbers that no run before it has.
+    runs = f"""SELECT sum(many - greatest(0, hi - greatest(lo - 1, coalesce(before, lo - 1)))) AS extra
+        FROM (SELECT *, {before} FROM runs)"""
+    packs = "SELECT sum(doubled) AS extra FROM packs ANTI JOIN common USING (device, epoch)"
+    counted = [runs, packs]
+    # Files that have the same number may have the same records of it, or others: their rows tell.
     database.run(
-        """CREATE OR REPLACE TEMP TABLE common AS SELECT DISTINCT device, epoch FROM (
-            SELECT *, max(hi) OVER (PARTITION BY device, epoch ORDER BY lo, hi
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM packs)
-        WHERE lo <= before"""
+        f"""CREATE OR REPLACE TEMP TABLE common AS
+        SELECT DISTINCT device, epoch FROM (SELECT *, {before} FROM packs) WHERE lo <= before"""
     )
-    alone = "SELECT sum(doubled) AS extra FROM packs ANTI JOIN common USING (device, epoch)"
-    together = """SELECT sum(n - 1) AS extra FROM (
-        SELECT count(*) AS n FROM measurements SEMI JOIN common USING (device, epoch) WHERE seq IS NOT NULL
-        GROUP BY device, epoch, seq, place)"""
-    if not database.row("SELECT count(*) AS many FROM common")["many"]:
-        together = "SELECT 0 AS extra"
-    return database.row(
-        f"SELECT CAST(coalesce(sum(extra), 0) AS BIGINT) AS extra FROM ({alone} UNION ALL {together})"
-    )["extra"]
+    if database.row("SELECT count(*) AS many FROM common")["many"]:
+        counted.append(
+            """SELECT sum(n - 1) AS extra FROM (
+                SELECT count(*) AS n FROM measurements SEMI JOIN common USING (device, epoch) WHERE seq IS NOT NULL
+                GROUP BY device, epoch, seq, place)"""
+        )
+    found = database.row(
+        f"SELECT CAST(coalesce(sum(extra), 0) AS BIGINT) AS extra FROM ({' UNION ALL '.join(counted)})"
+    )
+    return found["extra"]
 
 
 # Numbers that are lost or given up, when the next number of their journal that arrived was received.

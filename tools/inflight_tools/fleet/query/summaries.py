@@ -7,7 +7,6 @@ nothing can be written, each time."""
 
 import contextlib
 import hashlib
-import os
 import re
 import secrets
 import time
@@ -42,7 +41,8 @@ _SOURCES = {
         CASE WHEN kind IN {_RARE} THEN payload END AS payload, coalesce(first AND seq IS NOT NULL, false) AS counts""",
     "measurements": "file, received, device, epoch, seq, coalesce(place, 0) AS place",
     "health": """file, device, epoch, seq, received, up, heap, rssi, outbox_full, firmware, reset, journal_where,
-        journal_live, journal_used, journal_limit, journal_erases, journal_damaged, journal_skipped, errors, counters""",
+        journal_live, journal_used, journal_limit, journal_erases, journal_damaged, journal_skipped, errors,
+        counters""",
 }
 _LATE = ", ".join(f"count(*) FILTER (counts AND made < received - INTERVAL {s} SECONDS) AS late_{s}" for s in DELAYS)
 # {summary: (table, SQL over a chunk of it)}
@@ -72,12 +72,12 @@ _SUMMARIES = {
             FROM chunk WHERE counts WINDOW journal AS (PARTITION BY file, device, epoch ORDER BY seq))
         GROUP BY file, device, epoch, run""",
     ),
-    # Of a minute and collector. t: its begin in s since 1970; late_...: by how much.
+    # Of a step of time and collector. t: its begin in s since 1970; late_...: by how much.
     "times": (
         "raw",
-        f"""SELECT file, "by", CAST(floor(epoch(received) / {STEP_S}) AS BIGINT) * {STEP_S} AS t, min(received) AS since,
-            max(received) AS until, count(*) AS deliveries, count(*) FILTER (counts) AS received,
-            count(*) FILTER (NOT first) AS repeated,
+        f"""SELECT file, "by", CAST(floor(epoch(received) / {STEP_S}) AS BIGINT) * {STEP_S} AS t,
+            min(received) AS since, max(received) AS until, count(*) AS deliveries,
+            count(*) FILTER (counts) AS received, count(*) FILTER (NOT first) AS repeated,
             count(*) FILTER (first AND state = 'offline' AND NOT retain) AS offline,
             count(*) FILTER (first AND problem IS NOT NULL) AS dead_letters, {_LATE}
         FROM chunk GROUP BY ALL""",
@@ -183,8 +183,8 @@ class _Kept(NamedTuple):
 
 
 class Summaries:
-    """Views of the summaries of files, for a Database: every_days and so on, as the views every_raw and every_measurements
-    are. files: {table: {filename of its rows there: (path in the table, number of rows)}}. folder: a Path, where
+    """Views of the summaries of files, for a Database: every_days and so on, as there are every_raw and so on. run: its
+    method. files: {table: {filename of its rows there: (path in the table, number of rows)}}. folder: a Path, where
     summaries are kept; None: nowhere."""
 
     def __init__(self, run, files, folder):
@@ -380,20 +380,19 @@ class Summaries:
 
     def _limit(self, since, until):
         """Limits the views to what was received in a time: what only a part of a file was is summed up again."""
-        begun = [f"{{}} >= {since}"] if since else []
-        over = [f"{{}} < {until}"] if until else []
+        from_then = f"{{}} >= {since}" if since else "true"
+        to_then = f"{{}} < {until}" if until else "true"
         self._make("cut")
         for table, name in (("raw", "times"), ("measurements", "packs")):
             self._run(
                 f"""CREATE OR REPLACE TABLE spans_{table} AS SELECT file, min(since) AS since, max(until) AS until,
-                    count(since) = count(*) AS whole FROM every_{name} GROUP BY file"""
+                    count(since) = count(*) AS dated FROM every_{name} GROUP BY file"""
             )
-            inside = " AND ".join(["whole", *(one.format("since") for one in begun), *(o.format("until") for o in over)])
-            touched = " AND ".join([*(one.format("until") for one in begun), *(one.format("since") for one in over)])
-            cut = f"SELECT file FROM spans_{table} WHERE NOT ({inside}) AND {touched}"
-            rows = {number: self._rows[number] for (number,) in self._run(cut).fetchall()}
-            limits = " AND ".join(one.format("received") for one in (*begun, *over))
-            for numbers in _chunks(rows):
+            inside = f"dated AND {from_then.format('since')} AND {to_then.format('until')}"
+            touched = f"{from_then.format('until')} AND {to_then.format('since')}"
+            cut = self._run(f"SELECT file FROM spans_{table} WHERE NOT ({inside}) AND {touched}").fetchall()
+            limits = f"{from_then.format('received')} AND {to_then.format('received')}"
+            for numbers in _chunks({number: self._rows[number] for (number,) in cut}):
                 self._sum(table, numbers, "cut", limits)
             self._run(f"DELETE FROM spans_{table} WHERE NOT ({inside})")
         for name in _NAMES:
