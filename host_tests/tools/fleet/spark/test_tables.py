@@ -73,6 +73,18 @@ def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
     assert found["max.received"] - found["min.received"] <= DAY + datetime.timedelta(milliseconds=1)
 
 
+def test_merged_files_have_the_rows_of_a_device_together(spark, table, tmp_path):
+    from deltalake import DeltaTable
+
+    schema = f"device string, {SCHEMA}"
+    rows = table(schema)
+    for batch in range(3):
+        found = [(device, 3 * n + batch, NOW) for n, device in enumerate(("cellar", "attic", "barn"))]
+        rows.write(spark.createDataFrame(found, schema), batch)
+    rows.merge(2)
+    assert DeltaTable(tmp_path / "rows").to_pandas()["device"].tolist() == 3 * ["attic"] + 3 * ["barn"] + 3 * ["cellar"]
+
+
 def test_tables_of_the_format_before_are_refused(fleet, telemetry):
     from inflight_tools.fleet.delta import WrongTables
 

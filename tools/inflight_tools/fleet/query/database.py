@@ -6,12 +6,15 @@ Python's lock and for one of a reader written for Python can wait for each other
 import os
 import re
 import tempfile
+from pathlib import Path
 
 import duckdb
 
 from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES, PAIRS, RANGES
-from inflight_tools.fleet.delta import WrongTables, batch_of, differences, last_batch, opened_together
+from inflight_tools.fleet.delta import WrongTables, batch_of, columns_of, differences, last_batch, opened_together
 from inflight_tools.fleet.spark.storage import files_in
+
+from .summaries import FOLDER, Summaries
 
 _TABLES = {"ledger": LEDGER, "minutes": MINUTES, "clocks": CLOCKS, **FACTS}
 _COLUMN = re.compile(r"`?(\w+)`? ([^,<]+(?:<.*?>+)?)")
@@ -46,9 +49,9 @@ def _quoted(text):
 
 def _limits(column, since, until):
     if since is not None:
-        yield f"{column} >= {moment(since)}"
+        yield f"{column} >= {since}"
     if until is not None:
-        yield f"{column} < {moment(until)}"
+        yield f"{column} < {until}"
 
 
 def _memory_mb():
@@ -57,9 +60,9 @@ def _memory_mb():
 
 
 def _paths(table, last):
-    """The files of a DeltaTable with the batches up to number `last`, as its log names them; none of None."""
-    found = table.get_add_actions(flatten=True)["path"].to_pylist() if table else ()
-    return [path for path in found if batch_of(path) <= last]
+    """{file: number of rows} of a DeltaTable with the batches up to number `last`, as its log has it; none of None."""
+    found = zip(*columns_of(table, "path", "num_records"), strict=True)
+    return {path: rows for path, rows in found if batch_of(path) <= last}
 
 
 class Database:
@@ -72,6 +75,7 @@ class Database:
         self.differences = differences(self.tables)
         last = last_batch(self.tables["ledger"])
         self._paths = {name: _paths(table, last) for name, table in self.tables.items()}
+        self._summaries = None
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="inflight-query-", ignore_cleanup_errors=True)
@@ -85,11 +89,14 @@ class Database:
         self._connection.close()
         self._folder.cleanup()
 
+    def _here(self, name):
+        """Where DuckDB finds a file of the tables: for it `root` could be a pattern."""
+        return f"{self._folder.name}/{name}"
+
     def _stored(self, name, paths):
         """Makes the view stored_... of the rows in the files of a table, with their `filename`. Returns its columns."""
-        here = f"{self._folder.name}/{name}"  # for DuckDB `root` could be a pattern
-        self._files.bring(name, paths, here)
-        listed = ", ".join(f"'{_quoted(f'{here}/{path}')}'" for path in paths)
+        self._files.bring(name, list(paths), self._here(name))
+        listed = ", ".join(f"'{_quoted(self._here(f'{name}/{path}'))}'" for path in paths)
         # Of tables of several versions some files lack columns. A folder of `root` may be called "day=3".
         how = "union_by_name = true, hive_partitioning = false, filename = true"
         self.run(f"CREATE VIEW stored_{name} AS FROM read_parquet([{listed}], {how})")
@@ -100,6 +107,7 @@ class Database:
         `since` or later, and before `until`, in s since 1970; None: all. For each table there is a view with the rows
         of all times, too: `every_raw` and so on. `filename`: the file of a row, behind its other columns."""
         self.ranged = since is not None or until is not None
+        since, until = (None if time is None else moment(time) for time in (since, until))
         for name, columns in _TABLES.items():
             present = self._columns.get(name, ())
             listed = ", ".join(
@@ -112,6 +120,20 @@ class Database:
             limits = " AND ".join(_limits(_TIMES.get(name, "received"), since, until))
             where = f"WHERE {limits}" if limits and name not in ("ledger", "clocks") else ""
             self.run(f"CREATE OR REPLACE VIEW {name} AS FROM every_{name} {where}")
+        if self._summaries:
+            self._summaries.show(device, since, until)
+
+    def summarize(self):
+        """From now on there are views of the summaries of files, too. Returns the Summaries."""
+        if not self._summaries:
+            self.only()
+            files = {
+                name: {self._here(f"{name}/{path}"): (path, rows) for path, rows in paths.items()}
+                for name, paths in self._paths.items()
+            }
+            folder = Path(self._files.path(FOLDER)) if self._files.is_local else None
+            self._summaries = Summaries(self.run, files, folder)
+        return self._summaries
 
     def run(self, sql, *values):
         try:

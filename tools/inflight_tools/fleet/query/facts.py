@@ -11,7 +11,7 @@ from inflight_tools.fleet.spark.landing import summary
 from inflight_tools.fleet.where.answer import Unknown, answer
 from inflight_tools.fleet.where.history import History
 
-from . import latency, views
+from . import latency, summaries, views
 from .database import Database
 from .sketches import percentiles
 
@@ -20,7 +20,6 @@ _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
 _MOST_VERSIONS = _MOST_GROUPS = 50
-_RECORD = 16  # bytes of a journal's record beside topic and payload
 _MOST_LOGS, _MOST_ROLLOUTS = 100, 20
 _RELEASE_STATES = ("fetch", "trial", "good", "bad", "refused")
 UNKNOWN, OTHERS = "unknown", "others"  # groups: of devices that tell none; of those that are not among the largest
@@ -138,16 +137,15 @@ def _devices(database, chosen=""):
     return [_device(one, latencies.get(one["device"]), rates.get(one["device"])) for one in rows]
 
 
-# Bytes of journal per second that what a device has published in its last day takes, about: in an outage, when a device
-# gathers readings, they take less. A backlog was published earlier than it was received.
-_RATES = f"""
-SELECT device,
-    sum(octet_length(payload) + octet_length(encode(topic)) + {_RECORD}) / (epoch(max(received)) - min(began))
+# Bytes of journal per second that what a device has published takes, on the day (UTC) of its last message and the day
+# before, about: in an outage, when a device gathers readings, they take less. A backlog was published earlier than it
+# was received.
+_RATES = """
+SELECT device, sum(bytes) / (epoch(max(until)) - epoch(min(began)))
 FROM (
-    SELECT device, payload, topic, received, epoch(least(received, made)) AS began,
-        max(received) OVER (PARTITION BY device) AS newest
-    FROM raw WHERE first AND seq IS NOT NULL AND payload IS NOT NULL AND list_contains(?, device))
-WHERE received >= newest - INTERVAL 1 DAY GROUP BY device HAVING count(*) > 2 AND epoch(max(received)) > min(began)
+    SELECT *, max(day) OVER (PARTITION BY device) AS newest
+    FROM days WHERE delivered > 0 AND list_contains(?, device))
+WHERE day >= newest - 1 GROUP BY device HAVING sum(delivered) > 2 AND max(until) > min(began)
 """
 _WORST_FIRST = f"ORDER BY {', '.join(f'{name} DESC' for name in _WORST)}, device"
 
@@ -162,13 +160,28 @@ def _versions(database):
 
 def _doubled(database):
     """The number of rows that are stored twice. It must be 0."""
-
-    def extra(rows, key):
-        grouped = f"SELECT count(*) AS n FROM {rows} AND seq IS NOT NULL GROUP BY {key}"
-        return database.row(f"SELECT CAST(coalesce(sum(n - 1), 0) AS BIGINT) AS extra FROM ({grouped})")["extra"]
-
-    raw, measurements = "raw WHERE first", "measurements WHERE true"
-    return extra(raw, "device, epoch, seq") + extra(measurements, "device, epoch, seq, place")
+    before = """max(hi) OVER (PARTITION BY device, epoch ORDER BY lo, hi
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before"""
+    # A run has `many` rows, for the numbers that no run before it has.
+    runs = f"""SELECT sum(many - greatest(0, hi - greatest(lo - 1, coalesce(before, lo - 1)))) AS extra
+        FROM (SELECT *, {before} FROM runs)"""
+    packs = "SELECT sum(doubled) AS extra FROM packs ANTI JOIN common USING (device, epoch)"
+    counted = [runs, packs]
+    # Files that have the same number may have the same records of it, or others: their rows tell.
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE common AS
+        SELECT DISTINCT device, epoch FROM (SELECT *, {before} FROM packs) WHERE lo <= before"""
+    )
+    if database.row("SELECT count(*) AS many FROM common")["many"]:
+        counted.append(
+            """SELECT sum(n - 1) AS extra FROM (
+                SELECT count(*) AS n FROM measurements SEMI JOIN common USING (device, epoch) WHERE seq IS NOT NULL
+                GROUP BY device, epoch, seq, place)"""
+        )
+    found = database.row(
+        f"SELECT CAST(coalesce(sum(extra), 0) AS BIGINT) AS extra FROM ({' UNION ALL '.join(counted)})"
+    )
+    return found["extra"]
 
 
 # Numbers that are lost or given up, when the next number of their journal that arrived was received.
@@ -176,22 +189,31 @@ _GONE = """
 FROM (SELECT device, epoch, gaps.hi + 1 AS seq, sum(missing.hi - missing.lo + 1) AS gone
     FROM missing JOIN gaps USING (device, epoch)
     WHERE place IN ('gone', 'erased') AND missing.lo BETWEEN gaps.lo AND gaps.hi GROUP BY ALL)
-JOIN (SELECT device, epoch, seq, received FROM raw WHERE first AND received IS NOT NULL) USING (device, epoch, seq)
+JOIN (SELECT device, epoch, lo AS seq, received FROM runs WHERE received IS NOT NULL) USING (device, epoch, seq)
 """
 
 
 def _timeline(database, since, until):
     step = _step(until - since)
     delay = max(10, step)
-    counts = {
-        "received": "count(*) FILTER (first AND seq IS NOT NULL)",
-        "backlog": f"count(*) FILTER (first AND seq IS NOT NULL AND made < received - INTERVAL {delay} SECONDS)",
-        "repeated": "count(*) FILTER (NOT first)",
-        "offline": "count(*) FILTER (first AND state = 'offline' AND NOT retain)",
-        "dead_letters": "count(*) FILTER (first AND problem IS NOT NULL)",
-    }
-    told = ", ".join(f"{sql} AS {name}" for name, sql in counts.items())
-    rows = database.rows(f"SELECT {_bucket('received', step)}, {told} FROM raw WHERE received IS NOT NULL GROUP BY t")
+    if step >= summaries.STEP_S:
+        counts = {
+            "received": "sum(received)",
+            "backlog": f"sum(late_{delay})",
+            **{name: f"sum({name})" for name in ("repeated", "offline", "dead_letters")},
+        }
+        source, bucket = "times WHERE t IS NOT NULL", f"t // {step} * {step} AS t"
+    else:
+        counts = {
+            "received": "count(*) FILTER (first AND seq IS NOT NULL)",
+            "backlog": f"count(*) FILTER (first AND seq IS NOT NULL AND made < received - INTERVAL {delay} SECONDS)",
+            "repeated": "count(*) FILTER (NOT first)",
+            "offline": "count(*) FILTER (first AND state = 'offline' AND NOT retain)",
+            "dead_letters": "count(*) FILTER (first AND problem IS NOT NULL)",
+        }
+        source, bucket = "raw WHERE received IS NOT NULL", _bucket("received", step)
+    told = ", ".join(f"CAST({sql} AS BIGINT) AS {name}" for name, sql in counts.items())
+    rows = database.rows(f"SELECT {bucket}, {told} FROM {source} GROUP BY ALL")
     none = dict.fromkeys((*counts, "restarts", "gone"), 0)
     points = {row["t"]: none | row for row in rows}
     starts = f"FROM health_messages WHERE {_RESTART} GROUP BY t"
@@ -216,7 +238,7 @@ def _events(database):
             SELECT received, device, CASE WHEN epoch <> epoch_before THEN 'lost journal' ELSE 'start' END AS what,
                 coalesce(reset, '') AS detail FROM health_messages WHERE start AND {views.NO_WAKE}
             UNION ALL
-            SELECT received, device, state AS what, '' AS detail FROM raw
+            SELECT received, device, state AS what, '' AS detail FROM rare
             WHERE kind = 'status' AND first AND NOT retain AND state IN ('online', 'offline'))
         ORDER BY received DESC, device, what LIMIT {_MOST_EVENTS}"""
     )
@@ -262,7 +284,7 @@ def _trends(database, names, since, until):
         SELECT device, received, one.name, one.unit, one.value FROM (
             SELECT device, received, unnest([{each}]) AS one FROM (
                 SELECT *, sum(CAST({_RESTART} AS INT)) OVER (PARTITION BY device ORDER BY received, seq) AS restarts
-                FROM health_messages WHERE list_contains(?, device)))
+                FROM all_health WHERE list_contains(?, device)))
         WHERE one.value IS NOT NULL""",
         names,
     )
@@ -292,7 +314,7 @@ def _log(database):
     """[(time of receipt in s since 1970, line), ...], the newest first."""
     rows = database.rows(
         f"""SELECT epoch(received) AS t, TRY(from_json(decode(payload), '{{"lines": ["VARCHAR"]}}')).lines AS lines
-            FROM raw WHERE kind = 'log' AND first ORDER BY received DESC, seq DESC LIMIT {_MOST_LOGS}"""
+            FROM rare WHERE kind = 'log' AND first ORDER BY received DESC, seq DESC LIMIT {_MOST_LOGS}"""
     )
     return [(row["t"], line) for row in rows for line in reversed(row["lines"] or ()) if line]
 
@@ -302,7 +324,7 @@ def _rollouts(database):
     return database.rows(
         f"""WITH newest AS (
             SELECT device, arg_max(payload, (received, coalesce(seq, -1))) AS payload, max(received) AS received
-            FROM raw WHERE kind = 'release' AND problem IS NULL AND device IS NOT NULL GROUP BY device),
+            FROM rare WHERE kind = 'release' AND problem IS NULL AND device IS NOT NULL GROUP BY device),
         told AS (
             SELECT epoch(received) AS t,
                 TRY(from_json(decode(payload), '{{"release": "BIGINT", "state": "VARCHAR"}}')) AS one FROM newest),

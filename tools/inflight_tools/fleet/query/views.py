@@ -34,7 +34,7 @@ FROM (SELECT *, lag(hi) OVER (PARTITION BY device, epoch ORDER BY lo) AS before 
 # Of a time: numbers that are missing belong to it if the next number that arrived was received then.
 _GAPS_OF_A_TIME = f"""
 SELECT device, epoch, lo, hi FROM ({_GAPS})
-SEMI JOIN (SELECT device, epoch, seq - 1 AS hi FROM raw WHERE first AND seq IS NOT NULL) USING (device, epoch, hi)
+SEMI JOIN (SELECT device, epoch, lo - 1 AS hi FROM runs) USING (device, epoch, hi)
 """
 # before: numbers below the first one that arrived; the collector may not have been subscribed then.
 _JOURNALS = """
@@ -48,11 +48,11 @@ SELECT * FROM
 _JOURNALS_OF_A_TIME = """
 SELECT arrived.*, coalesce(lo, 0) AS before, coalesce(measurements, 0) AS measurements,
     coalesce(odd_clock, 0) AS odd_clock
-FROM (SELECT device, epoch, count(*) FILTER (first) AS delivered, count(*) FILTER (NOT first) AS repeated,
-        min(received) FILTER (first) AS first_received, max(received) FILTER (first) AS last_received
-        FROM raw WHERE seq IS NOT NULL GROUP BY ALL) AS arrived
+FROM (SELECT device, epoch, CAST(sum(delivered) AS BIGINT) AS delivered, CAST(sum(repeated) AS BIGINT) AS repeated,
+        min(since) AS first_received, max(until) AS last_received
+        FROM days WHERE delivered + repeated > 0 GROUP BY device, epoch) AS arrived
     LEFT JOIN (SELECT * FROM (SELECT device, epoch, min(lo) AS lo FROM ranges GROUP BY ALL)
-        SEMI JOIN (SELECT device, epoch, seq AS lo FROM raw WHERE first) USING (device, epoch, lo))
+        SEMI JOIN runs USING (device, epoch, lo))
         USING (device, epoch)
     LEFT JOIN (SELECT device, epoch, count(*) AS measurements,
         count(DISTINCT seq) FILTER (clock IN ('ahead', 'behind')) AS odd_clock
@@ -83,19 +83,19 @@ WHERE used > first_received + INTERVAL {_OVERLAP_S} SECONDS
 """
 # How many numbers arrived with different contents.
 _CONFLICTS = """
-WITH again AS (SELECT DISTINCT device, epoch, seq FROM raw WHERE NOT first AND seq IS NOT NULL)
 SELECT device, count(*) AS conflicts FROM (
-    SELECT device, epoch, seq FROM raw SEMI JOIN again USING (device, epoch, seq)
+    SELECT device, epoch, seq FROM (
+        SELECT device, epoch, seq, digest FROM repeats
+        UNION ALL SELECT device, epoch, seq, digest FROM digests SEMI JOIN repeats USING (device, epoch, seq))
     GROUP BY ALL HAVING count(DISTINCT digest) > 1)
 GROUP BY device
 """
 _MARKS = "kind = 'collector' AND retain IS NOT TRUE"  # a retained one has not waited behind other messages
 # How often the clock went back by more than a minute between two messages.
 _CLOCK_JUMPS = """
-SELECT device, count(*) AS jumps FROM (
-    SELECT device, made, lag(made) OVER (PARTITION BY device, epoch ORDER BY seq) AS before
-    FROM raw WHERE first AND seq IS NOT NULL AND made IS NOT NULL)
-WHERE made < before - INTERVAL 60 SECONDS GROUP BY device
+SELECT device, CAST(sum(jumps + CAST(coalesce(began < before - INTERVAL 60 SECONDS, false) AS INT)) AS BIGINT) AS jumps
+FROM (SELECT *, lag(ended) OVER (PARTITION BY device, epoch ORDER BY lo) AS before FROM runs WHERE began IS NOT NULL)
+GROUP BY device
 """
 # How many readings have the time of receipt, and a device may still date them.
 _UNDATED = "SELECT device, sum(count) AS undated FROM minutes WHERE up IS NOT NULL GROUP BY device"
@@ -147,11 +147,11 @@ FROM (
     FROM (
         SELECT *, row(received, coalesce(seq, -1)) AS place,
             state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq) AS begins
-        FROM every_raw WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
+        FROM every_rare WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
     GROUP BY device)
 """
 # expires: the longest expiry with which a message of the device arrived, in s.
-_EXPIRIES = "SELECT device, max(expiry) AS expires FROM raw WHERE expiry IS NOT NULL GROUP BY device"
+_EXPIRIES = "SELECT device, max(expiry) AS expires FROM days WHERE expiry IS NOT NULL GROUP BY device"
 _PLACES = ("accepted", "delivered", "on_device", "erased", "on_way", "gone", "guessed", "before")
 _OF_JOURNALS = (*_PLACES, "repeated", "measurements", "odd_clock")
 _OF_DEVICES = (
@@ -192,6 +192,9 @@ SELECT *, {{silent}} AS silent, erased + {_CHANGED} AS given_up, gone - {_CHANGE
 """
 
 
+_ORDER = "PARTITION BY device, epoch ORDER BY lo, hi"
+
+
 def _stepped(query, steps):
     """The SQL `query` with the columns of `steps`, see proof.py."""
     for columns in steps:
@@ -204,21 +207,27 @@ def _span(database, now):
     """The time in which deliveries were received: {"since", "until"} in s since 1970, None without any. `outside`:
     those few that were received far from all others, by the clock of a collector, as {"count", "first", "last"}; None
     without any."""
-    times = f"FROM (SELECT epoch(received) AS t FROM raw) WHERE t BETWEEN {_OLDEST} AND {int(now) + _DAY_S}"
-    many, since, until = database.run(f"SELECT count(*), min(t), max(t) {times}").fetchone()
+    # A minute belongs to a time with all of its deliveries.
+    minutes = f"""FROM (SELECT epoch(min(since)) AS since, epoch(max(until)) AS until, sum(deliveries) AS many
+        FROM times GROUP BY t) WHERE until >= {_OLDEST} AND since <= {int(now) + _DAY_S}"""
+    sums = "CAST(coalesce(sum(many), 0) AS BIGINT), min(since), max(until)"
+    many, since, until = database.run(f"SELECT {sums} {minutes}").fetchone()
     whole = {"since": since, "until": until, "outside": None}
     if many < _LEAST:
         return whole
-    few = max(_FEW, 2.5 / many)
-    ((first, last),) = database.run(f"SELECT approx_quantile(t, [{few}, {1 - few}]) {times}").fetchone()
+    few = max(_FEW * many, 2.5)
+    first, last = database.run(
+        f"""SELECT min(since) FILTER (below >= {few!r}), max(until) FILTER (above >= {few!r}) FROM (
+            SELECT since, until, sum(many) OVER (ORDER BY since) AS below, sum(many) OVER (ORDER BY since DESC) AS above
+            {minutes})"""
+    ).fetchone()
     if (last - first) * _APART >= until - since:
         return whole
     margin = max(last - first, _OVERLAP_S)
-    near = f"t BETWEEN {first - margin!r} AND {last + margin!r}"
-    span = database.row(f"SELECT min(t) AS since, max(t) AS until {times} AND {near}")
-    return span | {
-        "outside": database.row(f"SELECT count(*) AS count, min(t) AS first, max(t) AS last {times} AND NOT {near}")
-    }
+    near = f"until >= {first - margin!r} AND since <= {last + margin!r}"
+    _, since, until = database.run(f"SELECT {sums} {minutes} AND {near}").fetchone()
+    outside = database.run(f"SELECT {sums} {minutes} AND NOT ({near})").fetchone()
+    return {"since": since, "until": until, "outside": dict(zip(("count", "first", "last"), outside, strict=True))}
 
 
 def _silent(now, span):
@@ -233,7 +242,40 @@ def _silent(now, span):
     return f"CASE WHEN {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0 END"
 
 
-def _missing(proof):
+def _ends(database, summaries, proof):
+    """Of first deliveries (device, epoch, seq, received, oldest) as many as Proof.told() needs: the first and the last
+    one of a file, day and journal, with the highest `oldest` of all of these; all of a file that has some of a journal
+    and day both before and after a moment of the proof."""
+    astride = " OR ".join(f"since <= {one} AND until > {one}" for one in map(moment, (proof.drained, proof.until)))
+    files = list(database.values(f"SELECT DISTINCT file FROM every_days WHERE {astride}"))
+    ends = "unnest([{'seq': lo, 'received': since}, {'seq': hi, 'received': until}])"
+    return f"""
+        SELECT device, epoch, oldest, one.seq, one.received FROM (
+            SELECT device, epoch, oldest, {ends} AS one FROM every_days
+            WHERE delivered > 0 AND NOT list_contains({files}, file))
+        UNION ALL SELECT device, epoch, oldest, seq, received FROM every_raw
+        WHERE first AND seq IS NOT NULL AND filename IN {summaries.names(files)}"""
+
+
+def _turns(database, summaries):
+    """SQL of health messages: all of those of a journal that two files have mixed, of others the `turns`."""
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE mixed AS SELECT file, device, epoch FROM (
+            SELECT *, max(hi) OVER ({_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
+                min(lo) OVER ({_ORDER} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS behind
+            FROM (SELECT file, device, epoch, min(seq) AS lo, max(seq) AS hi FROM every_turns GROUP BY ALL))
+        WHERE lo <= before OR behind <= hi"""
+    )
+    files = [file for (file,) in database.run("SELECT DISTINCT file FROM mixed").fetchall()]
+    alone = "SELECT * EXCLUDE (file) FROM every_turns ANTI JOIN mixed USING (file, device, epoch)"
+    if not files:
+        return f"FROM ({alone})"
+    columns = "COLUMNS(* EXCLUDE (file, filename, wifi, wake))"
+    return f"""FROM ({alone} UNION ALL BY NAME SELECT {columns} FROM every_health JOIN listed USING (filename)
+        SEMI JOIN mixed USING (file, device, epoch) WHERE filename IN {summaries.names(files)})"""
+
+
+def _missing(proof, ends):
     """The numbers that have not arrived, as ranges from `lo` to `hi`, with the `place` where they are:
 
     device  the device has told that the broker had not completed them, and it still has the journal
@@ -244,9 +286,7 @@ def _missing(proof):
 
     proved: false if that is a guess, because of their age, see Proof."""
     told = ", ".join(f"{sql} AS {name}" for name, sql in proof.told(moment).items())
-    journals = f"SELECT device, epoch, {told} FROM every_raw WHERE first AND seq IS NOT NULL"
-    journals += " GROUP BY device, epoch"
-    journals = _stepped(journals, rules.JOURNAL_STEPS)
+    journals = _stepped(f"SELECT device, epoch, {told} FROM ({ends}) GROUP BY device, epoch", rules.JOURNAL_STEPS)
     gaps = _stepped(f"SELECT * FROM gaps LEFT JOIN ({journals}) USING (device, epoch)", rules.GAP_STEPS)
     proved = f"coalesce({proof.proved} AND tells, false)"
     parts = ", ".join(f"{{'lo': {lo}, 'hi': {hi}, 'place': {place}}}" for lo, hi, place in rules.GAP_PARTS)
@@ -260,7 +300,7 @@ _MARKERS = """
 SELECT *, max(sent) OVER (PARTITION BY "by" ORDER BY run, n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
 FROM (SELECT "by", marker.sent / 1000 AS sent, marker.run AS run, marker.n AS n FROM (
     SELECT "by", TRY(from_json(decode(payload), '{"sent": "BIGINT", "run": "BIGINT", "n": "BIGINT"}')) AS marker
-    FROM every_raw WHERE kind = 'collector'))
+    FROM every_rare WHERE kind = 'collector'))
 WHERE sent IS NOT NULL
 """
 
@@ -272,12 +312,15 @@ def collectors(database, now, retired=()):
     broker had for the collector. doubt: why its markers prove nothing, so that `marked` is None: 'ahead', they are of a
     time after `now`; 'back', a later one is of an earlier time, so its clock was set back, or another collector has its
     name."""
+    database.summarize()
     skew = rules.SKEW_S
     return database.rows(
         f"""SELECT "by", seen, CASE WHEN doubt IS NULL THEN marked END AS marked, queue_s, doubt FROM (
-            SELECT "by", epoch(max(received)) AS seen, epoch(max(made) FILTER ({_MARKS})) AS marked,
-                arg_max(epoch(received) - epoch(made), made) FILTER ({_MARKS}) AS queue_s
-            FROM every_raw WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by")
+            SELECT "by", epoch(max(until)) AS seen FROM every_times
+            WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by")
+        LEFT JOIN (
+            SELECT "by", epoch(max(made)) AS marked, arg_max(epoch(received) - epoch(made), made) AS queue_s
+            FROM every_rare WHERE {_MARKS} GROUP BY "by") USING ("by")
         LEFT JOIN (
             SELECT "by", CASE WHEN max(sent) > {now + skew!r} THEN 'ahead'
                 WHEN bool_or(run IS NOT NULL AND before > sent + {skew}) THEN 'back' END AS doubt
@@ -301,16 +344,18 @@ def define(database, proof, now, since=None, until=None):
     """Adds the views to a Database, and returns what _span() does. proof: a Proof. now: in s since 1970. since, until:
     only what was received at that time or later, and before that time, counts, in s since 1970; None: all. The place of
     a missing number is its present place."""
+    summaries = database.summarize()
     database.only(None, since, until)
     span = _span(database, now)
     before = "true" if until is None else f"received < {moment(until)}"
+    source = "FROM every_health" if database.ranged else _turns(database, summaries)
     told = ", ".join(f"{_count(sql)} AS {name}" for name, sql in _TOLD.items())
     own = ", ".join(f"{_count(name)} AS {name}" for name in ("outbox_full", "journal_damaged", "journal_skipped"))
-    accepted = f"SELECT * REPLACE ({own}), {told} FROM every_health"
-    # What a client lost to damage is among what it dropped; the journal counts that.
-    accepted = f"SELECT * REPLACE (dropped - coalesce(damaged, 0) AS dropped) FROM ({accepted})"
 
-    def health(where):
+    def health(where, source=source):
+        accepted = f"SELECT * REPLACE ({own}), {told} {source}"
+        # What a client lost to damage is among what it dropped; the journal counts that.
+        accepted = f"SELECT * REPLACE (dropped - coalesce(damaged, 0) AS dropped) FROM ({accepted})"
         return _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL AND {where}", rules.HEALTH_STEPS)
 
     def lives(where):
@@ -323,7 +368,7 @@ def define(database, proof, now, since=None, until=None):
     for name, sql in {
         "ranges": _RANGES,
         "gaps": _GAPS_OF_A_TIME if database.ranged else _GAPS,
-        "missing": _missing(proof),
+        "missing": _missing(proof, _ends(database, summaries, proof)),
         "journals": _JOURNALS_OF_A_TIME if database.ranged else _JOURNALS,
         "numbers": _NUMBERS,
         "shared": _SHARED,
@@ -331,8 +376,9 @@ def define(database, proof, now, since=None, until=None):
         "clock_jumps": _CLOCK_JUMPS,
         "undated": _UNDATED,
         "expiries": _EXPIRIES,
-        # Without a count of accepted messages they are left out.
+        # Without a count of accepted messages they are left out. `health_messages` has each start and what is before.
         "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",
+        "all_health": f"SELECT * FROM ({health(before, 'FROM every_health')}) WHERE NOT {earlier}",
         "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier), given=given),
         "states": _STATES.format(before=before),
         "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)), span)),

@@ -40,6 +40,9 @@ from .storage import Storage
 
 _MERGES = "inflight-merge"  # name of the application transactions; batches have another
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
+# Merged files have the rows of a device together, in groups of so many bytes: a query for one device reads few of them.
+_CLUSTERED = ("device", "epoch", "seq", "name", "minute")
+_GROUP = 16 << 20
 _CHECKPOINTS = 50  # commits between two checkpoints of a log
 _RETRIES = 20  # of a commit, when others commit meanwhile
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
@@ -187,6 +190,8 @@ class Table:
         if oldest:
             rows = rows.where(rows[time].isNull() | (rows[time] >= oldest))
         rows = self._folded(rows).coalesce(math.ceil(sum(file["size_bytes"] for file in chosen) / (2 * _LARGE)))
+        if order := [name for name in _CLUSTERED if name in rows.columns]:
+            rows = rows.sortWithinPartitions(order)
         part = self._part(table, rows, last, kind, data_change=bool(oldest))
         gone = (counted(table, GONE) or 0) + sum(file["num_records"] for file in chosen) - _rows_of(part)
         self.commit(table, part, chosen, (_MERGES, table.version()), (GONE, gone), data_change=bool(oldest))
@@ -222,7 +227,7 @@ class Table:
         storage = DeltaStorageHandler.from_table(table._table)
         folder = f"parts/{batch}-{secrets.token_hex(4)}{kind}"
         try:
-            rows.write.parquet(self._files.path(folder))
+            rows.write.option("parquet.block.size", _GROUP).parquet(self._files.path(folder))
             self._files.sync(folder)
         except BaseException:  # without space on the disk each attempt would leave another one
             self._files.delete(folder)

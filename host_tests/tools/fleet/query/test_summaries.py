@@ -1,0 +1,284 @@
+"""Summaries of files: a report has the figures that it has without them, whatever was written, merged and deleted
+before, and whatever became of the files in which summaries are kept."""
+
+import concurrent.futures
+import datetime
+import json
+import os
+import resource
+import shutil
+import tempfile
+import zlib
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from host_tests.thorough import THOROUGH
+from host_tests.tools.fleet.where.conftest import AT
+from inflight_tools.fleet.collect.line import line
+from inflight_tools.fleet.lines.parse import Topics, parse
+from inflight_tools.fleet.query import summaries
+from inflight_tools.fleet.query.facts import gather
+from inflight_tools.fleet.query.summaries import FOLDER
+
+TOPICS = Topics("inflight")
+HOUR = 3600
+NOW = AT + 100 * HOUR
+
+
+def message(device, epoch, seq, kind, at, body=(), made=None, collector="c"):
+    """A delivery; kind: telemetry, health, status, release or log."""
+    told = {"seq": seq, "epoch": epoch, **dict(body)}
+    if kind == "telemetry":
+        told |= {"bn": f"urn:dev:mac:{device}:", "bt": at if made is None else made, "n": "a", "v": 1}
+    payload = json.dumps([told] if kind == "telemetry" else told).encode()
+    sent = line(1000 * at, collector, f"inflight/{device}/{kind}", 1, False, False, payload, 1 << 20)
+    return parse(sent, TOPICS)
+
+
+def marker(sent, at, collector="c"):
+    body = json.dumps({"sent": 1000 * sent, "run": 1, "n": sent}).encode()
+    return parse(line(1000 * at, collector, f"inflight/{collector}/collector", 1, False, False, body, 1 << 20), TOPICS)
+
+
+class Fleet:
+    """Tables in the folder `root`, batch by batch, as Spark writes them, without Spark."""
+
+    def __init__(self, root):
+        self.root, self._seen = root, set()
+
+    def batch(self, rows):
+        import pyarrow as arrow
+        from deltalake import write_deltalake
+
+        from inflight_tools.fleet.lines.rows import SCHEMA
+
+        raw, ledger, dead = [], {}, []
+        for row in rows:
+            key = row["device"], row["epoch"], row["seq"]
+            first = row["seq"] is None or key not in self._seen
+            self._seen.add(key)
+            row = {**row, **(row["properties"] or {}), "first": first, "digest": zlib.crc32(row["payload"])}
+            raw.append(row)
+            if row["problem"] and first:
+                dead.append({**row, "reason": row["problem"]})
+            if row["seq"] is not None:
+                empty = {"device": key[0], "epoch": key[1], "ranges": [], "repeated": 0, "times": []}
+                one = ledger.setdefault(key[:2], empty)
+                one["repeated"] += not first
+                if first:
+                    one["ranges"].append({"lo": row["seq"], "hi": row["seq"]})
+                    one["times"].append(row["received"])
+        for one in ledger.values():
+            one["ranges"].sort(key=lambda part: part["lo"])
+            one["first_received"], one["last_received"] = (
+                min(one["times"], default=None),
+                max(one["times"], default=None),
+            )
+        fresh = [row for row in raw if row["first"]]
+        names = "device", "epoch", "seq", "received"
+        key = [SCHEMA.field(name) for name in names]
+        time, number = SCHEMA.field("received").type, arrow.int64()
+        ranges = arrow.list_(arrow.struct([("lo", number), ("hi", number)]))
+        of_raw = [field for field in SCHEMA if field.name not in ("records", "health", "properties")]
+        of_raw += [*SCHEMA.field("properties").type]
+        of_records = list(SCHEMA.field("records").type.value_type)
+        measured = [
+            {field.name: value for field, value in zip(of_records, record, strict=True)}
+            | {name: row[name] for name in names}
+            | {"place": place}
+            for row in fresh
+            for place, record in enumerate(row["records"] or ())
+        ]
+        tables = {
+            "raw": ([*of_raw, ("first", arrow.bool_()), ("digest", number)], raw),
+            "measurements": ([*key, ("place", arrow.int32()), *of_records], measured),
+            "health": (
+                [*key, *SCHEMA.field("health").type],
+                [{**{name: row[name] for name in names}, **row["health"]} for row in fresh if row["health"]],
+            ),
+            "dead_letters": ([*key, SCHEMA.field("topic"), ("reason", arrow.string()), SCHEMA.field("payload")], dead),
+            "ledger": (
+                [*key[:2], ("ranges", ranges), ("repeated", number)]
+                + [("first_received", time), ("last_received", time)],
+                list(ledger.values()),
+            ),
+        }
+        for name, (fields, rows) in tables.items():
+            write_deltalake(self.root / name, arrow.Table.from_pylist(rows, arrow.schema(fields)), mode="append")
+
+    def _tables(self):
+        from deltalake import DeltaTable
+
+        return [DeltaTable(self.root / name) for name in ("raw", "measurements", "health")]
+
+    def merge(self):
+        """Merges the files of a table to one."""
+        for table in self._tables():
+            table.optimize.compact()
+
+    def forget(self, until):
+        """Deletes what was received before, as `compact --keep` does."""
+        at = datetime.datetime.fromtimestamp(until, datetime.timezone.utc)
+        self._tables()[0].delete(f"received < '{at.isoformat()}'")
+
+
+def figures(root, **how):
+    """The facts, with numbers that are sums of others in another order."""
+    facts = gather(root, "inflight", now=float(NOW), **how)
+    return json.loads(json.dumps(facts), parse_float=lambda text: float(f"{float(text):.9g}"))
+
+
+@pytest.fixture(autouse=True)
+def all_are_kept(monkeypatch):
+    monkeypatch.setattr(summaries, "FEW", 0)
+
+
+DEVICES = some.sampled_from(["attic", "cellar"])
+TIMES = some.integers(0, 300).map(lambda s: AT + s) | some.integers(0, 90).map(lambda hours: AT + hours * HOUR)
+NUMBERS = some.integers(0, 12)
+EPOCHS = some.sampled_from([7, 7, 7, 8])
+COUNTS = some.fixed_dictionaries({"counters": some.fixed_dictionaries(dict.fromkeys(("accepted", "dropped"), NUMBERS))})
+HEALTH = some.tuples(COUNTS, some.fixed_dictionaries({}, optional={"up": some.integers(0, 5), "oldest": NUMBERS}))
+STATES = some.fixed_dictionaries(
+    {"state": some.sampled_from(["online", "offline", "asleep"])}, optional={"oldest": NUMBERS, "board": some.text()}
+)
+MESSAGES = some.one_of(
+    some.builds(
+        message, DEVICES, EPOCHS, NUMBERS, some.just("telemetry"), TIMES, some.just({}), TIMES, some.sampled_from("cd")
+    ),
+    some.builds(message, DEVICES, EPOCHS, NUMBERS, some.just("status"), TIMES, STATES),
+    some.builds(message, DEVICES, EPOCHS, NUMBERS, some.just("health"), TIMES, HEALTH.map(lambda two: two[0] | two[1])),
+    some.builds(message, DEVICES, EPOCHS, NUMBERS, some.sampled_from(["release", "log", "other"]), TIMES),
+    some.builds(lambda sent, late: marker(sent, sent + late), TIMES, some.integers(0, 5)),
+)
+STEPS = some.sampled_from(["report", "report", "merge", "forget", "nothing"])
+HISTORIES = some.lists(some.tuples(some.lists(MESSAGES, min_size=1, max_size=12), STEPS), min_size=1, max_size=5)
+SPANS = some.tuples(TIMES | some.none(), TIMES | some.none()).map(
+    lambda two: dict(zip(("since", "until"), two, strict=True))
+)
+
+
+@settings(
+    max_examples=300 if THOROUGH else 8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    derandomize=not THOROUGH,
+)
+@given(HISTORIES, SPANS)
+def test_summaries_change_no_figure(history, span):
+    with tempfile.TemporaryDirectory() as folder:
+        fleet, alone = Fleet(Path(folder, "tables")), Path(folder, "alone")
+        for rows, step in history:
+            fleet.batch(rows)
+            if step == "report":
+                figures(fleet.root)
+            elif step == "merge":
+                fleet.merge()
+            elif step == "forget":
+                fleet.forget(AT + HOUR)
+        found, of_a_time = figures(fleet.root), figures(fleet.root, **span)
+        shutil.copytree(fleet.root, alone, ignore=shutil.ignore_patterns(FOLDER))
+        assert figures(alone) == found
+        shutil.rmtree(alone / FOLDER)
+        Fleet(alone).merge()  # each table is one file, so no summaries are added up
+        assert figures(alone) == found == figures(alone)
+        assert figures(alone, **span) == of_a_time
+
+
+def packs(numbers, device="attic"):
+    return [message(device, 7, seq, "telemetry", AT + 60 * seq) for seq in numbers]
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Number 5 is lost, 3 came twice, in two files and with different contents."""
+    fleet = Fleet(tmp_path / "tables")
+    fleet.batch(packs(range(5)))
+    fleet.batch([*packs([6, 7]), message("attic", 7, 3, "telemetry", AT + 600, {"other": 1})])
+    fleet.batch([marker(AT + 2 * HOUR, AT + 2 * HOUR)])
+    return fleet
+
+
+def spoil(path):
+    """Changes the first quarter of a file, behind its first bytes."""
+    data = path.read_bytes()
+    part = len(data) // 4
+    path.write_bytes(data[:4] + bytes(byte ^ 0x55 for byte in data[4:part]) + data[part:])
+
+
+DAMAGE = {
+    "torn": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: os.truncate(path, 0),
+    "spoiled": spoil,
+    "missing": Path.unlink,
+    "of another version": lambda path: path.replace(path.with_name(f"{'0' * 16}-{'0' * 16}-{'0' * 8}.duckdb")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_of_summaries_is_made_again(fleet, damage):
+    found = figures(fleet.root)
+    assert (found["fleet"]["lost"], found["fleet"]["conflicts"], found["fleet"]["repeated"]) == (1, 1, 1)
+    for path in (fleet.root / FOLDER).iterdir():
+        DAMAGE[damage](path)
+    assert figures(fleet.root) == found
+    kept = {path: path.stat().st_mtime_ns for path in (fleet.root / FOLDER).iterdir()}
+    assert figures(fleet.root) == found
+    assert kept == {path: path.stat().st_mtime_ns for path in (fleet.root / FOLDER).iterdir()}
+
+
+def test_nothing_can_be_written_beside_the_tables(fleet):
+    found = figures(fleet.root)
+    shutil.rmtree(fleet.root / FOLDER)
+    (fleet.root / FOLDER).write_bytes(b"")
+    assert figures(fleet.root) == found
+
+
+def test_a_disk_without_space(fleet):
+    found = figures(fleet.root)
+    shutil.rmtree(fleet.root / FOLDER)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        assert figures(fleet.root) == found
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list((fleet.root / FOLDER).iterdir())
+
+
+def test_reports_at_once(fleet):
+    found = figures(fleet.root)
+    shutil.rmtree(fleet.root / FOLDER)
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        assert all(one == found for one in threads.map(lambda _: figures(fleet.root), range(8)))
+    assert figures(fleet.root) == found
+
+
+def test_what_is_kept_is_not_read_again(fleet):
+    from inflight_tools.fleet.delta import WrongTables
+
+    found = figures(fleet.root)
+    for path in (fleet.root / "raw").glob("*.parquet"):
+        spoil(path)
+    assert figures(fleet.root) == found
+    shutil.rmtree(fleet.root / FOLDER)
+    with pytest.raises((WrongTables, duckdb.Error)):
+        figures(fleet.root)
+
+
+def test_kept_files_stay_few(fleet):
+    for seq in range(8, 20):
+        fleet.batch(packs([seq]))
+        figures(fleet.root)
+    assert len(list((fleet.root / FOLDER).iterdir())) <= 5
+
+
+def test_of_small_tables_nothing_is_kept(fleet, monkeypatch):
+    found = figures(fleet.root)
+    shutil.rmtree(fleet.root / FOLDER)
+    monkeypatch.undo()
+    assert figures(fleet.root) == found and not (fleet.root / FOLDER).exists()
