@@ -553,5 +553,6 @@ def _prepare_records(j):
     j.found_damaged = j.found_skipped = 0
     j.lost = []
     j._told = None  # (lost to damage, passed over) before the last mount, since the format
+    j._untold = None  # what that mount made zeros before any NOTE told of it
     j._head = j._erased = j.erases = 0  # the sector written to, erased ones ahead, erases ever
     j.failed = True  # an operation failed or was interrupted: nothing is programmed before recover()

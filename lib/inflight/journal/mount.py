@@ -59,6 +59,7 @@ def recover(j):
 
 def mount(j, given=0):
     """Mounts what is on the device. OUT records with a sequence number below `given` were whole there."""
+    j._untold = None
     for left in range(j._n, 0, -1):
         try:
             return _mount(j, given)
@@ -404,6 +405,15 @@ def finish(j, reader):
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
+    if j._untold and j._told == reader.told[:2]:  # no NOTE tells it since
+        number, mid, damaged, skipped, messages = j._untold
+        j.damaged += damaged
+        j.skipped += skipped
+        reader.messages = messages + reader.messages
+        if number > j.next_seq:
+            j.next_seq = number
+            j.last_mid = mid
+            reader.renumbered = True
     unsafe = _count(j, reader) or reader.renumbered or reader.notes == 1 or j._newest // j._size in reader.spoilt
     if j._off + NOTES > j._size:  # without NOTEs behind it a record that was cut short would pass for damage
         for at, end in reader.at_end:
@@ -412,6 +422,9 @@ def finish(j, reader):
     regions = reader.damaged + reader.at_end
     noted = not unsafe or (_has_space(j) and j._note(len(reader.damaged) | (AT_END if reader.at_end else 0)))
     j._sync()
+    if not noted and regions:
+        # NOTEs find space only when a sector is collected. If a worn page ends that, the next try finds zeros here.
+        j._untold = j.next_seq, j.last_mid, j.damaged - reader.told[0], j.skipped - reader.told[1], reader.messages
     for at, end in regions:  # behind the numbers that it made known, should the power go here
         retire(reader, at, end)
     _settle_last(j, reader)
