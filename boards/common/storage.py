@@ -35,6 +35,20 @@ class _End(_Partition):
         return self._device.ioctl(op, arg + self._first if op == 6 else arg)
 
 
+def _blocks_of(device):
+    # Of the journal whose end is that of the partition `device`: it keeps its size if a larger partition took the place
+    # of its own. Its last sectors tell how many it has, see FORMAT.md; one of them may have no header at the moment.
+    from binascii import crc32
+
+    header = bytearray(24)
+    blocks = device.ioctl(4, 0)
+    for i in range(blocks - 1, max(-1, blocks - 4), -1):
+        device.readblocks(i, header, 0)
+        if header[:3] == b"IFJ" and int.from_bytes(header[20:], "little") == crc32(header[:20]):
+            return min(blocks, header[6] | header[7] << 8)
+    return blocks
+
+
 def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256, kb=64):
     """Picks, in this order: `partition`, a block device of the journal's own; pinned files in
     `folder` of the littlefs that lives on the block device `raw` and is mounted at `root` (rp2.Flash(),
@@ -47,9 +61,7 @@ def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256
     Raises OSError if the file system is full or cannot be written, ValueError if it holds files of two
     journals."""
     if partition:
-        from inflight.journal.sectors import blocks_at_end
-
-        blocks = blocks_at_end(partition)
+        blocks = _blocks_of(partition)
         return _Partition(partition, page) if blocks == partition.ioctl(4, 0) else _End(partition, page, blocks)
     from errno import ENODEV
 

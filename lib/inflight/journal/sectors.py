@@ -594,15 +594,3 @@ def _find_head(j, reader):
 
 def _word(buf, i):
     return unpack_from("<I", buf, i)[0]
-
-
-def blocks_at_end(device):
-    """How many of the last blocks of `device` are those of a journal, all if there is none: it keeps its size if
-    a larger partition took the place of its own. One of its last sectors may have no header at the moment."""
-    h = bytearray(HEADER)
-    blocks = device.ioctl(4, 0)
-    for i in range(blocks - 1, max(-1, blocks - 4), -1):
-        device.readblocks(i, h, 0)
-        if h[:3] == b"IFJ" and _word(h, 20) == crc32(memoryview(h)[:20]):
-            return min(blocks, unpack_from("<H", h, 6)[0])
-    return blocks
