@@ -552,7 +552,7 @@ def _prepare_records(j):
     j.next_seq = 0
     j.found_damaged = j.found_skipped = 0
     j.lost = []
-    j._told = None  # (lost to damage, passed over) before the last mount, since the format
-    j._untold = None  # what that mount made zeros before any NOTE told of it
+    # (lost to damage, passed over) before the last mount, since the format; then what it made zeros without a NOTE
+    j._told = ()
     j._head = j._erased = j.erases = 0  # the sector written to, erased ones ahead, erases ever
     j.failed = True  # an operation failed or was interrupted: nothing is programmed before recover()

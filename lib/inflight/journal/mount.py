@@ -59,7 +59,6 @@ def recover(j):
 
 def mount(j, given=0):
     """Mounts what is on the device. OUT records with a sequence number below `given` were whole there."""
-    j._untold = None
     for left in range(j._n, 0, -1):
         try:
             return _mount(j, given)
@@ -405,8 +404,9 @@ def finish(j, reader):
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
-    if j._untold and j._told == reader.told[:2]:  # no NOTE tells it since
-        number, mid, damaged, skipped, messages = j._untold
+    untold = j._told[2:] if j._told[:2] == reader.told[:2] else ()
+    if untold:
+        number, mid, damaged, skipped, messages = untold
         j.damaged += damaged
         j.skipped += skipped
         reader.messages = messages + reader.messages
@@ -422,9 +422,10 @@ def finish(j, reader):
     regions = reader.damaged + reader.at_end
     noted = not unsafe or (_has_space(j) and j._note(len(reader.damaged) | (AT_END if reader.at_end else 0)))
     j._sync()
-    if not noted and regions:
+    if not noted and (regions or untold):
         # NOTEs find space only when a sector is collected. If a worn page ends that, the next try finds zeros here.
-        j._untold = j.next_seq, j.last_mid, j.damaged - reader.told[0], j.skipped - reader.told[1], reader.messages
+        damaged, skipped = j._told
+        j._told = damaged, skipped, j.next_seq, j.last_mid, j.damaged - damaged, j.skipped - skipped, reader.messages
     for at, end in regions:  # behind the numbers that it made known, should the power go here
         retire(reader, at, end)
     _settle_last(j, reader)
@@ -531,7 +532,10 @@ def begin_head_for_session(j, size):
 def _count(j, reader):
     # What was lost ever. Returns True if NOTEs have to tell that.
     damaged, skipped, regions = reader.told
-    if j._told == (damaged, skipped):  # what the mount before this one found, which a worn page ended, is found again
+    if j._told[:2] == (
+        damaged,
+        skipped,
+    ):  # what the mount before this one found, which a worn page ended, is found again
         j.found_damaged = j.found_skipped = 0
         j.lost = []
     j._told = damaged, skipped
