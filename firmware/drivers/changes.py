@@ -24,36 +24,36 @@ def driver_fields(entry):
     return {name: entry[name] for name in entry if name not in _NAMES}
 
 
-def checked(entry):
+def change_fields(entry):
     """(least difference, True: any, False: no report on change; ms between two checks) of an entry of `sensors`. Raises
     SensorError."""
-    least = entry.get("report_on_change", False)
+    margin = entry.get("report_on_change", False)
     ms = entry.get("check_ms", _CHECK_MS)
-    if not isinstance(least, bool) and not (isinstance(least, (int, float)) and least > 0):
+    if not isinstance(margin, bool) and not (isinstance(margin, (int, float)) and margin > 0):
         raise SensorError("report_on_change: write true, or the least difference, a number above 0")
     if type(ms) is not int or not _LEAST_MS <= ms <= _MOST_MS:
         raise SensorError("check_ms: write a whole number from %d to %d" % (_LEAST_MS, _MOST_MS))
-    if "check_ms" in entry and not least:
+    if "check_ms" in entry and not margin:
         raise SensorError("check_ms needs report_on_change: write both, or leave check_ms out")
-    return least, ms
+    return margin, ms
 
 
 class WatchedSensor(Sensor):
-    """A sensor that may report on change. least: as checked() returns it. at: when it is to be read next, beside the
+    """A sensor that may report on change. margin: see change_fields(). at: when it is to be read next, beside the
     readings at the interval."""
 
     def __init__(self, entry):
         super().__init__(driver_fields(entry))
         self._wrong = None
-        self.least = False
+        self.margin = False
         try:
-            self.least, self._ms = checked(entry)
+            self.margin, self._ms = change_fields(entry)
         except SensorError as e:
             self._wrong = e  # an error of each reading
         self._measures = False  # since begin()
         self._waiting = None  # {name: value} of the last change that was not published
         self._limit_at = ticks_ms()  # this moves on by _GAP_MS with each report
-        self.at = ticks_add(self._limit_at, self._ms if self.least else 0)
+        self.at = ticks_add(self._limit_at, self._ms if self.margin else 0)
 
     def start(self):
         if self._wrong:
@@ -99,9 +99,9 @@ class WatchedSensor(Sensor):
         return False
 
     def _differs(self, value, before):
-        if self.least is True or isinstance(value, (bool, str)) or isinstance(before, (bool, str)):
+        if self.margin is True or isinstance(value, (bool, str)) or isinstance(before, (bool, str)):
             return value != before
-        return value != before and abs(value - before) + abs(value) * _ROUNDING >= self.least
+        return value != before and abs(value - before) + abs(value) * _ROUNDING >= self.margin
 
 
 class Changes:
@@ -111,7 +111,7 @@ class Changes:
     def __init__(self, sensors):
         self.left = self.count = 0
         self._published = {}  # {name: value} of the last readings that were
-        self._watched = [sensor for sensor in sensors if sensor.least]
+        self._watched = [sensor for sensor in sensors if sensor.margin]
 
     def see(self, readings):
         """These readings, triples, were published."""

@@ -67,10 +67,10 @@ def _check_entry(kind, entry, config, pin, used, where):
 
     driver = entry["driver"]
     if kind == "sensor":
-        from changes import checked, driver_fields
+        from changes import change_fields, driver_fields
 
         known = sensors.KNOWN
-        if checked(entry)[0] and config.sleep_ms:
+        if change_fields(entry)[0] and config.sleep_ms:
             raise ValueError("report_on_change: nobody reads it while the device sleeps: leave sleep_ms out")
         entry = driver_fields(entry)
     else:

@@ -233,7 +233,7 @@ class Setup:
         if not buses or "sensors" in self._fields:
             return None
         try:
-            return _unloaded("setup_sensors").found(*buses)
+            return _unloaded("setup_sensors").answering(*buses)
         except MemoryError:
             gc.collect()
             return []
@@ -292,10 +292,10 @@ def _pieces(head, module=None, what=None, *given):
 
 def run(board, radio):
     """Waits until the device is configured, and restarts it. Raises KeyboardInterrupt at Ctrl-C."""
-    wait(board, radio, Setup(board, radio), "no configuration", radio.DNS_PORT)
+    serve_until_set_up(board, radio, Setup(board, radio), "no configuration", radio.DNS_PORT)
 
 
-def wait(board, radio, setup, why, improv=False):
+def serve_until_set_up(board, radio, setup, why, improv=False):
     """Serves the page of `setup`, and Improv if wanted, until it ends; restarts the device. why: it is open, for
     the console."""
     from setup_server import Names, Pages

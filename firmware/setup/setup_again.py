@@ -8,7 +8,7 @@ import json
 
 from config import check, parse
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
-from setup import Setup, wait
+from setup import Setup, serve_until_set_up
 
 _OPEN_MS = const(300_000)
 _TRIES = const(3)
@@ -18,10 +18,10 @@ _FAREWELL_MS = const(15_000)  # for so long the page tells the end, if nobody as
 def _same(one, other):
     # In a time that tells nothing of either.
     one, other = [hashlib.sha256(text.encode()).digest() for text in (one, other)]
-    difference = 0
+    unlike = 0
     for i in range(len(one)):
-        difference |= one[i] ^ other[i]
-    return not difference
+        unlike |= one[i] ^ other[i]
+    return not unlike
 
 
 class Again(Setup):
@@ -106,4 +106,4 @@ class Again(Setup):
 def run(board, radio, code):
     """Waits until the network is changed, or the time is over, and restarts the device. Raises KeyboardInterrupt at
     Ctrl-C."""
-    wait(board, radio, Again(board, radio, code), "open for 5 minutes, the code is the key")
+    serve_until_set_up(board, radio, Again(board, radio, code), "open for 5 minutes, the code is the key")

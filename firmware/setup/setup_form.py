@@ -3,10 +3,10 @@
 from setup_http import escape
 
 
-def form(shown, networks, kept, has_ca, found, buses, device):
+def form(shown, networks, kept, has_ca, answering, buses, device):
     """Yields the form. shown: fields of the form and their contents. networks: (ssid, dBm, whether it needs a key),
     None: there is a cable. kept: names of the secrets that stay as they are if their fields are empty. has_ca: a
-    certificate is there. found: the sensors, (entry, what it measures), None: none can be chosen; buses: SDA, SCL,
+    certificate is there. answering: the sensors, (entry, what it measures), None: none can be chosen; buses: SDA, SCL,
     1-Wire. device: the identity without a name."""
     yield b'<form method="post" action="/" enctype="multipart/form-data">\n'
     as_before = ' placeholder="empty: as before%s"'
@@ -35,8 +35,8 @@ def form(shown, networks, kept, has_ca, found, buses, device):
         """<label>Certificate of the broker's CA, PEM or DER <input name="ca" type="file"></label></details></section>
 """
     ).encode()
-    if found is not None:
-        yield from _sensors(found, shown.get("sensors"), buses)
+    if answering is not None:
+        yield from _sensors(answering, shown.get("sensors"), buses)
     yield (
         """<section><h2>Device</h2>
 <label>Name <input name="device" maxlength="64" autocapitalize="none" value="%s" placeholder="%s"></label>
@@ -47,13 +47,13 @@ def form(shown, networks, kept, has_ca, found, buses, device):
     ).encode()
 
 
-def _sensors(found, chosen, buses):
+def _sensors(answering, chosen, buses):
     yield b"<section><h2>Sensors</h2>\n"
-    if not found:
+    if not answering:
         text = "<p>None answers on I2C (SDA %d, SCL %d) or 1-Wire (%d). Connect them, and search again; or later.</p>\n"
         yield (text % buses).encode()
-    for i in range(len(found)):
-        entry, measures = found[i]
+    for i in range(len(answering)):
+        entry, measures = answering[i]
         mark = "" if chosen is not None and entry not in chosen else " checked"
         text = '<label><input name="sensor%d" type="checkbox"%s> %s: %s</label>\n'
         yield (text % (i, mark, entry.get("name") or entry["driver"], measures)).encode()

@@ -20,7 +20,7 @@ _CHIPS = (
 )
 
 
-def found(sda, scl, wire):
+def answering(sda, scl, wire):
     """Returns a list of (entry for `sensors`, what it measures now) at these pins, 1-Wire at the last one; None if this
     machine has no pins. Takes some seconds."""
     before = list(sys.modules)

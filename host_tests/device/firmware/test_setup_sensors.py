@@ -56,7 +56,7 @@ def found(chips=None, wire=NoWire, bus=NoSensors, machine=machine):
 
     sensor_scd4x.sleep_ms = clock.sleep_ms
     with With(machine=machine, onewire=Module(OneWire=wire), ds18x20=Module(DS18X20=bus)):
-        result = setup_sensors.found(8, 9, 4)
+        result = setup_sensors.answering(8, 9, 4)
     left = [name for name in sys.modules if name not in before and name.startswith("sensor") and "scd4x" not in name]
     eq(left, [])
     if result is None:
@@ -120,4 +120,4 @@ def test_a_machine_without_pins_offers_none():
 def test_a_firmware_without_one_wire_finds_the_others():
     SoftI2C.chips = {35: BH1750(1200)}
     with With(machine=machine, onewire=None, ds18x20=None):
-        eq([entry["driver"] for entry, _ in setup_sensors.found(8, 9, 4)], ["bh1750"])
+        eq([entry["driver"] for entry, _ in setup_sensors.answering(8, 9, 4)], ["bh1750"])
