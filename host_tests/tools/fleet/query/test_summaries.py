@@ -163,10 +163,10 @@ SPANS = some.tuples(TIMES | some.none(), TIMES | some.none()).map(
 
 
 @settings(
-    max_examples=300 if THOROUGH else 8,
+    max_examples=40 if THOROUGH else 8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    derandomize=not THOROUGH,
+    derandomize=True,
 )
 @given(HISTORIES, SPANS)
 def test_summaries_change_no_figure(history, span):
