@@ -11,10 +11,13 @@ FOLDERS = [CHECKOUT / "firmware", CHECKOUT / "host_tests/device"]
 
 
 def test_no_two_modules_have_the_same_name():
-    """A board has its own modules, those of all boards, the firmware; a device test may import fakes and peers too."""
+    """A board has its own modules, the firmware, and those of all boards but where its own one takes the place (see
+    boards/README.md); a device test may import fakes and peers too."""
     for board in ("esp32", "rp2040", "unix"):
-        places = [CHECKOUT / "boards/common", CHECKOUT / "boards" / board, *FOLDERS]
-        names = Counter(file.stem for place in places for file in modules_in(place))
+        own = {file.stem for file in modules_in(CHECKOUT / "boards" / board)}
+        shared = {file.stem for file in modules_in(CHECKOUT / "boards/common")}
+        names = Counter([*own, *(shared - own)])
+        names.update(file.stem for place in FOLDERS for file in modules_in(place))
         assert [name for name, n in names.items() if n > 1] == []
 
 
