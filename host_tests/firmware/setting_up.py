@@ -12,14 +12,6 @@ from host_tests.waiting import wait_for
 HEAD = b"IMPROV\x01"
 
 
-def free_ports():
-    """A TCP port and a UDP port on loopback that nobody uses."""
-    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        udp.bind(("127.0.0.1", 0))
-        return tcp.getsockname()[1], udp.getsockname()[1]
-
-
 def patiently(what):
     """what(), again and again, until it is true; fails after a minute."""
     return wait_for(what, PATIENCE_S)

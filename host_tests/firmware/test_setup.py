@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports, improv
+from host_tests.firmware.setting_up import Page, Serial, ask_name, improv
 from inflight import __version__
 from inflight_tools.boards.bundle import files
 from inflight_tools.cache import write_below
 from tools.peers.certificates import der, server_context
+from tools.peers.daemon import held_port
 from tools.peers.mosquitto import only
 from tools.peers.tls_proxy import tls_proxy
 
@@ -33,7 +34,7 @@ WIFI = {"ssid": "attic", "key": "the-wifi-key"}
 @pytest.fixture
 def device(machine):
     """A Machine without configuration."""
-    machine.page_port, machine.dns_port = free_ports()
+    machine.page_port = machine.dns_port = held_port(machine)
     machine.environment = {"INFLIGHT_SETUP": f"{machine.page_port}:{machine.dns_port}"}
     machine.stdin = subprocess.PIPE
     (machine.home / "networks.json").write_text(json.dumps(NETWORKS))

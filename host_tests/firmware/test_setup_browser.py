@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from host_tests.firmware.setting_up import Page, free_ports, patiently
+from host_tests.firmware.setting_up import Page, patiently
 from tools.peers import chromium
 from tools.peers.certificates import server_context
+from tools.peers.daemon import held_port
 from tools.peers.tls_proxy import tls_proxy
 
 RUNTIMES = "micropython-x86"
@@ -27,8 +28,8 @@ def device(machine):
 
 
 def waiting(machine):
-    page, names = free_ports()
-    machine.environment = {"INFLIGHT_SETUP": f"{page}:{names}"}
+    page = held_port(machine)
+    machine.environment = {"INFLIGHT_SETUP": f"{page}:{page}"}
     machine.stdin = subprocess.PIPE
     machine.search.append(str(Path(__file__).parent / "device_scripts/bus"))  # a sensor is found
     networks = [{"ssid": "attic", "rssi": -60, "key": "the-wifi-key"}, {"ssid": "a" * 32, "rssi": -70}]

@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from inflight_tools.fleet.collect.collector import KINDS, marker_topic
 from inflight_tools.update.server import KINDS as TO_UPDATES
 from tools.peers import certificates
-from tools.peers.daemon import Daemon
+from tools.peers.daemon import Daemon, held_port
 from tools.peers.mosquitto import EXAMPLE, of_a_fleet, only, password, unavailable
 from tools.runtimes import program
 
@@ -170,7 +170,7 @@ class AsItIs(Daemon):
 
     def __init__(self, folder, authority):
         super().__init__(folder)
-        self.tls_port = self.take_port()
+        self.tls_port = held_port(self)
         text = (EXAMPLE / "mosquitto.conf").read_text()
         for there, here in (
             ("/etc/mosquitto", folder),

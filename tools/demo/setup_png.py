@@ -5,7 +5,6 @@ A MicroPython process without a configuration serves the page. Chromium shows it
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,7 @@ from inflight_tools.cache import write_atomic
 from tools.demo.sensors import HEAP, best_runtime
 from tools.patience import Patience
 from tools.peers.chromium import Chromium
+from tools.peers.daemon import held_port
 from tools.runtimes.device_run import application_environment
 from tools.setup.common import CHECKOUT
 
@@ -27,21 +27,15 @@ _NETWORKS = [{"ssid": "home", "key": "-", "rssi": -51}, {"ssid": "neighbour", "k
 _ENTERED = {"key": "0123456789", "host": "192.168.1.10", "user": "attic-1", "password": "01234567", "device": "attic-1"}
 
 
-def _free_ports():
-    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        udp.bind(("127.0.0.1", 0))
-        return tcp.getsockname()[1], udp.getsockname()[1]
-
-
 @contextlib.contextmanager
 def device():
     """A device that waits for its set-up. Yields the URL of its page. Raises RuntimeError if it does not serve it."""
-    page, names = _free_ports()
     found = best_runtime()
-    with tempfile.TemporaryDirectory() as home:
+    folder = tempfile.TemporaryDirectory()
+    page = held_port(folder)
+    with folder as home:
         (Path(home) / "networks.json").write_text(json.dumps(_NETWORKS))
-        own = {"INFLIGHT_HOME": home, "INFLIGHT_DEVICE_ID": "a1b2c3", "INFLIGHT_SETUP": f"{page}:{names}"}
+        own = {"INFLIGHT_HOME": home, "INFLIGHT_DEVICE_ID": "a1b2c3", "INFLIGHT_SETUP": f"{page}:{page}"}
         process = subprocess.Popen(
             [*found.command(HEAP), "-m", "main"],
             env={**os.environ, **application_environment(found), **own},

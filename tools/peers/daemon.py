@@ -15,6 +15,16 @@ def free_port():
         return s.getsockname()[1]
 
 
+def held_port(owner):
+    """A port that no other process gets while `owner` lives: bound here, and a daemon that sets SO_REUSEADDR shares
+    it."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    weakref.finalize(owner, held.close)
+    return held.getsockname()[1]
+
+
 class Daemon:
     """A process that listens on `port`, with its files in `folder`. Subclasses define `name` and `argv`."""
 
@@ -25,17 +35,8 @@ class Daemon:
     def __init__(self, folder):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = self.take_port()
+        self.port = held_port(self)
         self._process = None
-
-    def take_port(self):
-        """A port that no other process gets as long as this object lives: bound here, and the daemon shares it
-        (SO_REUSEADDR)."""
-        held = socket.socket()
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        weakref.finalize(self, held.close)
-        return held.getsockname()[1]
 
     @property
     def file(self):
