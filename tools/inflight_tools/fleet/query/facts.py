@@ -323,7 +323,8 @@ def _rollouts(database):
     """Of each release that devices fetch or try now: how many of the fleet's devices are in which state with it."""
     return database.rows(
         f"""WITH newest AS (
-            SELECT device, arg_max(payload, (received, coalesce(seq, -1))) AS payload, max(received) AS received
+            SELECT device, arg_max(payload, (received, coalesce(seq, -1), payload)) AS payload,
+                max(received) AS received
             FROM rare WHERE kind = 'release' AND problem IS NULL AND device IS NOT NULL GROUP BY device),
         told AS (
             SELECT epoch(received) AS t,
@@ -343,7 +344,7 @@ def _dead_letters(database):
         r"""SELECT regexp_replace(reason, '\d+', '#', 'g') AS kind, count(*) AS count, epoch(min(received)) AS first,
             epoch(max(received)) AS last,
             arg_min({'reason': reason, 'topic': topic, 'content_type': content_type,
-                'example': payload[1:200]}, received) AS one
+                'example': payload[1:200]}, (received, topic, reason, payload)) AS one
         FROM dead_letters GROUP BY kind ORDER BY count DESC, kind LIMIT 50"""
     )
     return [

@@ -109,7 +109,7 @@ _COUNTERS = {
 _LIVES = f"""
 SELECT device, {", ".join(f"{sql} AS {name}" for name, sql in _COUNTERS.items())},
     arg_max(struct_pack(heap, rssi, firmware, errors, journal_live, journal_used, journal_limit, journal_erases,
-        journal_damaged, journal_where), (epoch_began, seq)) AS last
+        journal_damaged, journal_where), (epoch_began, epoch, seq)) AS last
 FROM ({{lives}}) GROUP BY device
 """
 # What a device gave up before a time is known from its first health message at that time or later: `given`. Nothing
@@ -145,8 +145,8 @@ FROM (
         max(CASE WHEN begins THEN received END) AS state_since,
         arg_max(payload, place) FILTER (state = 'online') AS birth
     FROM (
-        SELECT *, row(received, coalesce(seq, -1)) AS place,
-            state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq) AS begins
+        SELECT *, row(received, coalesce(seq, -1), payload) AS place,
+            state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq, payload) AS begins
         FROM every_rare WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
     GROUP BY device)
 """
@@ -319,7 +319,7 @@ def collectors(database, now, retired=()):
             SELECT "by", epoch(max(until)) AS seen FROM every_times
             WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by")
         LEFT JOIN (
-            SELECT "by", epoch(max(made)) AS marked, arg_max(epoch(received) - epoch(made), made) AS queue_s
+            SELECT "by", epoch(max(made)) AS marked, arg_max(epoch(received) - epoch(made), (made, received)) AS queue_s
             FROM every_rare WHERE {_MARKS} GROUP BY "by") USING ("by")
         LEFT JOIN (
             SELECT "by", CASE WHEN max(sent) > {now + skew!r} THEN 'ahead'
