@@ -8,51 +8,17 @@ import assemble
 import i2c_chips
 import inflight.compat
 import setup
-from codes import CONNECTING, NO_AP, ONLINE, WRONG_KEY
+from codes import NO_AP, ONLINE, WRONG_KEY
 from config import check
 from files import exists
 from hardware import With
 from harness import SkipTest, eq
 from setup_attempt import Failed, join
 from setup_http import Request
+from setup_radio import Radio
 
 RUNTIMES = "cpython micropython-x86"
 PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
-
-
-class Radio:
-    """Each join has the next of `words` as its outcome."""
-
-    HTTP_PORT = 80
-    BUSES = None
-    memory_error = False
-
-    def __init__(self, *words):
-        self.words = list(words)
-        self.joins = []
-        self.waits = False
-
-    def scan(self):
-        if self.memory_error:
-            raise MemoryError
-        return [("attic", -60, True)]
-
-    def open_access_point(self, name):
-        return "192.168.4.1"
-
-    def join(self, ssid, key):
-        self.joins.append((ssid, key))
-        self.word = self.words.pop(0)
-        self.waits = True
-
-    def joined(self):
-        if self.waits:
-            self.waits = False
-            return CONNECTING
-        return self.word
-
-    def address(self):
-        return "10.0.0.7" if self.joins and self.word == ONLINE else None
 
 
 class Board:

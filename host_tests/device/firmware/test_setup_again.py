@@ -8,7 +8,8 @@ import config
 import offline
 import setup
 import setup_again
-from codes import CONNECTING, ONLINE, WRONG_KEY
+import setup_radio
+from codes import ONLINE, WRONG_KEY
 from files import exists
 from hardware import Pin, With
 from harness import eq
@@ -31,37 +32,8 @@ CONFIG = {
 GONE = b"gone" + (3600).to_bytes(2, "little")
 
 
-class Radio:
-    """Each join has the next of `words` as its outcome. `key`: of the access point."""
-
-    HTTP_PORT = 80
-
-    def __init__(self, *words):
-        self.words = list(words)
-        self.joins = []
-        self.key = None
-        self.waits = False
-
-    def scan(self):
-        return [("attic", -60, True), ("cellar", -70, True)]
-
-    def open_access_point(self, name, key=None):
-        self.key = key
-        return "192.168.4.1"
-
-    def join(self, ssid, key):
-        self.joins.append((ssid, key))
-        self.word = self.words.pop(0)
-        self.waits = True
-
-    def joined(self):
-        if self.waits:
-            self.waits = False
-            return CONNECTING
-        return self.word
-
-    def address(self):
-        return "10.0.0.7" if self.joins and self.word == ONLINE else None
+class Radio(setup_radio.Radio):
+    NETWORKS = [("attic", -60, True), ("cellar", -70, True)]
 
 
 class Board:
