@@ -20,7 +20,7 @@ from inflight_tools.fleet.collect.spool import make_folder
 from inflight_tools.fleet.columns import FACTS
 from inflight_tools.fleet.delta import BATCHES, LOG, UNDATED, columns_of, last_batch, opened_together
 from inflight_tools.fleet.lock import take_lock
-from inflight_tools.fleet.spark.storage import files_in, sync
+from inflight_tools.fleet.spark.storage import files_in, sync, sync_folder
 
 TABLE = "measurements"
 FORMS = {"parquet": "parquet", "line-protocol": "lp"}  # and how the names of their files end
@@ -214,13 +214,6 @@ class Follower:
                 file.writelines(lines)
                 rows += len(lines)
         return rows
-
-
-def sync_folder(folder):
-    """Makes the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    os.fsync(fd)
-    os.close(fd)
 
 
 def _word(text):

@@ -31,6 +31,15 @@ def sync(path, since_ns=0):
             os.close(fd)
 
 
+def sync_folder(folder):
+    """Makes the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _is_asked_for(name, pattern):
     return not name.startswith(".") or pattern.rpartition("/")[2].startswith(".")
 
@@ -80,9 +89,7 @@ class Folder:
             sync(self.path(name).rstrip("/"), since_ns)
         above = {parent for name in names for parent in Path(self.path(name)).parents}
         for folder in sorted(above - set(Path(self._root).parents), reverse=True):
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            os.fsync(fd)
-            os.close(fd)
+            sync_folder(folder)
 
     def text(self, name):
         """The text of a file. Raises FileNotFoundError; ValueError if it is damaged."""
