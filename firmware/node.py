@@ -3,6 +3,7 @@
 
 import json
 import sys
+import time
 
 import log
 import telemetry
@@ -13,6 +14,9 @@ from inflight.journal.journal import OUT
 _JUMP_S = const(900)  # a time that is farther from the known one is refused
 _GATHERED = const(494)  # bytes of a record with gathered readings, at most
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
+_SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
+_UPTIME = const(26_843_545_600)  # a clock below it tells no time of day, as in SenML: 2**28 s
+_BOOT = const(0xFFFFFF)  # bits of the number of a boot that are remembered
 
 
 def will(config):
@@ -80,7 +84,8 @@ class Node:
         self._boot = journal.next_seq  # the number of the first message since the boot
         self._slept_cs = 0  # from the boot to this start, in 1/100 s
         self._undated = False  # readings since the boot have no time
-        self._ahead_s = 0  # of the board's clock, when the time is known
+        self._clock = 0  # at this start, in 1/100 s since 1970, when the time is known
+        self._ahead_s = 0  # of the board's clock then
         self._batch = None  # of readings, while there is no connection
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
@@ -132,9 +137,12 @@ class Node:
         cs = self._since_boot()
         return cs, telemetry.undated(telemetry.hundredths(cs))
 
+    def _up_cs(self):
+        return self.uptime() * 100 + self._up_ms // 10
+
     def _since_boot(self):
         # In 1/100 s.
-        return self.uptime() * 100 + self._up_ms // 10 + self._slept_cs
+        return self._up_cs() + self._slept_cs
 
     def time(self):
         """Seconds since 1970; right if the clock is `synchronised`."""
@@ -147,7 +155,48 @@ class Node:
         if self.synchronised and drift_s >= 0:
             now = self.time()
             within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
-        return self.board.sync_time(self.config.ntp, within)
+        is_set = self.board.sync_time(self.config.ntp, within)
+        if is_set:
+            self.synchronised = True
+            self._ahead_s = 0
+            self._clock = self._board_cs()
+        return is_set
+
+    # --- the time over a sleep or a restart, which are part of a boot: in 1/100 s since 1970, or since the boot ---
+
+    def _board_cs(self):
+        # What the board's clock was at this start.
+        t = time.time()
+        if t + telemetry.EPOCH > _SET:
+            t += telemetry.EPOCH
+        return int(t * 100) - self._up_cs()
+
+    def _clock_cs(self):
+        # What the next start is to go on with. While readings have to be dated, that is the uptime.
+        if self.synchronised and not self._undated:
+            return self._clock + self._up_cs()
+        return self._since_boot()
+
+    def _go_on(self, expected, boot, most_cs, is_set=False):
+        # The last start expected this one at the clock `expected`, 0: it is not known, and in the boot whose first
+        # message has a number with the last bits `boot`. The board's clock, if it runs on, is at most most_cs from
+        # that. is_set: it has the time.
+        board = clock = self._board_cs()
+        if not is_set:
+            if expected:
+                if abs(clock - expected) > most_cs:
+                    clock = expected
+            elif clock >= _UPTIME:
+                clock = 0
+        self.synchronised = clock >= _UPTIME
+        if self.synchronised:
+            self._clock = clock
+            self._ahead_s = (clock - board) // 100
+        else:
+            self._slept_cs = clock
+            if expected:
+                self._boot -= (self._boot - boot) & _BOOT
+                self._undated = True
 
     # --- publishing ---
 

@@ -19,7 +19,6 @@
 # chip's timer is, and by the start of the board. After a crash nobody knows how long that took: a new boot begins.
 
 import struct
-import time
 
 import log
 import telemetry
@@ -41,8 +40,7 @@ _MAX = const(65535)
 _MOST_WAKES = const(0x3FFF)  # since a health message; the bits above are `unsent` and `known`
 _UNSENT = const(0x4000)
 _KNOWN = const(0x8000)
-_SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
-_UPTIME = const(26_843_545_600)  # a clock below it tells no time of day, as in SenML: 2**28 s
+_SET_CS = const(173_568_960_000)  # 2025: an earlier clock was reset
 _BOOT = const(0xFFFFFF)  # bits of the number of a boot
 _CLOCK = const(0xFFFFFFFFFF)  # and of its clock
 _PHASES = ("read", "journal", "wifi", "connect", "deliver")
@@ -120,47 +118,14 @@ class SleepingApp(Node):
         self.full = memory.full
         self._recall_time()
 
-    # --- the time, in 1/100 s ---
-
-    def _awake_cs(self):
-        return ticks_diff(ticks_ms(), self._began) // 10
-
-    def _board_cs(self):
-        # What the board's clock was when this wake began.
-        t = time.time()
-        if t + telemetry.EPOCH > _SET:
-            t += telemetry.EPOCH
-        return int(t * 100) - self._awake_cs()
-
     def _recall_time(self):
         memory = self._memory
-        clock = self._board_cs()
-        self._clock_is_set = memory.sync != _NEVER and clock > _SET * 100
+        self._clock_is_set = memory.sync != _NEVER and self._board_cs() > _SET_CS
         expected = memory.clock if self.board.reset_cause() in (DEEP_SLEEP, SOFT) else 0
         if memory.clock:
             memory.clock = 0
             self.board.remember(memory.pack())  # unless this wake ends as it should
-        if not self._clock_is_set:
-            if expected:
-                if abs(clock - expected) > self.config.sleep_ms // 80 + 1_000:
-                    clock = expected
-            elif clock >= _UPTIME:
-                clock = 0
-        self._clock = clock
-        self.synchronised = clock >= _UPTIME
-        if self.synchronised:
-            if not self._clock_is_set:
-                self._ahead_s = (clock - self._board_cs()) // 100
-        else:
-            self._slept_cs = clock
-            if expected:
-                self._boot -= (self._boot - memory.boot) & _BOOT
-                self._undated = True
-
-    def _remember_time(self, left_ms):
-        # left_ms: until the next wake.
-        self._memory.boot = self._boot
-        self._memory.clock = self._clock + self._awake_cs() + left_ms // 10
+        self._go_on(expected, memory.boot, self.config.sleep_ms // 80 + 1_000, self._clock_is_set)
 
     def set_interval(self, ms):
         raise ValueError("this device sleeps between readings: change sleep_ms in its configuration")
@@ -202,9 +167,15 @@ class SleepingApp(Node):
         memory.full = self.full
         memory.unsent = not self.client.session.count[CONNECTS]
         left = 0 if self.stopping else self._left()
-        self._remember_time(left)
-        self.board.remember(memory.pack())
+        self.remember(left)
         return left
+
+    def remember(self, left_ms=0):
+        """Keeps the time, and what else the next start needs, which comes in left_ms."""
+        memory = self._memory
+        memory.boot = self._boot
+        memory.clock = self._clock_cs() + left_ms // 10
+        self.board.remember(memory.pack())
 
     def _gather_with_last(self):
         # If this wake is not to report, or the last one was and could not. The reading goes into the message of the
@@ -387,13 +358,10 @@ class SleepingApp(Node):
             return
         is_set = self._sync_time(-1 if memory.sync == _NEVER else memory.sync * period // _DRIFT_MS)
         if is_set:
-            self.synchronised = True
-            self._ahead_s = 0
             if self._undated:
                 self._date_readings()
             if not self._undated:  # else the journal is full: the next wake goes on without the time, and tells it then
                 memory.sync = 0
-                self._clock = self._board_cs()
         elif is_set is None and memory.sync == _NEVER - 1:
             memory.sync = _NEVER  # after so many reports the known time is taken for wrong
 

@@ -131,7 +131,7 @@ OCCASIONAL = {
         {
             "Node": (
                 *("__init__", "subscribe", "_configured", "_made_actuators", "_made_home", "_set_up_network"),
-                *("_gather", "_dating", "packet", "_sync_time"),
+                *("_gather", "_dating", "packet", "_sync_time", "_board_cs", "_clock_cs", "_go_on"),
             ),
             "": ("will", "_properties"),
         },
