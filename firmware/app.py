@@ -1,9 +1,13 @@
 # The application of a device that stays awake: telemetry at its interval, status, health, commands.
 # Its board, client and journal are arguments, so tests drive it like a device does.
+#
+# A restart that it makes itself is part of the boot: the time goes on, and readings are gathered with those before it.
+# Behind what offline keeps the board remembers the clock (5 bytes), the number of the boot's first message (3), see
+# Node, and whether it gathered.
 
 import log
 import telemetry
-from codes import CONNECTING, ONLINE
+from codes import CONNECTING, ONLINE, SOFT
 from connectivity import Connectivity
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from inflight.journal.journal import OUT
@@ -18,6 +22,11 @@ _DAY_MS = const(86_400_000)
 _RESTART_MS = const(900_000)  # without a connection to the broker: nothing is lost by it
 _DRAIN_MS = const(5_000)
 _SPACE = const(512)  # bytes, more than a status takes
+_OFFLINE = const(6)  # bytes that offline keeps
+_KEPT = const(15)  # with what is remembered here
+_BOOT = const(0xFFFFFF)
+_CLOCK = const(0xFFFFFFFFFF)
+_HOUR_CS = const(360_000)
 
 
 class Timer:
@@ -50,6 +59,16 @@ class App(Node):
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         super().__init__(board, config, journal, client, flash, sources, began, crash)
+        kept = board.recall()
+        if kept and len(kept) == _KEPT:
+            board.remember(kept[:_OFFLINE])  # unless this start ends with a restart, too
+            if board.reset_cause() == SOFT:
+                time = int.from_bytes(kept[_OFFLINE:-1], "little")
+                self._go_on(time & _CLOCK, time >> 40, _HOUR_CS)
+                if kept[-1]:
+                    self._gather()
+                if self._batch:
+                    self._batch.load()
         self.subscribe()
         self.telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
@@ -60,7 +79,7 @@ class App(Node):
             import offline
 
             self._connectivity = offline.keep(self, self._connectivity)
-        self._clock = Timer(_CLOCK_MS)
+        self._sync = Timer(_CLOCK_MS)
         self._doubts = 0  # answers in a row that were refused
         self._restart = Timer(_RESTART_MS)  # due without a connection for so long
         self._restart.put_off(ticks_ms())
@@ -120,16 +139,14 @@ class App(Node):
         if status != self._wifi_status:
             self._wifi_status = status
             log.say("network: " + status, INFO)
-        if status == ONLINE and self._clock.due(now):
+        if status == ONLINE and self._sync.due(now):
             self._keep_time(now)
 
     def _keep_time(self, now):
         is_set = self._sync_time(-1 if self._doubts >= _DOUBTS else 0)
         self._doubts = self._doubts + 1 if is_set is None else 0
-        if is_set:
-            self.synchronised = True
-        self._clock.ms = _DAY_MS if is_set else _CLOCK_MS
-        self._clock.put_off(now)
+        self._sync.ms = _DAY_MS if is_set else _CLOCK_MS
+        self._sync.put_off(now)
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.
@@ -180,7 +197,14 @@ class App(Node):
         while not self.stopping:
             self.step()
         self.close()
+        self.remember()
         return 0
+
+    def remember(self):
+        """To be called before a restart."""
+        kept = (self.board.recall() or bytes(_OFFLINE))[:_OFFLINE]
+        time = (self._boot & _BOOT) << 40 | self._clock_cs()
+        self.board.remember(kept + time.to_bytes(8, "little") + bytes([self._batch is not None]))
 
     def close(self):
         """Publishes the status offline, waits a limited time for the broker to complete all messages, and

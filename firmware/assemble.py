@@ -156,7 +156,7 @@ def build(board, began, crash=None, limit=None, path=None, trial=False):
     if config.setup and not (trial or path):
         from offline import begin
 
-        begin(board, config)
+        begin(board, config, began)
     if config.ha is None and exists(beside(board, "home.json")):
         config.ha = ""  # what was announced to Home Assistant is to be removed
     tls = None

@@ -83,6 +83,7 @@ def restart(app, reason):
     say(reason)
     note(app.board, reason, 0)
     app.journal.commit()
+    app.remember()
     app.board.sleep(0, True)
 
 
@@ -104,6 +105,8 @@ def _frame(error):
 def crashed(board, error, config, ran_s):
     """Writes down the exception that ended a start after `ran_s` seconds, both None if it had no application, and
     pauses: the longer, the more crashes there were in a row."""
+    if ran_s is None:
+        board.remember(b"")  # nobody has measured how long this start took
     count = note(board, error, 1, (ran_s or 0) >= _WELL_S)["count"]
     for _ in range(_PAUSES_S[min(count, len(_PAUSES_S)) - 1]):
         if config and config.watchdog_ms:

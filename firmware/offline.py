@@ -1,8 +1,9 @@
 # When the set-up page of a device with a configuration opens: at the start after an hour without a network, and at one
 # at which a button is pressed. Loaded if the configuration has `setup`.
 #
-# What the board remembers: for how long there was no network, _GONE and seconds, over the restarts that follow from
-# that; _OPENED if the last start opened the page. A power cut forgets it.
+# What the board remembers, in 6 bytes: for how long there was no network, _GONE and seconds, over the restarts that
+# follow from that; _OPENED if the last start opened the page. Behind them stands what the application keeps, see app:
+# the time that the page takes is added. A power cut forgets all of it.
 
 import sys
 
@@ -12,6 +13,8 @@ from log import report, say
 
 _GONE = b"gone"
 _OPENED = b"opened"
+_SIZE = const(6)
+_TIME = const(8)
 _HOUR_S = const(3_600)
 _STEP_S = const(10)
 _MOST_S = const(65_530)
@@ -41,7 +44,7 @@ def check(config, error):
 
 def _gone_s(board):
     kept = board.recall() or b""
-    return int.from_bytes(kept[len(_GONE) :], "little") if kept[: len(_GONE)] == _GONE else 0
+    return int.from_bytes(kept[len(_GONE) : _SIZE], "little") if kept[: len(_GONE)] == _GONE else 0
 
 
 class _Offline:
@@ -100,13 +103,16 @@ def _is_pressed(number):
         return False
 
 
-def begin(board, config):
-    """Opens the page if that is due, and restarts the device after it. Returns if it is not."""
+def begin(board, config, began):
+    """Opens the page if that is due, and restarts the device after it. Returns if it is not. began: ticks_ms() of this
+    start."""
     sys.modules.pop("offline", None)
     pressed = "pin" in config.setup and _is_pressed(config.setup["pin"])
-    if board.recall() == _OPENED:
+    kept = board.recall() or b""
+    time = kept[_SIZE:]
+    if kept[:_SIZE] == _OPENED:
         if not pressed:
-            board.remember(b"")
+            board.remember(bytes(_SIZE) + time)
         return  # a button that stays pressed, or a wire to ground, must not keep the device away
     if not pressed and _gone_s(board) < _HOUR_S:
         return
@@ -119,3 +125,7 @@ def begin(board, config):
         return
     if setup_board.available():
         run(board, setup_board, config.setup["code"])
+        if time:
+            now = int.from_bytes(time[:_TIME], "little") + ticks_diff(ticks_ms(), began) // 10
+            board.remember(_OPENED + now.to_bytes(_TIME, "little") + time[_TIME:])
+        board.sleep(0, True)

@@ -85,6 +85,8 @@ def _end(board, app, error):
         import crash
 
         crash.crashed(board, error, config, ran_s)
+        if config and not config.sleep_ms:
+            app.remember()
     except Exception as e:
         report(e)
     return config.sleep_ms if config else 0

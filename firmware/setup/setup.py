@@ -293,11 +293,11 @@ def _pieces(head, module=None, what=None, *given):
 def run(board, radio):
     """Waits until the device is configured, and restarts it. Raises KeyboardInterrupt at Ctrl-C."""
     serve_until_set_up(board, radio, Setup(board, radio), "no configuration", radio.DNS_PORT)
+    board.sleep(0, True)
 
 
 def serve_until_set_up(board, radio, setup, why, improv=False):
-    """Serves the page of `setup`, and Improv if wanted, until it ends; restarts the device. why: it is open, for
-    the console."""
+    """Serves the page of `setup`, and Improv if wanted, until it ends. why: it is open, for the console."""
     from setup_server import Names, Pages
 
     poll = select.poll()
@@ -328,4 +328,3 @@ def serve_until_set_up(board, radio, setup, why, improv=False):
     finally:
         if serial:
             serial.close()
-    board.sleep(0, True)

@@ -104,6 +104,5 @@ class Again(Setup):
 
 
 def run(board, radio, code):
-    """Waits until the network is changed, or the time is over, and restarts the device. Raises KeyboardInterrupt at
-    Ctrl-C."""
+    """Waits until the network is changed, or the time is over. Raises KeyboardInterrupt at Ctrl-C."""
     serve_until_set_up(board, radio, Again(board, radio, code), "open for 5 minutes, the code is the key")

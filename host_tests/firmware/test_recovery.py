@@ -1,13 +1,16 @@
 """The device comes back by itself, whatever the network does: on virtual time."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 import log
-from codes import CONNECTING, IDLE, NO_AP, ONLINE
+from codes import CONNECTING, IDLE, NO_AP, ONLINE, SOFT
 from host_tests.clients import no_network
+from host_tests.firmware.conftest import packs
+from inflight import RamFlash
 
 HOUR_MS = 3_600_000
 DAY = 1440  # minutes
@@ -181,14 +184,14 @@ def test_after_an_hour_without_a_network_the_device_restarts_for_its_set_up(devi
     """Over the restarts that happen meanwhile, which are no crashes."""
     found, board = hours(device, nobody, **SETUP)
     assert found == [15, 30, 45, 60, 61]
-    assert board.recall() == b"gone" + (3600).to_bytes(2, "little")
+    assert board.recall()[:6] == b"gone" + (3600).to_bytes(2, "little")
     record = json.loads((tmp_path / "crash.json").read_text())
     assert (record["count"], record["error"]) == (0, "no network for an hour: the set-up opens")
 
 
 def test_without_a_code_it_never_does(device, nobody):
     found, board = hours(device, nobody, limit=130)
-    assert found == [15, 30, 45, 60, 75, 90, 105, 120] and board.recall() is None
+    assert found == [15, 30, 45, 60, 75, 90, 105, 120] and b"gone" not in board.recall()
 
 
 def test_a_network_without_the_broker_begins_the_hour_anew(device, nobody):
@@ -261,3 +264,86 @@ def test_the_known_time_may_be_the_wrong_one(device, nobody):
     device.run(100)
     assert [minute for minute, _ in found] == list(range(93))
     assert [within is None for _, within in found] == [False] * 92 + [True]
+
+
+# --- the time, over the restarts ---
+
+BASE = 1_800_000_000
+
+
+class Clock:
+    """That of a board: it begins at `first` when the power comes, and runs on over a restart, or not."""
+
+    def __init__(self, clock, first, runs_on):
+        self._clock, self._first, self._runs_on = clock, first, runs_on
+        self._ahead = first - clock.now
+
+    def begin(self):
+        if not self._runs_on:
+            self._ahead = self._first - self._clock.now
+
+    def sync(self, host, within):
+        self._ahead = BASE
+        return True
+
+    def time(self):
+        return int(self._clock.now + self._ahead)
+
+
+def dated(broker):
+    """[(time, values)] of all readings, as the pipeline dates them; None: nobody has told the time."""
+    found = [pack for message in broker.arrived if message.topic.endswith("telemetry") for pack in packs(message)]
+    datings = [pack[0] for pack in found if "boot" in pack[0]]
+    rows = {}
+    for head, *more in found:
+        if "boot" in head:
+            continue
+        t = head["bt"]
+        if "up" in head:
+            of = [one for one in datings if one["boot"] <= head["seq"] < one["seq"] and one["up"] >= head["up"]]
+            t = of[-1]["bt"] - of[-1]["up"] + head["up"] if of else None
+        rows[head["seq"]] = t, {record["n"]: record["v"] for record in (head, *more)}
+    return [rows[seq] for seq in sorted(rows)]
+
+
+@pytest.mark.parametrize("first, runs_on", [(0, True), (1_609_459_200, False)], ids=["ESP32", "Pico"])
+@pytest.mark.parametrize("known", [True, False], ids=["clock was set", "clock was never set"])
+def test_readings_of_an_outage_have_their_time(device, automatic, nobody, clock, monkeypatch, first, runs_on, known):
+    """Though the device restarts each 15 minutes, by itself and by a command."""
+    of_board = Clock(clock, first, runs_on)
+    monkeypatch.setattr("time.time", of_board.time)
+    flash = RamFlash(64, 4096)
+    fields = {"flash": flash, "sources": [lambda: [("t", "s", clock.now)]], "interval_ms": 60_000}
+
+    def start(port, board=None):
+        of_board.begin()
+        if board:
+            board.cause = SOFT
+        app = device.start(port, board=board, **fields)
+        app.board.sync_time = of_board.sync
+        app.board.sleep = lambda *_: sys.exit()
+        return app
+
+    app = start(nobody)
+    board = app.board
+    board.wifi = ONLINE if known else NO_AP
+    with no_network():
+        device.run(1)
+        board.wifi = board.joins = NO_AP
+        for restart in range(1, 5):
+            with pytest.raises(SystemExit):
+                device.run(200)
+            assert round(device.minutes) == 15 * restart
+            app = start(nobody, board)
+        device.run(65)
+        app.stopping = True
+        app.run()
+    with automatic() as broker:
+        app = start(broker.port, board)
+        device.run(70)
+        assert app.journal.live <= 70 // 20 + 4  # gathered over the restarts, but for the command's farewell
+        board.wifi = board.joins = ONLINE
+        device.run(75)
+    found = dated(broker)
+    assert len(found) > 70
+    assert [(t, values) for t, values in found if not t or abs(t - BASE - values["t"]) > 2] == []

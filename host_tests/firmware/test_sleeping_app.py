@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+import crash
 from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, POWER_CUT, WATCHDOG, WRONG_KEY
 from config import Config
 from host_tests.broker import PATIENCE_S, Faults
@@ -544,6 +545,23 @@ def test_after_a_crash_a_new_boot_begins(wake, broker, nobody, monkeypatch, publ
     wake(broker.port)
     (dating,) = published("dating")
     assert dating["boot"] == 1 and [reading["seq"] for reading in published("telemetry")] == [0, 1, 2]
+
+
+def test_a_restart_within_a_wake_is_part_of_the_boot(wake, broker, nobody, monkeypatch, published):
+    """As in the trial of a release."""
+    monkeypatch.setattr(time, "time", lambda: 1_609_459_200.0)
+    wake.board = Board()
+    wake.board.clock = False
+    wake(nobody, batch=1)
+    wake(nobody, batch=1)
+    crash.restart(wake.app, "a release that does not connect")
+    wake.app = None
+    wake.board.clock = True
+    monkeypatch.undo()
+    wake(broker.port)
+    (dating,) = published("dating")
+    assert dating["boot"] == 0
+    assert [body["up"] for body in published("telemetry")] == pytest.approx([0, 60, 60], abs=2)
 
 
 def test_readings_are_dated_later_if_the_journal_is_full(wake, slow_broker, nobody, monkeypatch):

@@ -56,7 +56,7 @@ class App:
         self.board = board
         self.config = Config(sleep_ms)
         self.client = self.journal = Client()
-        self.journal.commit = lambda: None
+        self.journal.commit = self.remember = lambda: None
         self.errors = {}
         self.crash = self.update = None
         self.up = 0

@@ -45,6 +45,7 @@ class Board:
         self.flash = RamFlash(8, 4096)
         self.end = 0
         self.ran, self.slept, self.fed, self.stopped = [], [], 0, 0
+        self.memory = None
         self.configure(json.dumps(fields))
 
     def configure(self, text):
@@ -64,6 +65,12 @@ class Board:
 
     def reset_cause(self):
         return self.cause
+
+    def remember(self, data):
+        self.memory = data
+
+    def recall(self):
+        return self.memory
 
     def journal_flash(self, kb=64):
         if isinstance(self.flash, Exception):
@@ -205,6 +212,29 @@ def test_the_watchdog_is_fed_in_a_pause():
         for _ in range(3):
             board.starts()
         assert board.fed >= 60
+
+
+def test_the_time_goes_on_over_a_crash():
+    """Whose pause the device measures itself; not over one that nobody saw, nor where no application started."""
+    clock = 1_000_000  # 1/100 s since the boot
+    for cause, flash, least in (
+        (codes.SOFT, None, clock),
+        (codes.WATCHDOG, None, 0),
+        (codes.SOFT, OSError(5), 0),
+    ):
+        with Board() as board:
+            board.memory = bytes(6) + clock.to_bytes(8, "little") + b"\0"
+            board.end = ValueError("a bug")
+            board.cause = cause
+            if flash:
+                board.flash, flash = flash, board.flash
+                board.starts()
+                board.flash = flash
+            board.starts()
+            board.cause = codes.SOFT
+            board.end = 0
+            board.starts()
+            assert least <= board.ran[-1].moment()[0] < least + 100_000, cause
 
 
 # --- the last error ---

@@ -13,6 +13,7 @@ from codes import ONLINE, WRONG_KEY
 from files import exists
 from hardware import Pin, With
 from harness import eq
+from inflight.compat import ticks_add, ticks_ms
 from ports import Module
 from setup_http import Request
 
@@ -30,6 +31,10 @@ CONFIG = {
     "setup": {"code": CODE},
 }
 GONE = b"gone" + (3600).to_bytes(2, "little")
+
+
+class Restarted(BaseException):
+    pass
 
 
 class Radio(setup_radio.Radio):
@@ -53,6 +58,10 @@ class Board:
 
     def recall(self):
         return self.memory
+
+    def sleep(self, ms, deep):
+        eq((ms, deep), (0, True))
+        raise Restarted
 
 
 class Site:
@@ -251,25 +260,20 @@ def test_if_the_flash_is_full_the_page_tells_it():
 # --- when it opens ---
 
 
-class Opened(BaseException):
-    pass
-
-
-def opens(board, pin=None, is_there=True):
-    """Whether a start opens the page."""
+def opens(board, pin=None, is_there=True, began=0):
+    """Whether a start, at ticks_ms() `began`, opens the page."""
     found = []
 
     def run(*args):
         found.append(args[2])
-        raise Opened  # it restarts the device
 
     radio = Module(available=lambda: True)
     modules = {"setup_again": Module(run=run), "setup_board": radio} if is_there else {"setup_again": Module()}
     given = dict(CONFIG, setup={"code": CODE} if pin is None else {"code": CODE, "pin": pin})
     with With(**modules):
         try:
-            offline.begin(board, config.check(given, "d"))
-        except Opened:
+            offline.begin(board, config.check(given, "d"), began)
+        except Restarted:
             eq(found, [CODE])
             return True
     return False
@@ -287,6 +291,17 @@ def test_it_opens_after_an_hour_without_a_network_once():
         board = Board(memory)
         eq((memory, opens(board)), (memory, due))
         eq((memory, opens(board)), (memory, False))
+
+
+def test_what_the_page_takes_is_added_to_the_time():
+    """Which goes on over all these restarts: that of the application before, and that of the page."""
+    boot, clock = 7 << 40, 180_000_000_000
+    board = Board(GONE + (boot | clock).to_bytes(8, "little") + b"\1")
+    eq(opens(board, began=ticks_add(ticks_ms(), -300_000)), True)
+    eq(opens(board), False)
+    kept = int.from_bytes(board.memory[6:14], "little")
+    eq((board.memory[14:], kept >> 40), (b"\1", 7))
+    assert 30_000 <= (kept & (1 << 40) - 1) - clock < 31_000, kept
 
 
 class Button(Pin):

@@ -136,7 +136,7 @@ OCCASIONAL = {
             "": ("will", "_properties"),
         },
     ),
-    "app_more": ("app", {"App": ("__init__", "_keep_time", "_made_rules", "close")}),
+    "app_more": ("app", {"App": ("__init__", "_keep_time", "_made_rules", "close", "remember")}),
     # Where a board's Radio calls no method of Wifi by that name, the two are one class.
     "radio_more": ("radio", {"Wifi": _JOIN, "Radio": (*_JOIN, "connect")}),
 }
