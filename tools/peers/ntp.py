@@ -9,9 +9,9 @@ PORT = 123
 _EPOCH = 2_208_988_800  # 1970, counted from 1900
 
 
-def answer(_query):
-    """The datagram that answers any query."""
-    return struct.pack("!BB38xII", 0x24, 1, int(time.time()) + _EPOCH, 0)
+def answer(_query, now=None):
+    """The datagram that answers any query, at the time `now` in s since 1970."""
+    return struct.pack("!BB38xII", 0x24, 1, int(time.time() if now is None else now) + _EPOCH, 0)
 
 
 class Server:

@@ -36,18 +36,16 @@ def _resolve(query):
 
 
 class _Services:
-    """Stands in for the emulator's UDP relay, which would send to the real internet: names and the time are answered
-    here, all else is swallowed."""
+    """Stands in for the emulator's UDP relay, which would send to the real internet: `services` answer here, all else
+    is swallowed."""
 
-    _ANSWERS = {_DNS: _resolve, ntp.PORT: ntp.answer}
-
-    def __init__(self, send):
-        self._send = send
+    def __init__(self, services, send):
+        self._services, self._send = services, send
 
     def maybe_handle(self, frame):
         ip = net.parse_ipv4(frame.payload)
         udp = net.parse_udp(ip.payload) if ip else None
-        answer = self._ANSWERS.get(udp.dst_port) if udp else None
+        answer = self._services.get(udp.dst_port) if udp else None
         if answer:
             datagram = net.pack_udp(ip.dst_ip, ip.src_ip, udp.dst_port, udp.src_port, answer(udp.payload))
             packet = net.pack_ipv4(ip.dst_ip, ip.src_ip, net.IP_PROTO_UDP, datagram)
@@ -57,7 +55,8 @@ class _Services:
 
 class Gateway(NatBridge):
     """What the emulated Wi-Fi chip hands its frames to. `silent`: it loses all of them, as a dead link does.
-    on_frame(frame) is told of each that it does not lose, in both directions."""
+    on_frame(frame) is told of each that it does not lose, in both directions. services: {UDP port: what makes the
+    answer of a query}."""
 
     def __init__(self, rp2040, send):
         def deliver(frame):
@@ -68,7 +67,8 @@ class Gateway(NatBridge):
         super().__init__(rp2040, deliver)
         self.silent = False
         self.on_frame = None
-        self._udp = _Services(deliver)  # type: ignore[assignment]
+        self.services = {_DNS: _resolve, ntp.PORT: ntp.answer}
+        self._udp = _Services(self.services, deliver)  # type: ignore[assignment]
         self._tcp._connect_fn = dial
 
     def handle_outbound_ethernet_frame(self, frame):
