@@ -5,8 +5,11 @@ import pytest
 
 from host_tests.broker import Gone
 from host_tests.lib.aio_clients import run
-from inflight import AsyncClient, ConnectRefused, FileFlash, Journal, RamFlash
+from inflight import AsyncClient, Client, ConnectRefused, FileFlash, Journal, RamFlash
+from inflight.journal.journal import OUT
+from inflight.journal.records import OVERHEAD
 from inflight.session.refused import MessageDamaged, MessageSetAside
+from nor import NorFlash
 from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
 from tools.reference.wire import connack, pingresp, pubcomp
 
@@ -172,3 +175,42 @@ def test_a_pause_after_connect_was_refused(virtual, make, code):
                 client.run_for(100)
             pauses.append(called[-1] - called[-2])
     assert max(pauses) > 1, pauses
+
+
+def half_done(flash, journal):
+    """The state of the only message, which a power cut left half written, reads as done from now on."""
+    at = journal.find(OUT, 0)
+    at += journal.found_len + OVERHEAD - 1
+    flash.data[at] &= 0xF0
+
+
+def goes_on(client):
+    client.run_for(120_000)
+    client.publish("t", b"good", 1)
+    assert client.drain(60_000)
+    assert client.pending == client.session.journal.live == 0
+    client.disconnect()
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+def test_a_message_whose_state_reads_as_done_after_the_mount(broker, make, level):
+    """It was acknowledged. The journal is mounted again: nothing is pending for ever, and what comes next leaves."""
+    flash = NorFlash(8, 4096)
+    make(broker.port, flash).publish("t", b"acknowledged", 1)
+    journal = Journal(flash)
+    half_done(flash, journal)
+    client = Client("127.0.0.1", "dev", journal, port=broker.port, protocol_level=level, on_error=lambda e: None)
+    with broker.play(policy([])):
+        goes_on(client)
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+def test_the_same_of_one_that_was_set_aside(broker, make, level):
+    flash = NorFlash(8, 4096)
+    client = make(broker.port, flash, protocol_level=level)
+    bad = bytearray(b"bad")
+    client.publish("t/bad", bad, 1)
+    with broker.play(policy([], bad)):
+        assert not client.drain(60_000)
+        half_done(flash, client.session.journal)
+        goes_on(client)

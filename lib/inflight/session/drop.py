@@ -165,6 +165,14 @@ def drop_copies(session):
         if session.row_at(at) < 0:
             journal.mark(at, DONE)
         at = journal.scan(OUT, at)
+    if journal.live > session.rows:
+        is_gone(journal)
+
+
+def is_gone(journal):
+    """What counts as live is not there: a power cut left its state half written, and it read differently when it was
+    counted. Raises OSError: the mount that follows counts anew."""
+    journal._fail("a record of the journal is gone")
 
 
 def find_mid(journal, mid):

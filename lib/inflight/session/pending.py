@@ -257,6 +257,10 @@ class SetAside:
             if address < 0:
                 self._seq = 0
                 address = journal.find(OUT, 0)
+            if address < 0:
+                from .drop import is_gone
+
+                is_gone(journal)
             self.left -= 1
             self._seq = journal.found_seq + 1
             mid = journal.found_mid
