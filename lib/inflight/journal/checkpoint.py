@@ -75,6 +75,13 @@ class Checkpoints:
         self._journal.live += live
         self._end_count()
 
+    def count_rest(self):
+        """Counts what the mount has left out."""
+        j = self._journal
+        for sector in range(j._n):
+            if j._live[sector] == _UNCOUNTED:
+                self._read(sector)
+
     # --- in place of the journal's own methods ---
 
     def _count_record(self, at, kind, size):

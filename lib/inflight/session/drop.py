@@ -166,13 +166,9 @@ def drop_copies(session):
             journal.mark(at, DONE)
         at = journal.scan(OUT, at)
     if journal.live > session.rows:
-        is_gone(journal)
+        from .pending import set_aside_of
 
-
-def is_gone(journal):
-    """What counts as live is not there: a power cut left its state half written, and it read differently when it was
-    counted. Raises OSError: the mount that follows counts anew."""
-    journal._fail("a record of the journal is gone")
+        set_aside_of(session).left = 1  # looks for it when all else is completed
 
 
 def find_mid(journal, mid):
