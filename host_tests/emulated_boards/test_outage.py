@@ -1,6 +1,7 @@
 """A Pico W without broker, network and time: what it measured meanwhile is in the tables, at its true time."""
 
 import datetime
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from tools.peers.mosquitto import Mosquitto
 
 pytestmark = [pytest.mark.boards("pico_w"), pytest.mark.timeout(10_800)]
 _S = 5400
-_BASE_S, _LATER_S = 1_900_000_000, 86_400  # when the first life begins, and the second one after that
+_AGO_S, _LATER_S = 7200, 3600  # from the start of the first life to now, and to the second one
 _ALONE = 90  # readings between the last one with a network and the restart after 15 minutes, at the default interval
 
 
@@ -39,9 +40,11 @@ def flash(emulated, port):
     return emulated.installed(slots.packed(files(board), board) | harness(board) | own)
 
 
-def test_an_outage_with_a_power_cut_and_no_time(emulated, tmp_path, record_property):
+def test_an_outage_with_a_power_cut_and_no_time(emulated, tmp_path, monkeypatch, record_property):
     """It restarts for lack of a connection, and goes on; the power goes while it programs the flash; then it has a
     network, but no broker, and no time server for the next minutes."""
+    began = int(time.time()) - _AGO_S
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(began - 86_400))  # no device takes an earlier time
     found = {}  # the time at which each message was accepted
 
     def served(board, since):
@@ -54,17 +57,17 @@ def test_an_outage_with_a_power_cut_and_no_time(emulated, tmp_path, record_prope
         found.update({seq: since + at for seq, at in board.notes.at.items()})
 
     async def first(board):
-        served(board, _BASE_S)
+        served(board, began)
         with broker:
             await board.until(lambda: len(downstream.landed()) > 2, _S, "telemetry")
         board.network_away()
         await board.until(lambda: len(board.notes.at) > _ALONE + 15, _S, "readings before and after a restart")
         board.power.cut_at_operation(2, "torn", 0.5, ("program",))
         await board.until(lambda: board.power.cut, _S, "the power cut")
-        keep(board, _BASE_S)
+        keep(board, began)
 
     async def second(board):
-        served(board, _BASE_S + _LATER_S)
+        served(board, began + _LATER_S)
         answer = board.radio.gateway.services.pop(ntp.PORT)
         await board.until(lambda: len(board.notes.at) > 8, _S, "readings without a time")
         board.radio.gateway.services[ntp.PORT] = answer
@@ -73,7 +76,7 @@ def test_an_outage_with_a_power_cut_and_no_time(emulated, tmp_path, record_prope
         with broker:
             newest = max(board.notes.at)
             await board.until(lambda: newest in {seq for _, seq in downstream.landed()}, _S, "all that waited")
-        keep(board, _BASE_S + _LATER_S)
+        keep(board, began + _LATER_S)
 
     broker = Mosquitto(tmp_path / "broker")
     downstream = Downstream(tmp_path / "fleet", broker.port, "inflight")
