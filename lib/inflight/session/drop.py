@@ -157,9 +157,15 @@ def may_be_received(session, address):
     return first[0] & 4 > 0 and not is_unsent(session, address)
 
 
-def drop_copies(session):
-    """All records without a row are copies of messages that had their turn."""
+def none_waits(session):
+    """Messages were counted behind the window, and none is there. It may be that a sector which the mount has left out
+    has none. All records without a row are copies of messages that had their turn, on a flash that somebody restored in
+    part; where some were set aside nobody can tell those from copies."""
     journal = session.journal
+    count_rest(journal)
+    session.queued = 0
+    if session.aside:
+        return
     at = journal.scan(OUT, -1)
     while at >= 0:
         if session.row_at(at) < 0:
@@ -169,6 +175,12 @@ def drop_copies(session):
         from .pending import set_aside_of
 
         set_aside_of(session).left = 1  # looks for it when all else is completed
+
+
+def count_rest(journal):
+    """What a mount has left out is counted: what counts as live is not too much from now on."""
+    if hasattr(journal, "checkpoints"):
+        journal.checkpoints.count_rest()
 
 
 def find_mid(journal, mid):

@@ -246,9 +246,10 @@ class SetAside:
     def _recount(self, journal):
         # None is there, though some are counted. Where sectors that the mount has left out are not all of them, a power
         # cut had left a state half written, which read differently then: the mount that follows counts anew.
+        from .drop import count_rest
+
         self.left = 0
-        if hasattr(journal, "checkpoints"):
-            journal.checkpoints.count_rest()
+        count_rest(journal)
         if journal.live:
             journal._fail("a record of the journal is gone")
 

@@ -129,15 +129,12 @@ class Window(PacketBuffer):
             self.queued -= 1
 
     def oldest(self):
-        """Returns the address of the oldest message behind the window. -1: what was counted there are copies of
-        messages that had their turn, on a flash that somebody restored in part; they are done."""
+        """Returns the address of the oldest message behind the window, -1: there is none."""
         address = self.journal.find(OUT, self.seq)
         if address < 0:
-            self.queued = 0
-            if not self.aside:  # else nobody can tell them from what was set aside
-                from .drop import drop_copies
+            from .drop import none_waits
 
-                drop_copies(self)
+            none_waits(self)
         return address
 
     def is_pending(self, mid):
