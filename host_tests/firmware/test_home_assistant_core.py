@@ -1,0 +1,158 @@
+"""Devices at a running Home Assistant: `make test-home-assistant`."""
+
+import datetime
+import json
+import time
+import types
+
+import pytest
+from typer.testing import CliRunner
+
+import telemetry
+from discovery import _UNITS
+from host_tests.clients import cut_power
+from host_tests.firmware.test_home import ACTUATORS, machine_module  # noqa: F401 (a fixture)
+from host_tests.firmware.test_home_assistant import READINGS
+from host_tests.waiting import wait_for
+from inflight_tools.fleet.commands import app as fleet
+from tools.demo.downstream import Downstream
+from tools.peers import mosquitto
+from tools.peers.home_assistant import HomeAssistant
+
+pytestmark = pytest.mark.long("INFLIGHT_HOME_ASSISTANT")
+PATIENCE_S = 240
+HOUR_S = 3600
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with mosquitto.Mosquitto(tmp_path_factory.mktemp("mosquitto")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory, broker):
+    with HomeAssistant(tmp_path_factory.mktemp("home")) as core:
+        core.use_broker(broker.port)
+        yield core
+
+
+@pytest.fixture
+def home(core):
+    """Its API. Home Assistant complains of nothing that devices announce and publish."""
+    before = len(core.file.read_text())
+    with core.api() as home:
+        yield home
+    said = core.file.read_text()[before:].splitlines()
+    assert [line for line in said if "Disconnected from MQTT server" not in line] == []
+
+
+@pytest.fixture
+def run(until, home):
+    """run(app, condition) runs the application until the condition is true, which sees Home Assistant as it is."""
+
+    def look(condition):
+        home.look()
+        return condition()
+
+    return lambda app, condition: until(app, lambda: look(condition))
+
+
+def test_all_is_there_with_name_unit_class_and_the_newest_reading(make, broker, home, run, machine_module):  # noqa: F811
+    app = make(broker.port, device="attic", ha=True, actuators=ACTUATORS, interval_ms=60_000)
+    app.board.readings = READINGS
+    run(app, lambda: home.state("sensor.attic_uptime") not in (None, "unknown", "unavailable"))
+    expected = {row.split()[0]: row.split()[1:] or [None, None] for row in _UNITS.strip().split("\n")}
+    for name, unit, value in READINGS:
+        kind = "binary_sensor" if isinstance(value, bool) else "sensor"
+        found = home.states[f"{kind}.attic_{name.lower().translate(dict.fromkeys(map(ord, ':-/.'), '_'))}"]
+        about = found["attributes"]
+        assert about["friendly_name"] == f"attic {name}"
+        shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        assert found["state"] == shown
+        unit, device_class = expected.get(unit, [unit, None])
+        if name == "air-co2":
+            device_class = "carbon_dioxide"
+        assert (about.get("unit_of_measurement"), about.get("device_class")) == (unit, device_class), name
+    (device,) = (one for one in home.ask("config/device_registry/list") if one["name"] == "attic")
+    assert (device["identifiers"], device["manufacturer"]) == ([["mqtt", "attic"]], "Inflight")
+    assert (device["model"], device["sw_version"]) == (app.board.NAME, app.version)
+
+
+def test_commands_reach_the_device(make, broker, home, run, machine_module):  # noqa: F811
+    app = make(broker.port, device="shed", ha=True, actuators=ACTUATORS, interval_ms=60_000)
+    pump, fan, lamp, every = "switch.shed_pump", "number.shed_fan", "light.shed_lamp", "number.shed_interval"
+    run(app, lambda: [home.state(one) for one in (pump, fan, lamp)] == ["off", "0", "off"] and home.state(every))
+    home.do("switch.turn_on", pump)  # its state is what the device answers
+    home.do("number.set_value", fan, value=40)
+    home.do("light.turn_on", lamp, rgb_color=[255, 8, 0])
+    home.do("number.set_value", every, value=5000)
+    run(app, lambda: [home.state(one) for one in (pump, fan, lamp)] == ["on", "40", "on"] and app.telemetry.ms == 5000)
+    assert home.states[lamp]["attributes"]["rgb_color"] == [255, 8, 0]
+    home.do("button.press", "button.shed_restart")
+    run(app, lambda: app.stopping)
+
+
+def test_a_sensor_that_fails_a_device_that_is_gone_and_one_that_is_silent(make, broker, home, run):
+    app = make(broker.port, device="barn", ha=True)
+    app.board.readings = [("air", "Cel", 20.5), ("soil", "Cel", 9)]
+    air, soil, uptime = "sensor.barn_air", "sensor.barn_soil", "sensor.barn_uptime"
+    run(app, lambda: (home.state(air), home.state(soil)) == ("20.5", "9"))
+    app.board.readings = [("air", "Cel", 21), ("soil", "Cel", OSError("no answer"))]
+    run(app, lambda: (home.state(air), home.state(soil)) == ("21", "unavailable"))
+    cut_power(app.client)  # the broker publishes the will
+    home.wait(lambda: {home.state(one) for one in (air, soil, uptime)} == {"unavailable"})
+    silent = make(broker.port, device="barn", ha=True)
+    silent.board.readings = [("air", "Cel", 22)]
+    run(silent, lambda: home.state(air) == "22" and home.state(uptime) != "unavailable")
+    home.wait(lambda: home.state(air) == "unavailable")  # after three intervals and a minute
+    assert home.state(uptime) != "unavailable"
+
+
+# --- an outage ---
+
+
+def of_hours(home, entity, begin):
+    """[(hours after `begin`, mean, least, most)] of its statistics from then on."""
+    start = datetime.datetime.fromtimestamp(begin, datetime.timezone.utc).isoformat()
+    found = home.ask("recorder/statistics_during_period", start_time=start, period="hour", statistic_ids=[entity])
+    rows = found.get(entity, [])
+    return [((row["start"] / 1000 - begin) / HOUR_S, row["mean"], row["min"], row["max"]) for row in rows]
+
+
+def test_what_waited_out_an_outage_is_in_the_statistics_at_its_true_time_alone(
+    make, broker, core, home, run, until, tmp_path, monkeypatch
+):
+    begin = time.time() // HOUR_S * HOUR_S - 6 * HOUR_S
+    clock = types.SimpleNamespace(now=begin + 60)
+    monkeypatch.setattr(telemetry, "time", types.SimpleNamespace(time=lambda: clock.now, gmtime=time.gmtime))
+    temperature = "sensor.tank_temperature"
+    with Downstream(tmp_path / "pipeline", broker.port, "inflight") as pipeline:
+        app = make(broker.port, device="tank", ha=True)
+        app.board.readings = [("temperature", "Cel", 20)]
+        run(app, lambda: home.state(temperature) == "20" and not app.client.pending)
+        broker.stop()  # it keeps the session of the collector
+        until(app, lambda: not app.client.connected)
+        for minute, degrees in ((70, 22), (110, 24), (130, 30), (250, 10), (260, 12)):
+            clock.now = begin + 60 * minute
+            app.board.readings = [("temperature", "Cel", degrees)]
+            before = len(app.board.log)
+            until(app, lambda before=before: "telemetry" in [topic for _, _, topic in app.board.log[before:]])
+        clock.now = time.time()
+        app.board.readings = [("temperature", "Cel", 25.5)]
+        home.wait(lambda: home.state(temperature) == "unavailable")
+        home.changes.clear()
+        broker.start()
+        run(app, lambda: home.state(temperature) == "25.5" and not app.client.pending)
+        pipeline.finish()
+    # With the broker Home Assistant has what was the newest reading before the outage.
+    assert {state for entity, state in home.changes if entity == temperature} <= {"unavailable", "20", "25.5"}
+    assert of_hours(home, temperature, begin) == []
+    (tmp_path / "token").write_text(core.token)
+    command = ["history", "--home-assistant", core.url, "--token-file", str(tmp_path / "token"), "--json"]
+    for _ in range(2):  # again is no harm
+        done = CliRunner().invoke(fleet, [*command, "--data", str(pipeline.folder)])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["hours"][temperature] == 4
+    expected = [(0, 20, 20, 20), (1, 23, 22, 24), (2, 30, 30, 30), (4, 11, 10, 12)]
+    wait_for(lambda: of_hours(home, temperature, begin) == expected, PATIENCE_S, lambda: of_hours(home, temperature, begin))
