@@ -12,6 +12,9 @@ from inflight_tools.settings import device_code
 
 _ANSWER_S = 30
 _ROWS = 1000  # of one import
+# After an hour, until Home Assistant has made its own statistics of it, which it does after ten seconds. An import
+# before that would cost it the hour of all its entities.
+_SUMMARIZED_S = 600
 _UNIT_CLASS = (2025, 11)  # from this version of Home Assistant on an import has these fields
 _FAHRENHEIT = "°F"
 # Whole hours in which readings arrived so late that Home Assistant had them at no time, or at the wrong one. An hour is
@@ -20,7 +23,7 @@ _FAHRENHEIT = "°F"
 _HOURS = """
 WITH late AS (
     SELECT DISTINCT device, name, unit, date_trunc('hour', time) AS began FROM every_measurements
-    WHERE value IS NOT NULL AND date_trunc('hour', time) + INTERVAL 1 HOUR <= to_timestamp({now!r})
+    WHERE value IS NOT NULL AND date_trunc('hour', time) + INTERVAL 1 HOUR <= to_timestamp({over!r})
         AND received > time + INTERVAL {late} SECONDS AND epoch(received) BETWEEN {since!r} AND {until!r})
 SELECT device, name, unit, epoch(date_trunc('hour', minute)) AS hour, sum(total) / sum(count) AS mean,
     min(min) AS min, max(max) AS max
@@ -36,13 +39,13 @@ class Refused(Exception):
 
 def hours(database, now, late_s, since=None, until=None):
     """{unique id of an entity: (unit, [(start of an hour, mean, least, most)])} of what arrived more than `late_s`
-    seconds after it was measured, between `since` and `until`. Times are in s since 1970; an hour that is not over at
-    `now` is left out."""
+    seconds after it was measured, between `since` and `until`. Times are in s since 1970; an hour of which Home Assistant
+    may have no statistics yet at `now` is left out."""
     span = {"since": float(since or 0), "until": float(now if until is None else until)}
     found: dict = {}
     with device_code():
         discovery = importlib.import_module("discovery")
-        for row in database.rows(_HOURS.format(now=float(now), late=int(late_s), **span)):
+        for row in database.rows(_HOURS.format(over=float(now) - _SUMMARIZED_S, late=int(late_s), **span)):
             entity = "-".join(map(discovery._identifier, (row["device"], row["name"])))
             unit = discovery._with_unit({"name": row["name"]}, row["unit"]).get("unit_of_measurement")
             numbers = row["hour"], row["mean"], row["min"], row["max"]

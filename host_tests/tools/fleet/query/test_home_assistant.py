@@ -10,6 +10,7 @@ from websockets.sync.server import serve
 
 from host_tests.tools.fleet.where.conftest import AT
 from inflight_tools.fleet.commands import app
+from inflight_tools.fleet.home_assistant import hours
 
 HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
@@ -148,6 +149,16 @@ def test_an_hour_of_a_time_is_whole(tables, history):
     home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
     assert history(home, "--until", since)[0] == 0
     assert home.asked == []
+
+
+def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(tables):
+    from inflight_tools.fleet.query.database import Database
+
+    fill(tables)
+    with Database(tables.root) as database:
+        for s, found in ((599, [0]), (600, [0, 2])):
+            _, rows = hours(database, HOUR + 3 * 3600 + s, 300)["attic-temperature"]
+            assert [(row[0] - HOUR) / 3600 for row in rows] == found
 
 
 def test_fahrenheit_and_an_earlier_version(tables, history):
