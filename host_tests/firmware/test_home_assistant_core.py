@@ -14,6 +14,7 @@ from host_tests.clients import cut_power
 from host_tests.firmware.test_home import ACTUATORS, machine_module  # noqa: F401 (a fixture)
 from host_tests.firmware.test_home_assistant import READINGS
 from host_tests.waiting import wait_for
+from inflight_tools.fleet import home_assistant as statistics
 from inflight_tools.fleet.commands import app as fleet
 from tools.demo.downstream import Downstream
 from tools.peers import mosquitto
@@ -112,12 +113,20 @@ def test_a_sensor_that_fails_a_device_that_is_gone_and_one_that_is_silent(make, 
 # --- an outage ---
 
 
+def utc(seconds):
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat()
+
+
 def of_hours(home, entity, begin):
-    """[(hours after `begin`, mean, least, most)] of its statistics from then on."""
-    start = datetime.datetime.fromtimestamp(begin, datetime.timezone.utc).isoformat()
-    found = home.ask("recorder/statistics_during_period", start_time=start, period="hour", statistic_ids=[entity])
-    rows = found.get(entity, [])
+    """[(hours after `begin`, mean, least, most)] of its statistics in the six hours from then on."""
+    span = {"start_time": utc(begin), "end_time": utc(begin + 6 * HOUR_S), "period": "hour"}
+    rows = home.ask("recorder/statistics_during_period", **span, statistic_ids=[entity]).get(entity, [])
     return [((row["start"] / 1000 - begin) / HOUR_S, row["mean"], row["min"], row["max"]) for row in rows]
+
+
+def becomes(home, entity, begin, expected):
+    """Home Assistant answers before it has written."""
+    wait_for(lambda: of_hours(home, entity, begin) == expected, PATIENCE_S, lambda: of_hours(home, entity, begin))
 
 
 def test_what_waited_out_an_outage_is_in_the_statistics_at_its_true_time_alone(
@@ -154,5 +163,19 @@ def test_what_waited_out_an_outage_is_in_the_statistics_at_its_true_time_alone(
         done = CliRunner().invoke(fleet, [*command, "--data", str(pipeline.folder)])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["hours"][temperature] == 4
-    expected = [(0, 20, 20, 20), (1, 23, 22, 24), (2, 30, 30, 30), (4, 11, 10, 12)]
-    wait_for(lambda: of_hours(home, temperature, begin) == expected, PATIENCE_S, lambda: of_hours(home, temperature, begin))
+    becomes(home, temperature, begin, [(0, 20, 20, 20), (1, 23, 22, 24), (2, 30, 30, 30), (4, 11, 10, 12)])
+
+
+def test_an_hour_takes_the_place_of_what_home_assistant_has_of_it(make, broker, core, home, run):
+    app = make(broker.port, device="yard", ha=True)
+    app.board.readings = [("temperature", "Cel", 20)]
+    entity = "sensor.yard_temperature"
+    run(app, lambda: home.state(entity) == "20")
+    changed = datetime.datetime.fromisoformat(home.states[entity]["last_changed"]).timestamp()
+    hour = changed // HOUR_S * HOUR_S
+    home.do("compile.run", start=utc(hour + 55 * 60))
+    becomes(home, entity, hour, [(0, 20, 20, 20)])
+    with statistics.HomeAssistant(core.url, core.token) as importer:
+        found = {"yard-temperature": ("°C", [(hour, 12.0, 10.0, 20.0)])}
+        assert statistics.write(importer, found) == ({entity: 1}, {})
+    becomes(home, entity, hour, [(0, 12, 10, 20)])

@@ -3,12 +3,14 @@ it; at run time it installs nothing."""
 
 import contextlib
 import json
+import shutil
 import urllib.parse
 import urllib.request
 
 from websockets.sync.client import connect
 
 from tools.peers.daemon import Daemon
+from tools.setup.common import CHECKOUT
 from tools.setup.home_assistant import program
 
 _ANSWER_S = 240
@@ -29,7 +31,9 @@ frontend:
 config:
 history:
 recorder:
+compile:
 """
+_OURS = "custom_components"
 # Other steps would look for the weather of the place.
 _ONBOARDED = {"version": 4, "minor_version": 1, "key": "onboarding"}
 _ONBOARDED |= {"data": {"done": ["core_config", "analytics", "integration"]}}
@@ -47,6 +51,7 @@ class HomeAssistant(Daemon):
         self.environ = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder)}  # none of our modules
         self.token = None
         (self.folder / "configuration.yaml").write_text(_CONFIGURATION % self.port)
+        shutil.copytree(CHECKOUT / "tools/home_assistant" / _OURS, self.folder / _OURS)
         (self.folder / ".storage").mkdir()
         (self.folder / ".storage/onboarding").write_text(json.dumps(_ONBOARDED))
 
@@ -132,10 +137,11 @@ class Api:
             raise RuntimeError(f"{kind}: {answer['error']}")
         return answer["result"]
 
-    def do(self, service, entity, **data):
+    def do(self, service, entity=None, **data):
         """Calls a service: do("switch.turn_on", "switch.attic_pump")."""
         domain, _, name = service.partition(".")
-        self.ask("call_service", domain=domain, service=name, target={"entity_id": entity}, service_data=data)
+        target = {"target": {"entity_id": entity}} if entity else {}
+        self.ask("call_service", domain=domain, service=name, **target, service_data=data)
 
     def look(self):
         """Takes the events that are there."""
