@@ -44,6 +44,7 @@ Jinja2==3.1.3
 lru-dict==1.3.0
 MarkupSafe
 multidict<7
+numpy==1.26.0
 orjson==3.9.15
 packaging
 paho-mqtt==1.6.1
@@ -52,6 +53,7 @@ psutil
 psutil-home-assistant==0.0.1
 pycparser
 PyJWT==2.8.0
+python-dateutil
 python-slugify==8.0.4
 pytz
 PyYAML==6.0.1
@@ -92,5 +94,5 @@ def ensure(installer):
         raise SetupError("this Home Assistant needs CPython 3.11 or 3.12: make PYTHON=python3.11 test-home-assistant")
     made = environment.ensure(_folder(), LOCK)
     if made:
-        say("Home Assistant takes some 550 MB in the cache")
+        say("Home Assistant takes some 620 MB in the cache")
     return made
