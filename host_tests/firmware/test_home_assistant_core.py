@@ -2,6 +2,8 @@
 
 import datetime
 import json
+import re
+import struct
 import time
 import types
 
@@ -17,8 +19,10 @@ from host_tests.waiting import wait_for
 from inflight_tools.fleet import home_assistant as statistics
 from inflight_tools.fleet.commands import app as fleet
 from tools.demo.downstream import Downstream
-from tools.peers import mosquitto
+from tools.home_assistant import picture
+from tools.peers import chromium, mosquitto
 from tools.peers.home_assistant import HomeAssistant
+from tools.setup.common import CHECKOUT
 
 pytestmark = pytest.mark.long("INFLIGHT_HOME_ASSISTANT")
 PATIENCE_S = 240
@@ -45,7 +49,7 @@ def home(core):
     with core.api() as home:
         yield home
     said = core.file.read_text()[before:].splitlines()
-    assert [line for line in said if "Disconnected from MQTT server" not in line] == []
+    assert [line for line in said if "mqtt.client]" not in line] == []  # which tells that the broker is gone
 
 
 @pytest.fixture
@@ -62,19 +66,16 @@ def run(until, home):
 def test_all_is_there_with_name_unit_class_and_the_newest_reading(make, broker, home, run, machine_module):  # noqa: F811
     app = make(broker.port, device="attic", ha=True, actuators=ACTUATORS, interval_ms=60_000)
     app.board.readings = READINGS
-    run(app, lambda: home.state("sensor.attic_uptime") not in (None, "unknown", "unavailable"))
-    expected = {row.split()[0]: row.split()[1:] or [None, None] for row in _UNITS.strip().split("\n")}
+    units = {row.split()[0]: row.split()[1:] or [None, None] for row in _UNITS.strip().split("\n")}
+    expected = {}
     for name, unit, value in READINGS:
-        kind = "binary_sensor" if isinstance(value, bool) else "sensor"
-        found = home.states[f"{kind}.attic_{name.lower().translate(dict.fromkeys(map(ord, ':-/.'), '_'))}"]
-        about = found["attributes"]
-        assert about["friendly_name"] == f"attic {name}"
-        shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
-        assert found["state"] == shown
-        unit, device_class = expected.get(unit, [unit, None])
-        if name == "air-co2":
-            device_class = "carbon_dioxide"
-        assert (about.get("unit_of_measurement"), about.get("device_class")) == (unit, device_class), name
+        kind, state = ("binary_sensor", "on" if value else "off") if isinstance(value, bool) else ("sensor", str(value))
+        about = [f"attic {name}", *units.get(unit, [unit, "carbon_dioxide" if name == "air-co2" else None])]
+        expected[f"{kind}.attic_{re.sub('[^a-z0-9]', '_', name)}"] = [state, *about]
+    run(app, lambda: {one: home.state(one) for one in expected} == {one: row[0] for one, row in expected.items()})
+    for entity, row in expected.items():
+        about = home.states[entity]["attributes"]
+        assert [about.get(field) for field in ("friendly_name", "unit_of_measurement", "device_class")] == row[1:]
     (device,) = (one for one in home.ask("config/device_registry/list") if one["name"] == "attic")
     assert (device["identifiers"], device["manufacturer"]) == ([["mqtt", "attic"]], "Inflight")
     assert (device["model"], device["sw_version"]) == (app.board.NAME, app.version)
@@ -179,3 +180,11 @@ def test_an_hour_takes_the_place_of_what_home_assistant_has_of_it(make, broker, 
         found = {"yard-temperature": ("°C", [(hour, 12.0, 10.0, 20.0)])}
         assert statistics.write(importer, found) == ({entity: 1}, {})
     becomes(home, entity, hour, [(0, 12, 10, 20)])
+
+
+@pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
+def test_the_picture_shows_a_device(tmp_path):
+    picture.main(tmp_path / "taken.png")
+    kept = CHECKOUT / "docs/home-assistant.png"
+    for file in (tmp_path / "taken.png", kept):
+        assert struct.unpack(">II", file.read_bytes()[16:24]) == picture.SIZE and file.stat().st_size <= 50_000

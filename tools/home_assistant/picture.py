@@ -1,6 +1,7 @@
 """Takes the picture of a device in Home Assistant for the documentation: `python -m tools.home_assistant.picture`.
 
-The device is a MicroPython process with the firmware and docs/start.md's sensor; its pins are a stand-in. Broker and access list are those of examples/mosquitto."""
+The device is a MicroPython process with the firmware and the sensor of docs/start.md; its pins are a stand-in. Broker
+and access list are those of examples/mosquitto."""
 
 import contextlib
 import json
@@ -20,7 +21,7 @@ from tools.runtimes.device_run import application
 from tools.setup.common import CHECKOUT
 
 DEVICE, USER = "attic-1", "homeassistant"
-_SIZE = 980, 560
+SIZE = 600, 700
 _START = """
 import sys
 import board
@@ -59,11 +60,21 @@ _CONFIGURATION = {
     "sensors": [{"driver": "dht22", "pin": 4, "name": "attic"}],
     "actuators": [{"driver": "switch", "pin": 5, "name": "fan"}],
 }
-# The page's text, also that of its elements' own trees.
-_TEXT = """(function text(node) {
-    const inside = [...(node.shadowRoot ? [node.shadowRoot] : []), ...node.childNodes];
-    return node.nodeType == 3 ? node.data : inside.map(text).join(" ");
-})(document.body)"""
+# Resolves when the page has readings, icons, and what MQTT adds to it, whose logo would come from the internet.
+_COMPLETE = """new Promise(ready => {
+    const all = root => [...root.querySelectorAll("*")].flatMap(
+        one => [one, ...(one.shadowRoot ? all(one.shadowRoot) : [])]);
+    (function look() {
+        const found = all(document);
+        const of = name => found.filter(one => one.localName == name);
+        const text = found.map(one => (one.shadowRoot || one).textContent).join();
+        const drawn = icon => all(icon.shadowRoot).some(one => one.localName == "path");
+        of("img").forEach(one => one.style.visibility = "hidden");
+        const last = ["21.4", "MQTT Info", "Free heap"].every(word => text.includes(word)) && of("img").length
+            && of("ha-state-icon").length > 5 && of("ha-state-icon").every(drawn);
+        requestAnimationFrame(last ? () => ready(0) : look);
+    })();
+})"""
 
 
 @contextlib.contextmanager
@@ -85,12 +96,8 @@ def picture(browser, core, api):
     (found,) = (one["id"] for one in api.ask("config/device_registry/list") if one["name"] == DEVICE)
     login = {"access_token": core.token, "token_type": "Bearer", "expires": 1e15, "hassUrl": core.url, "clientId": None}
     before = f"localStorage.hassTokens = JSON.stringify({json.dumps(login)})"
-    page = browser.open(f"{core.url}/config/devices/device/{found}", *_SIZE, before=before)
-    page.ask(
-        "new Promise(ready => { const look = () => "
-        f"/21.4/.test({_TEXT}) ? requestAnimationFrame(() => requestAnimationFrame(ready)) : setTimeout(look, 50);"
-        "look() }).then(() => 0)"
-    )
+    page = browser.open(f"{core.url}/config/devices/device/{found}", *SIZE, before=before)
+    page.ask(_COMPLETE)
     return page.picture()
 
 

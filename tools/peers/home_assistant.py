@@ -1,5 +1,4 @@
-"""A running Home Assistant on loopback: its core with MQTT, recorder and frontend. tools/setup/home_assistant.py installs
-it; at run time it installs nothing."""
+"""A running Home Assistant on loopback: its core with MQTT, recorder and frontend. It installs nothing itself."""
 
 import contextlib
 import json
@@ -34,7 +33,7 @@ recorder:
 compile:
 """
 _OURS = "custom_components"
-# Other steps would look for the weather of the place.
+# The step core_config would add integrations that need the internet.
 _ONBOARDED = {"version": 4, "minor_version": 1, "key": "onboarding"}
 _ONBOARDED |= {"data": {"done": ["core_config", "analytics", "integration"]}}
 
@@ -63,35 +62,30 @@ class HomeAssistant(Daemon):
     def _onboard(self):
         client = {"client_id": f"{self.url}/"}
         user = {"name": "Anna", "username": "anna", "password": "anna", "language": "en"}
-        code = self.post("/api/onboarding/users", json.dumps(client | user).encode())["auth_code"]
-        asked = client | {"grant_type": "authorization_code", "code": code}
-        token = self.post("/auth/token", urllib.parse.urlencode(asked).encode(), json=False)["access_token"]
+        code = self._post("/api/onboarding/users", client | user)["auth_code"]
+        form = urllib.parse.urlencode(client | {"grant_type": "authorization_code", "code": code})
+        token = self._post("/auth/token", form, "application/x-www-form-urlencoded")["access_token"]
         with Api(self.url, token) as api:
             return api.ask("auth/long_lived_access_token", client_name="tests", lifespan=365)
 
-    def post(self, path, body, json=True):
-        """The answer of its HTTP API, as the user when there is one."""
-        kind = "application/json" if json else "application/x-www-form-urlencoded"
+    def _post(self, path, body, kind="application/json"):
         headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
-        request = urllib.request.Request(self.url + path, body, headers)
+        text = body if isinstance(body, str) else json.dumps(body)
+        request = urllib.request.Request(self.url + path, text.encode(), headers)
         with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
-            return _json(answer.read())
+            return json.load(answer)
 
     def use_broker(self, port, **fields):
         """Adds its integration MQTT, as a person does. fields: username, password."""
         flow = "/api/config/config_entries/flow"
-        asked = self.post(flow, json.dumps({"handler": "mqtt"}).encode())
-        given = {"broker": "127.0.0.1", "port": port, **fields}
-        done = self.post(f"{flow}/{asked['flow_id']}", json.dumps(given).encode())
+        asked = self._post(flow, {"handler": "mqtt"})
+        done = self._post(f"{flow}/{asked['flow_id']}", {"broker": "127.0.0.1", "port": port, **fields})
         if done["type"] != "create_entry":
             raise RuntimeError(f"{done}\n{self.log()}")
 
     def api(self):
         """Its Api, for `with`."""
         return Api(self.url, self.token)
-
-
-_json = json.loads
 
 
 class Api:

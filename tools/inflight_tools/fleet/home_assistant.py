@@ -39,8 +39,8 @@ class Refused(Exception):
 
 def hours(database, now, late_s, since=None, until=None):
     """{unique id of an entity: (unit, [(start of an hour, mean, least, most)])} of what arrived more than `late_s`
-    seconds after it was measured, between `since` and `until`. Times are in s since 1970; an hour of which Home Assistant
-    may have no statistics yet at `now` is left out."""
+    seconds after it was measured, between `since` and `until`. Times are in s since 1970; an hour of which Home
+    Assistant may have no statistics yet at `now` is left out."""
     span = {"since": float(since or 0), "until": float(now if until is None else until)}
     found: dict = {}
     with device_code():

@@ -1,5 +1,5 @@
-"""For tests: the service compile.run makes Home Assistant's statistics of the five minutes from `start` on, and those of
-an hour with its last ones, as it does itself when they are over."""
+"""For tests: the service compile.run makes Home Assistant's statistics of the five minutes from `start` on, and of the
+hour that ends with them, as it does itself when they are over."""
 
 from homeassistant.components.recorder import get_instance
 from homeassistant.components.recorder.tasks import StatisticsTask
