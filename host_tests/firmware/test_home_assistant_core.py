@@ -111,6 +111,22 @@ def test_a_sensor_that_fails_a_device_that_is_gone_and_one_that_is_silent(make, 
     assert home.state(uptime) != "unavailable"
 
 
+def test_home_assistant_that_starts_again_has_the_newest_readings_of_what_is_there(make, broker, core, until, tmp_path):
+    """All of it is retained."""
+    apps = [make(broker.port, device=name, ha=True, interval_ms=3_600_000) for name in ("loft", "cellar")]
+    entities = "sensor.loft_temperature", "sensor.cellar_temperature"
+    (tmp_path / "flash").mkdir()
+    apps[1].board.path = tmp_path / "flash/config.json"  # each has a file of what it has announced
+    with core.api() as home:
+        for app, entity in zip(apps, entities, strict=True):
+            until(app, lambda entity=entity: home.look() or home.state(entity) == "21.5")
+        cut_power(apps[1].client)
+        home.wait(lambda: home.state(entities[1]) == "unavailable")
+    core.restart()
+    with core.api() as home:
+        until(apps[0], lambda: home.look() or [home.state(one) for one in entities] == ["21.5", "unavailable"])
+
+
 # --- an outage ---
 
 
