@@ -27,6 +27,8 @@ from tools.setup.common import CHECKOUT
 pytestmark = pytest.mark.long("INFLIGHT_HOME_ASSISTANT")
 PATIENCE_S = 240
 HOUR_S = 3600
+# {unit of SenML: [unit, device class]}
+OURS = {row.split()[0]: row.split()[1:] or [None, None] for row in _UNITS.strip().split("\n")}
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +68,10 @@ def run(until, home):
 def test_all_is_there_with_name_unit_class_and_the_newest_reading(make, broker, home, run, machine_module):  # noqa: F811
     app = make(broker.port, device="attic", ha=True, actuators=ACTUATORS, interval_ms=60_000)
     app.board.readings = READINGS
-    units = {row.split()[0]: row.split()[1:] or [None, None] for row in _UNITS.strip().split("\n")}
     expected = {}
     for name, unit, value in READINGS:
         kind, state = ("binary_sensor", "on" if value else "off") if isinstance(value, bool) else ("sensor", str(value))
-        about = [f"attic {name}", *units.get(unit, [unit, "carbon_dioxide" if name == "air-co2" else None])]
+        about = [f"attic {name}", *OURS.get(unit, [unit, "carbon_dioxide" if name == "air-co2" else None])]
         expected[f"{kind}.attic_{re.sub('[^a-z0-9]', '_', name)}"] = [state, *about]
     run(app, lambda: {one: home.state(one) for one in expected} == {one: row[0] for one, row in expected.items()})
     for entity, row in expected.items():
@@ -134,16 +135,20 @@ def utc(seconds):
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat()
 
 
-def of_hours(home, entity, begin):
+def of_hours(home, entity, begin, **more):
     """[(hours after `begin`, mean, least, most)] of its statistics in the six hours from then on."""
-    span = {"start_time": utc(begin), "end_time": utc(begin + 6 * HOUR_S), "period": "hour"}
-    rows = home.ask("recorder/statistics_during_period", **span, statistic_ids=[entity]).get(entity, [])
+    asked = {"start_time": utc(begin), "end_time": utc(begin + 6 * HOUR_S), "period": "hour", **more}
+    rows = home.ask("recorder/statistics_during_period", **asked, statistic_ids=[entity]).get(entity, [])
     return [((row["start"] / 1000 - begin) / HOUR_S, row["mean"], row["min"], row["max"]) for row in rows]
 
 
-def becomes(home, entity, begin, expected):
+def becomes(home, entity, begin, expected, **more):
     """Home Assistant answers before it has written."""
-    wait_for(lambda: of_hours(home, entity, begin) == expected, PATIENCE_S, lambda: of_hours(home, entity, begin))
+    wait_for(
+        lambda: of_hours(home, entity, begin, **more) == expected,
+        PATIENCE_S,
+        lambda: of_hours(home, entity, begin, **more),
+    )
 
 
 def test_what_waited_out_an_outage_is_in_the_statistics_at_its_true_time_alone(
@@ -204,3 +209,27 @@ def test_the_picture_shows_a_device(tmp_path):
     kept = CHECKOUT / "docs/home-assistant.png"
     for file in (tmp_path / "taken.png", kept):
         assert struct.unpack(">II", file.read_bytes()[16:24]) == picture.SIZE and file.stat().st_size <= 50_000
+
+
+def test_statistics_in_the_unit_that_somebody_chose(make, broker, core, home, run):
+    """Home Assistant's own conversion back tells what was measured."""
+    app = make(broker.port, device="ranch", ha=True)
+    app.board.readings = READINGS
+    choices = {"°C": ["°F", "K"], **statistics.UNITS}
+    entities = {row[0]: f"sensor.ranch_in_{n}" for n, row in enumerate(OURS.values()) if row[0] in choices}
+    assert entities.keys() == choices.keys()
+    run(app, lambda: all(home.state(entity) for entity in entities.values()))
+    hour = time.time() // HOUR_S * HOUR_S
+    with statistics.HomeAssistant(core.url, core.token) as importer:
+        for ours, entity in entities.items():
+            unique = f"ranch-in-{entity.rpartition('_')[2]}"
+            for theirs in choices[ours]:
+                chosen = {"options_domain": "sensor", "options": {"unit_of_measurement": theirs}}
+                home.ask("config/entity_registry/update", entity_id=entity, **chosen)
+                home.wait(lambda e=entity, u=theirs: home.states[e]["attributes"].get("unit_of_measurement") == u)
+                assert statistics.write(importer, {unique: (ours, [(hour, 12.0, -3.0, 25.0)])}) == ({entity: 1}, {})
+                (about,) = home.ask("recorder/get_statistics_metadata", statistic_ids=[entity])
+                assert about["statistics_unit_of_measurement"] == theirs
+                becomes(home, entity, hour, [pytest.approx((0, 12, -3, 25))], units={about["unit_class"]: ours})
+                home.ask("recorder/clear_statistics", statistic_ids=[entity])
+                becomes(home, entity, hour, [])
