@@ -17,7 +17,7 @@ _ROWS = 1000  # of one import
 _SUMMARIZED_S = 600
 _UNIT_CLASS = (2025, 11)  # from this version of Home Assistant on an import has these fields
 # {unit of a device: {unit that somebody chose for an entity or for a home: how many of the device's it is}}
-UNITS = {
+UNITS: dict[str, dict[str, float]] = {
     "Pa": {"hPa": 100, "kPa": 1000, "mbar": 100, "bar": 100_000, "psi": 6894.757, "inHg": 3386.389, "mmHg": 133.3224},
     "m": {"km": 1000, "cm": 0.01, "mm": 0.001, "mi": 1609.344, "yd": 0.9144, "ft": 0.3048, "in": 0.0254},
     "kg": {"g": 0.001, "mg": 1e-6, "µg": 1e-9, "lb": 0.45359237, "oz": 0.028349523},
