@@ -49,9 +49,9 @@ fuzz: setup  ## hostile input for decoder, session, mount and commands (INPUTS=1
 	$(SETUP) fuzz
 	@$(VENV)/python -m tools.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
 
-test-home-assistant: setup  ## announcements and their templates by Home Assistant's own code, which it installs
+test-home-assistant: setup-tests  ## devices at a running Home Assistant, which it installs (620 MB)
 	$(SETUP) home-assistant
-	$(VENV)/python -m pytest -n 0 host_tests/firmware/test_home_assistant.py $(ARGS)
+	INFLIGHT_HOME_ASSISTANT=1 $(VENV)/python -m pytest -n 0 host_tests/firmware/test_home_assistant*.py $(ARGS)
 
 test-object-storage: setup-tests  ## landing files, tables and report in a stand-in for S3 (moto), which it installs (140 MB)
 	$(SETUP) object-storage

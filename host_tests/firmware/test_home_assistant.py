@@ -31,7 +31,7 @@ if home_assistant.unavailable():
 def checked(announced, states=None):
     """What Home Assistant makes of these announcements, and of messages; {topic without prefix and /config: ...}."""
     given = {"prefix": PREFIX, "announced": announced, "states": states or {}}
-    command = [home_assistant.python(), CHECKOUT / "tools/home_assistant/check.py"]
+    command = [home_assistant.program("python"), CHECKOUT / "tools/home_assistant/check.py"]
     environment = {"PATH": "/usr/bin:/bin"}  # none of our modules
     done = subprocess.run(
         command, input=json.dumps(given), env=environment, capture_output=True, text=True, timeout=240

@@ -39,7 +39,7 @@ PYTHON_HEAD = """\
 # Resolved from pyproject.toml, %s, for every CPython >= 3.10; renewed by `python -m tools.setup.relock`.
 """
 HOME_ASSISTANT_HEAD = """\
-# Home Assistant with what its MQTT integration imports, for its check; renewed by `python -m tools.setup.relock`.
+# Home Assistant with MQTT, recorder and frontend, for its check; renewed by `python -m tools.setup.relock`.
 """
 MOTO_HEAD = """\
 # moto, a stand-in for S3, in an environment of its own; renewed by `python -m tools.setup.relock`.

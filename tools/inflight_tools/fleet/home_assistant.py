@@ -12,15 +12,28 @@ from inflight_tools.settings import device_code
 
 _ANSWER_S = 30
 _ROWS = 1000  # of one import
+# After an hour, until Home Assistant has made its own statistics of it, which it does after ten seconds. An import
+# before that would cost it the hour of all its entities.
+_SUMMARIZED_S = 600
 _UNIT_CLASS = (2025, 11)  # from this version of Home Assistant on an import has these fields
-_FAHRENHEIT = "°F"
+# {unit of a device: {unit that somebody chose for an entity or for a home: how many of the device's it is}}
+UNITS: dict[str, dict[str, float]] = {
+    "Pa": {"hPa": 100, "kPa": 1000, "mbar": 100, "bar": 100_000, "psi": 6894.757, "inHg": 3386.389, "mmHg": 133.3224},
+    "m": {"km": 1000, "cm": 0.01, "mm": 0.001, "mi": 1609.344, "yd": 0.9144, "ft": 0.3048, "in": 0.0254},
+    "kg": {"g": 0.001, "mg": 1e-6, "µg": 1e-9, "lb": 0.45359237, "oz": 0.028349523},
+    "V": {"mV": 0.001},
+    "A": {"mA": 0.001},
+    "W": {"kW": 1000},
+    "B": {"kB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3},
+    "s": {"ms": 0.001, "min": 60, "h": 3600, "d": 86400},
+}
 # Whole hours in which readings arrived so late that Home Assistant had them at no time, or at the wrong one. An hour is
 # imported with all of its readings, since it takes the place of what Home Assistant has of it: with those, too, that
 # only `minutes` has any more.
 _HOURS = """
 WITH late AS (
     SELECT DISTINCT device, name, unit, date_trunc('hour', time) AS began FROM every_measurements
-    WHERE value IS NOT NULL AND date_trunc('hour', time) + INTERVAL 1 HOUR <= to_timestamp({now!r})
+    WHERE value IS NOT NULL AND date_trunc('hour', time) + INTERVAL 1 HOUR <= to_timestamp({over!r})
         AND received > time + INTERVAL {late} SECONDS AND epoch(received) BETWEEN {since!r} AND {until!r})
 SELECT device, name, unit, epoch(date_trunc('hour', minute)) AS hour, sum(total) / sum(count) AS mean,
     min(min) AS min, max(max) AS max
@@ -36,13 +49,13 @@ class Refused(Exception):
 
 def hours(database, now, late_s, since=None, until=None):
     """{unique id of an entity: (unit, [(start of an hour, mean, least, most)])} of what arrived more than `late_s`
-    seconds after it was measured, between `since` and `until`. Times are in s since 1970; an hour that is not over at
-    `now` is left out."""
+    seconds after it was measured, between `since` and `until`. Times are in s since 1970; an hour of which Home
+    Assistant may have no statistics yet at `now` is left out."""
     span = {"since": float(since or 0), "until": float(now if until is None else until)}
     found: dict = {}
     with device_code():
         discovery = importlib.import_module("discovery")
-        for row in database.rows(_HOURS.format(now=float(now), late=int(late_s), **span)):
+        for row in database.rows(_HOURS.format(over=float(now) - _SUMMARIZED_S, late=int(late_s), **span)):
             entity = "-".join(map(discovery._identifier, (row["device"], row["name"])))
             unit = discovery._with_unit({"name": row["name"]}, row["unit"]).get("unit_of_measurement")
             numbers = row["hour"], row["mean"], row["min"], row["max"]
@@ -133,9 +146,10 @@ def _converter(ours, theirs):
     """What makes of a value in the unit `ours` one in the unit `theirs`; None: nothing is known."""
     if ours == theirs:
         return float
-    if (ours, theirs) == ("°C", _FAHRENHEIT):
-        return lambda value: value * 1.8 + 32
-    return None
+    if ours == "°C":
+        return {"°F": lambda value: value * 1.8 + 32, "K": lambda value: value + 273.15}.get(theirs)
+    one = UNITS.get(ours, {}).get(theirs)
+    return one and (lambda value: value / one)
 
 
 def _row(convert, hour, *numbers):

@@ -10,6 +10,7 @@ from websockets.sync.server import serve
 
 from host_tests.tools.fleet.where.conftest import AT
 from inflight_tools.fleet.commands import app
+from inflight_tools.fleet.home_assistant import hours
 
 HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
@@ -150,6 +151,16 @@ def test_an_hour_of_a_time_is_whole(tables, history):
     assert home.asked == []
 
 
+def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(tables):
+    from inflight_tools.fleet.query.database import Database
+
+    fill(tables)
+    with Database(tables.root) as database:
+        for s, found in ((599, [0]), (600, [0, 2])):
+            _, rows = hours(database, HOUR + 3 * 3600 + s, 300)["attic-temperature"]
+            assert [(row[0] - HOUR) / 3600 for row in rows] == found
+
+
 def test_fahrenheit_and_an_earlier_version(tables, history):
     fill(tables)
     home = Home("2025.10.4", ENTITIES[:1], [TEMPERATURE | {"statistics_unit_of_measurement": "°F"}])
@@ -160,9 +171,22 @@ def test_fahrenheit_and_an_earlier_version(tables, history):
         "has_mean": True,
     }
     assert [row["min"] for row in found["stats"]] == pytest.approx([68.0, 64.4])
-    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE | {"statistics_unit_of_measurement": "K"}])
+    unknown = TEMPERATURE | {"statistics_unit_of_measurement": "°R"}
+    home = Home(entities=ENTITIES[:1], metadata=[unknown])
     status, _, error = history(home)
-    assert status == 0 and "sensor.attic has its statistics in K, not in °C" in error and not home.imports
+    assert status == 0 and "sensor.attic has its statistics in °R, not in °C" in error and not home.imports
+
+
+def test_the_unit_that_somebody_chose(tables, history):
+    tables.measure("attic", 0, HOUR - AT, received=HOUR - AT + 9000, name="air", unit="Pa", value=101_300.0)
+    tables.add("attic", 1)
+    tables.write()
+    pressure = TEMPERATURE | {"statistics_unit_of_measurement": "hPa", "unit_class": "pressure"}
+    home = Home(entities=[entity("sensor.attic", "attic-air")], metadata=[pressure])
+    assert history(home)[0] == 0
+    (found,) = home.imports
+    assert found["metadata"]["unit_of_measurement"] == "hPa"
+    assert [row["mean"] for row in found["stats"]] == pytest.approx([1013])
 
 
 def test_errors_tell_what_to_do(tables, history, tmp_path):
