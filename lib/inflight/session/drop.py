@@ -158,9 +158,9 @@ def may_be_received(session, address):
 
 
 def none_waits(session):
-    """Messages were counted behind the window, and none is there. It may be that a sector which the mount has left out
-    has none. All records without a row are copies of messages that had their turn, on a flash that somebody restored in
-    part; where some were set aside nobody can tell those from copies."""
+    """Messages were counted behind the window, and none is there: sectors that the mount has left out are counted now.
+    All records without a row are copies of messages that had their turn, on a flash that somebody restored in part;
+    where some were set aside nobody can tell those from copies."""
     journal = session.journal
     count_rest(journal)
     session.queued = 0
@@ -178,7 +178,7 @@ def none_waits(session):
 
 
 def count_rest(journal):
-    """What a mount has left out is counted: what counts as live is not too much from now on."""
+    """Counts what a mount has left out: until then too many messages may count as live."""
     if hasattr(journal, "checkpoints"):
         journal.checkpoints.count_rest()
 
