@@ -157,32 +157,6 @@ def may_be_received(session, address):
     return first[0] & 4 > 0 and not is_unsent(session, address)
 
 
-def none_waits(session):
-    """Messages were counted behind the window, and none is there: sectors that the mount has left out are counted now.
-    All records without a row are copies of messages that had their turn, on a flash that somebody restored in part;
-    where some were set aside nobody can tell those from copies."""
-    journal = session.journal
-    count_rest(journal)
-    session.queued = 0
-    if session.aside:
-        return
-    at = journal.scan(OUT, -1)
-    while at >= 0:
-        if session.row_at(at) < 0:
-            journal.mark(at, DONE)
-        at = journal.scan(OUT, at)
-    if journal.live > session.rows:
-        from .pending import set_aside_of
-
-        set_aside_of(session).left = 1  # looks for it when all else is completed
-
-
-def count_rest(journal):
-    """Counts what a mount has left out: until then too many messages may count as live."""
-    if hasattr(journal, "checkpoints"):
-        journal.checkpoints.count_rest()
-
-
 def find_mid(journal, mid):
     """Returns the address of the pending message with this Message ID, -1 if there is none."""
     at = journal.checkpoints.find_mid(mid) if hasattr(journal, "checkpoints") else -2

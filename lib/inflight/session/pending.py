@@ -246,8 +246,6 @@ class SetAside:
     def _recount(self, journal):
         # None is there, though some are counted. Where sectors that the mount has left out are not all of them, a power
         # cut had left a state half written, which read differently then: the mount that follows counts anew.
-        from .drop import count_rest
-
         self.left = 0
         count_rest(journal)
         if journal.live:
@@ -288,6 +286,30 @@ def set_aside_of(session):
     """Returns the SetAside of the session."""
     session.aside = session.aside or SetAside()
     return session.aside
+
+
+def none_waits(session):
+    """Messages were counted behind the window, and none is there: sectors that the mount has left out are counted now.
+    All records without a row are copies of messages that had their turn, on a flash that somebody restored in part;
+    where some were set aside nobody can tell those from copies."""
+    journal = session.journal
+    count_rest(journal)
+    session.queued = 0
+    if session.aside:
+        return
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        if session.row_at(at) < 0:
+            journal.mark(at, DONE)
+        at = journal.scan(OUT, at)
+    if journal.live > session.rows:
+        set_aside_of(session).left = 1  # looks for it when all else is completed
+
+
+def count_rest(journal):
+    """Counts what a mount has left out: until then too many messages may count as live."""
+    if hasattr(journal, "checkpoints"):
+        journal.checkpoints.count_rest()
 
 
 def is_too_long(session, address):

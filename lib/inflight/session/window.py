@@ -132,7 +132,7 @@ class Window(PacketBuffer):
         """Returns the address of the oldest message behind the window, -1: there is none."""
         address = self.journal.find(OUT, self.seq)
         if address < 0:
-            from .drop import none_waits
+            from .pending import none_waits
 
             none_waits(self)
         return address

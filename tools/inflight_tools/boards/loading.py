@@ -24,12 +24,12 @@ APART = {
     "in_flight": ("record", ("load_received", "load_window")),
     "foreign": ("record", ("ForeignIds", "after_damage", "oldest_mid", "suspect")),
     "suspects": ("connect", ("judge",)),
-    "given_up": (
-        "drop",
-        ("count_rest", "discard_message", "find_mid", "give_up", "is_unsent", "may_be_received", "none_waits"),
-    ),
+    "given_up": ("drop", ("discard_message", "find_mid", "give_up", "is_unsent", "may_be_received")),
     "lost_messages": ("drop", ("find_lost", "is_publish", "tell_lost")),
-    "set_aside": ("pending", ("SetAside", "is_too_long", "set_aside", "set_aside_of", "tell")),
+    "set_aside": (
+        "pending",
+        ("SetAside", "count_rest", "is_too_long", "none_waits", "set_aside", "set_aside_of", "tell"),
+    ),
     "long_message": ("receive", ("skip_topic", "start_long")),
     "malformed": ("receive", ("skip_malformed",)),
     "lengths5": ("cursor", ("digits_for", "digits_in")),
