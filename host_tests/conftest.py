@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tools import runtimes
+from tools.peers.daemon import held_port
 from tools.peers.mosquitto import Mosquitto, unavailable
 from tools.runtimes import device_run
 
@@ -44,6 +45,12 @@ def signals_are_left_alone():
     before = [signal.getsignal(number) for number in numbers]
     yield
     assert [signal.getsignal(number) for number in numbers] == before, "a signal's handler has been left behind"
+
+
+@pytest.fixture
+def nobody(request):
+    """A loopback port that refuses connections."""
+    return held_port(request.node)
 
 
 @pytest.fixture

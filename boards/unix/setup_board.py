@@ -1,6 +1,7 @@
 # A stand-in for the radio of a board that is set up: the loopback is its access point, a file lists the networks.
 #
-#   INFLIGHT_SETUP     ports of the page and of the name server, "8080:5353"; without it there is no set-up
+#   INFLIGHT_SETUP     ports of the page and of the name server, "8080:5353"; without it there is no set-up, with
+#                      the port 0 no name server
 #   networks.json      in the home folder: [{"ssid": "attic", "key": "...", "rssi": -60}]
 
 import json

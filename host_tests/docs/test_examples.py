@@ -4,6 +4,7 @@ import socket
 
 from host_tests.docs.pages import EXAMPLES
 from host_tests.docs.reader import ReplyingBroker, run_program, running
+from tools.peers.daemon import held_port
 
 RUNTIMES = "cpython micropython-x86"
 TEXTS = {path.stem: path.read_text() for path in EXAMPLES}
@@ -94,13 +95,12 @@ def test_relay(runtime, tmp_path):
     assert broker.arrived[0].retain
 
 
-def test_deep_sleep(runtime, tmp_path):
+def test_deep_sleep(runtime, tmp_path, nobody):
     """Two wakes without a broker, a third one with it."""
-    with ReplyingBroker() as nobody, socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        nobody.port = closed.getsockname()[1]
+    with ReplyingBroker() as away:
+        away.port = nobody
         for _ in range(2):
-            printed, status = run_program(runtime, tmp_path, nobody, TEXTS["deep_sleep"])
+            printed, status = run_program(runtime, tmp_path, away, TEXTS["deep_sleep"])
             assert (printed[:14], status) == ("not delivered:", ASLEEP)
     with ReplyingBroker() as broker:
         printed, status = run_program(runtime, tmp_path, broker, TEXTS["deep_sleep"])
@@ -120,8 +120,9 @@ def test_tasks(runtime, tmp_path):
 def test_gateway(runtime, tmp_path):
     with ReplyingBroker() as broker, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
         device.bind(("127.0.0.1", 0))
-        port = device.getsockname()[1] ^ 1
-        text = TEXTS["gateway"].replace("5005", str(port))
+        port = held_port(device, socket.SOCK_DGRAM)
+        shared = "inputs.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\ninputs.bind("
+        text = TEXTS["gateway"].replace("5005", str(port)).replace("inputs.bind(", shared)
         with running(runtime, tmp_path, broker, text) as (_, output):
             assert broker.wait_for(lambda: broker.sessions), output
             odd = (b"\xff\xfe\x01 x", b"", b"one", b"one two three", b"+ 1", b"a\0b 1", b"\x1b[2J 1", bytes(512))

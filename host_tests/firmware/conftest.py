@@ -1,7 +1,6 @@
 """Fixtures: applications on a fake board in RAM, the firmware as a process, and a broker."""
 
 import json
-import socket
 import subprocess
 import time
 
@@ -199,14 +198,6 @@ def make(tmp_path):
 def broker():
     with Automatic() as broker:
         yield broker
-
-
-@pytest.fixture
-def nobody():
-    """A loopback port that refuses connections."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        yield sock.getsockname()[1]
 
 
 @pytest.fixture

@@ -34,7 +34,8 @@ WIFI = {"ssid": "attic", "key": "the-wifi-key"}
 @pytest.fixture
 def device(machine):
     """A Machine without configuration."""
-    machine.page_port = machine.dns_port = held_port(machine)
+    machine.page_port = held_port(machine)
+    machine.dns_port = held_port(machine, socket.SOCK_DGRAM)
     machine.environment = {"INFLIGHT_SETUP": f"{machine.page_port}:{machine.dns_port}"}
     machine.stdin = subprocess.PIPE
     (machine.home / "networks.json").write_text(json.dumps(NETWORKS))

@@ -29,7 +29,7 @@ def device(machine):
 
 def waiting(machine):
     page = held_port(machine)
-    machine.environment = {"INFLIGHT_SETUP": f"{page}:{page}"}
+    machine.environment = {"INFLIGHT_SETUP": f"{page}:0"}
     machine.stdin = subprocess.PIPE
     machine.search.append(str(Path(__file__).parent / "device_scripts/bus"))  # a sensor is found
     networks = [{"ssid": "attic", "rssi": -60, "key": "the-wifi-key"}, {"ssid": "a" * 32, "rssi": -70}]

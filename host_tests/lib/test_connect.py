@@ -303,11 +303,9 @@ def test_connack_byte_by_byte(broker, make):
         client.connect()
 
 
-def test_connection_refused(make):
+def test_connection_refused(make, nobody):
     """OSError; no message is lost."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    client = make(port)
+    client = make(nobody)
     client.publish("t", b"1", qos=1)
     with pytest.raises(OSError):
         client.connect()

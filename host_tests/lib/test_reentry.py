@@ -2,7 +2,6 @@
 signals, and threads. Each is accepted or refused before anything is written; what is accepted is delivered."""
 
 import asyncio
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -24,14 +23,6 @@ SCRIPT = Path(__file__).parent / "device_scripts" / "scheduled.py"
 def automatic():
     with Automatic() as broker:
         yield broker
-
-
-@pytest.fixture
-def refused_port():
-    """A port at which nobody listens."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        yield sock.getsockname()[1]
 
 
 def check_delivered(broker, flash, accepted):
@@ -238,7 +229,7 @@ def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, m
     assert client.drain(PATIENCE_S * 1000)
 
 
-def test_a_journal_is_taken_over_between_calls(make, refused_port):
+def test_a_journal_is_taken_over_between_calls(make, nobody):
     """Another client is made while a thread publishes with the one before, which has no connection: it waits, and that
     message is in the journal. In a handler of signals it is refused."""
     inside, refused = threading.Event(), []
@@ -255,12 +246,12 @@ def test_a_journal_is_taken_over_between_calls(make, refused_port):
 
     flash = Flash()
     thread = threading.Thread(target=lambda: first.publish("t", b"1", 1), daemon=True)
-    first = make(refused_port, flash)
+    first = make(nobody, flash)
     journal = first.session.journal
     first.run_for(1)
     thread.start()
     assert inside.wait(PATIENCE_S)
-    second = Client("127.0.0.1", "dev", journal, port=refused_port)
+    second = Client("127.0.0.1", "dev", journal, port=nobody)
     thread.join(PATIENCE_S)
     assert len(refused) == 1 and "under way" in refused[0]
     with pytest.raises(ValueError, match="another client uses this journal"):

@@ -7,19 +7,18 @@ from inflight_tools.cache import write_atomic
 from inflight_tools.cli import build
 from inflight_tools.fleet.spark import session
 from inflight_tools.output import reason
-from tools.peers.daemon import free_port
 
 COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1")
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, nobody):
     """An empty folder `dir`, a `file`, and a configuration. Nobody starts Spark here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "java_home", lambda: pytest.fail("Spark is started"))
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").write_text("no certificate\n")
-    (tmp_path / "config.json").write_text('{"host": "127.0.0.1", "port": %d}' % free_port())
+    (tmp_path / "config.json").write_text('{"host": "127.0.0.1", "port": %d}' % nobody)
     return tmp_path
 
 

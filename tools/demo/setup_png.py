@@ -35,7 +35,7 @@ def device():
     page = held_port(folder)
     with folder as home:
         (Path(home) / "networks.json").write_text(json.dumps(_NETWORKS))
-        own = {"INFLIGHT_HOME": home, "INFLIGHT_DEVICE_ID": "a1b2c3", "INFLIGHT_SETUP": f"{page}:{page}"}
+        own = {"INFLIGHT_HOME": home, "INFLIGHT_DEVICE_ID": "a1b2c3", "INFLIGHT_SETUP": f"{page}:0"}
         process = subprocess.Popen(
             [*found.command(HEAP), "-m", "main"],
             env={**os.environ, **application_environment(found), **own},

@@ -9,18 +9,14 @@ from pathlib import Path
 _PATIENCE_S = 300  # on a loaded machine
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def held_port(owner):
+def held_port(owner, kind=socket.SOCK_STREAM):
     """A port that no other process gets while `owner` lives: bound here, and a daemon that sets SO_REUSEADDR shares
-    it."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    it. Until then it refuses connections."""
+    held = socket.socket(type=kind)
     held.bind(("127.0.0.1", 0))
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if kind == socket.SOCK_DGRAM:
+        held.connect(held.getsockname())  # what others send is not for this socket
     weakref.finalize(owner, held.close)
     return held.getsockname()[1]
 

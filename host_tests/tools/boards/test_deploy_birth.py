@@ -16,7 +16,6 @@ from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.broker import broker_of
 from tools.demo.sensors import best_runtime
-from tools.peers.daemon import free_port
 
 WORKER = "births"
 
@@ -107,8 +106,8 @@ def test_without_a_birth_the_console_is_shown(tmp_path, broker, board):
     assert any("inflight: ProtocolError" in line for line in console), console
 
 
-def test_an_unreachable_broker_is_reported_before_anything_is_written(tmp_path, board):
-    config = configure(tmp_path, free_port())
+def test_an_unreachable_broker_is_reported_before_anything_is_written(tmp_path, board, nobody):
+    config = configure(tmp_path, nobody)
     done = command("--port", board.port, "--config", config)
     assert done.returncode == 1
     assert "this computer does not reach the broker" in done.stdout and "--wait 0 not to wait" in done.stdout

@@ -22,7 +22,6 @@ from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cli import build as build_command
-from tools.peers.daemon import free_port
 
 COMMAND = build_command()
 SETTINGS = {"host": "broker.example", "wifi_ssid": "attic", "wifi_key": "very secret"}
@@ -388,8 +387,8 @@ def test_no_birth_message_is_a_failure(drive, mosquitto):
     assert "no birth message at inflight/+/status on 127.0.0.1:" in told and "within 0.5 s: look at Wi-Fi" in told
 
 
-def test_an_unreachable_broker_is_told_before_anything_is_written(drive):
-    (drive.parent / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": free_port()}))
+def test_an_unreachable_broker_is_told_before_anything_is_written(drive, nobody):
+    (drive.parent / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": nobody}))
     told = refused(*PICO, "--port", drive, "--wait", 5)
     assert "this computer does not reach the broker" in told and "--wait 0 not to wait" in told
     assert not (drive / "inflight.uf2").exists()

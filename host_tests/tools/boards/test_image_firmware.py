@@ -64,11 +64,9 @@ def test_a_bad_download_is_reported_and_not_cached(site, cache, answer, problem)
     assert not cache.exists()
 
 
-def test_without_a_network(monkeypatch, cache):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # without listen()
-        monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        result = refused(PINNED)
+def test_without_a_network(monkeypatch, cache, nobody):
+    monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{nobody}")
+    result = refused(PINNED)
     assert (
         result.startswith("cannot download http://127.0.0.1:") and "Connection refused: download it elsewhere" in result
     )

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from tools.peers.brokers.traits import Traits
-from tools.peers.daemon import Daemon, free_port
+from tools.peers.daemon import Daemon, held_port
 from tools.setup.brokers import known
 
 _CONFIGURATION = """\
@@ -39,7 +39,7 @@ class Rabbitmq(Daemon, Traits):
         (self.folder / "rabbitmq.conf").write_text(_CONFIGURATION % self.port)
         (self.folder / "enabled_plugins").write_text("[rabbitmq_mqtt].\n")
         beam = Path(record["argv"][0])
-        names = free_port()
+        names = held_port(self)
         self._name_server = None
         self._names = [str(beam.with_name("epmd")), "-port", str(names), "-relaxed_command_check"]
         self.environ = self._environment(record, beam.parent)
@@ -54,7 +54,7 @@ class Rabbitmq(Daemon, Traits):
     def _environment(self, record, programs):
         chosen = {
             "NODENAME": "rabbit@localhost",
-            "DIST_PORT": free_port(),
+            "DIST_PORT": held_port(self),
             "HOME": Path(record["plugins"]).parent,
             "PLUGINS_DIR": record["plugins"],
             "MNESIA_BASE": self.folder / "data",

@@ -10,7 +10,7 @@ import pytest
 
 from host_tests.processes import INFLIGHT
 from host_tests.waiting import wait_for
-from tools.peers.daemon import free_port
+from tools.peers.daemon import held_port
 from tools.setup.spark import java_home
 
 FILES, EACH = 20, 1000
@@ -25,7 +25,7 @@ class Cluster:
 
         self._spark = Path(pyspark.__file__).parent / "bin/spark-class"
         self._folder = folder
-        self.master = f"spark://127.0.0.1:{free_port()}"
+        self.master = f"spark://127.0.0.1:{held_port(self)}"
         self._running = contextlib.ExitStack()
 
     def _start(self, name, *words):
@@ -41,11 +41,21 @@ class Cluster:
 
     def __enter__(self):
         port = self.master.rsplit(":", 1)[1]
-        where = ("--host", "127.0.0.1", "--port", port, "--webui-port", free_port())
+        where = ("--host", "127.0.0.1", "--port", port, "--webui-port", held_port(self))
         self._start("master", "org.apache.spark.deploy.master.Master", *map(str, where))
         self.workers = []
         for n in range(2):
-            where = ("--host", "127.0.0.1", "--cores", 1, "--memory", "1200m", "--webui-port", free_port(), self.master)
+            where = (
+                "--host",
+                "127.0.0.1",
+                "--cores",
+                1,
+                "--memory",
+                "1200m",
+                "--webui-port",
+                held_port(self),
+                self.master,
+            )
             self.workers.append(self._start(f"worker{n}", "org.apache.spark.deploy.worker.Worker", *map(str, where)))
         wait_for(lambda: self.log("master").count("Registering worker") == 2, _PATIENCE_S, lambda: self.log("master"))
         return self
