@@ -10,8 +10,8 @@ from time import sleep_ms
 from machine import mem32
 from micropython import const
 
-_TASK = const(0x40058024)
-_NOTE = const(0x40058028)
+_TASK = const(0x40070004)
+_NOTE = const(0x40070000)
 _READY = const(0x3FFFFFFF)
 _SETTLE_MS = const(1000)  # the Wi-Fi driver waits several times when it has joined; once for all copies as well
 

@@ -7,7 +7,7 @@ import time
 from rp2040py.boards import BOARDS
 from rp2040py.device import MicroPythonDevice
 from rp2040py.external.bootsel_button import BootselButton
-from rp2040py.peripherals import watchdog
+from rp2040py.peripherals.peripheral import BasePeripheral
 from rp2040py.simulator import Simulator
 
 from tools.emulators.pico_w import image
@@ -20,9 +20,27 @@ _PACE_NS = 4_000_000
 _STACK = slice(0x4_0000, 0x4_2000)  # in RAM, which is zeros at first
 _HOST_ANSWERS_NS = 50_000  # from a byte for an idle USB endpoint to its delivery
 
-# Two registers that nothing else uses carry numbers between board and test: it costs no time and needs no USB.
-NOTE_REGISTER = 0x4005_8000 + watchdog.SCRATCH7  # from the board
-TASK_REGISTER = 0x4005_8000 + watchdog.SCRATCH6  # to the board
+# Two registers, where the chip has nothing, carry numbers between board and test: it costs no time and needs no USB.
+_CHANNEL = 0x4007_0000
+_NOTE = 0  # from the board
+_TASK = 4  # to the board
+
+
+class _Channel(BasePeripheral):
+    """`noted` is called with each number that the board notes; task: the number that it reads."""
+
+    task = 0
+
+    def __init__(self, mcu, noted):
+        super().__init__(mcu, "channel")
+        self._noted = noted
+
+    def read_uint32(self, offset):
+        return self.task if offset == _TASK else 0
+
+    def write_uint32(self, offset, value):
+        if offset == _NOTE:
+            self._noted(value)
 
 
 class _Simulator(Simulator):
@@ -105,8 +123,8 @@ def _fix_usb(cdc):
 
 class Board(MicroPythonDevice):
     """A Pico W with `flash` in addition to its firmware: {address: bytes}; `uf2`: another image than MicroPython's
-    own. radio, power: its parts. console: its output outside run(). notes: values that it wrote to NOTE_REGISTER; it
-    stops at the value `stop_at`."""
+    own. radio, power: its parts. console: its output outside run(). notes: numbers that it noted; at the number
+    `stop_at` it stops."""
 
     def __init__(self, flash=(), uf2=None):
         self.radio = Radio()
@@ -118,22 +136,14 @@ class Board(MicroPythonDevice):
         self.notes = []
         self.stop_at = None
         _fix_usb(self.cdc)
-        self._watch_notes()
+        self._channel = self.mcu.peripherals[_CHANNEL >> 12] = _Channel(self.mcu, self._noted)
         self.listen()
         self.write(flash)
 
-    def _watch_notes(self):
-        block = self.mcu.watchdog
-        write = block.write_uint32
-
-        def on_write(offset, value):
-            if offset == watchdog.SCRATCH7:
-                self.notes.append(value)
-                if value == self.stop_at:
-                    self.stop()
-            write(offset, value)
-
-        block.write_uint32 = on_write  # type: ignore[method-assign]
+    def _noted(self, number):
+        self.notes.append(number)
+        if number == self.stop_at:
+            self.stop()
 
     def listen(self):
         """Collects the board's output in `console`, until run()."""
@@ -166,8 +176,8 @@ class Board(MicroPythonDevice):
         self.radio.appear()
 
     def give_task(self, number):
-        """Sets the value in TASK_REGISTER."""
-        self.mcu.watchdog.write_uint32(watchdog.SCRATCH6, number)
+        """Sets the number that it reads."""
+        self._channel.task = number
 
     # --- running, inside an event loop ---
 
