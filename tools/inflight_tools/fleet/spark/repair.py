@@ -49,6 +49,9 @@ NOTES = "pipeline.json"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _HINT = "_last_checkpoint"
+_SUMS = re.compile(r"\.(\d+(\.compact)?)\.crc")
+_LISTED = 10_000  # so many names stay in Spark's list of files: repair() needs those of a few batches
+_LIST_BYTES = 4 << 20  # a list of fewer is left as it is
 _PARQUET = b"PAR1"  # the first and the last bytes of such a file
 
 
@@ -210,6 +213,8 @@ class Checkpoint:
             offsets = self._drop("offsets", offsets, offsets[-1])
         commits = self._drop("commits", commits, max(offsets, default=-1) + 1)
         self._drop_torn("commits", commits)
+        for kind in ("commits", "offsets", "sources/0"):
+            self._drop_lone_sums(kind)
         if not self._is_whole(metadata := self.folder / "metadata", 0):
             _delete(metadata)
             if offsets:  # Spark refuses these without an identity; any one does
@@ -228,6 +233,13 @@ class Checkpoint:
         while numbers and not self._is_whole(self._file(kind, numbers[-1])):
             numbers = self._drop(kind, numbers, numbers[-1])
         return numbers
+
+    def _drop_lone_sums(self, kind):
+        """Deletes checksums without their files: Spark does not replace one, and takes it for another query's."""
+        folder = self.folder / kind
+        for name in os.listdir(folder) if folder.is_dir() else ():
+            if (of := _SUMS.fullmatch(name)) and not (folder / of[1]).exists():
+                (folder / name).unlink(missing_ok=True)
 
     def _first_torn(self, lists):
         """The number of the first list of files that is torn or missing, behind the last one that has all before it."""
@@ -272,6 +284,24 @@ class Checkpoint:
     def files_of(self, batch):
         """The names of the files that a batch reads."""
         return self.files(self.listed_by(batch - 1), self.listed_by(batch))
+
+    def shorter_list(self, present):
+        """(name, text) of Spark's last merged list of files without the names that nothing needs any more: it has all
+        since the checkpoint began. None while it is short. present(): the names of the landing files that are there,
+        which stay in the list, as the last ones do; Spark would read them again."""
+        merged = (number for number in reversed(self._numbers("sources/0")) if self._file("sources/0", number).suffix)
+        path = self._file("sources/0", next(merged, -1))
+        if not path.exists() or path.stat().st_size < _LIST_BYTES:
+            return None
+        version, *lines = filter(None, path.read_text(encoding="utf-8").split("\n"))
+        first = json.loads(lines[-_LISTED:][0])["batchId"]  # of a batch all names stay
+        there = present()
+
+        def needed(entry):
+            return entry["batchId"] >= first or entry["path"].rpartition("/")[2] in there
+
+        kept = [line for line in lines if needed(json.loads(line))]
+        return path.relative_to(self.folder), "\n".join([version, *kept])
 
 
 def _fits(path):

@@ -27,7 +27,7 @@ def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_
     trigger = {"availableNow": True} if once else {"processingTime": f"{every_s} seconds"}
     return (
         lines.writeStream.queryName("inflight")
-        .foreachBatch(_Batches(Storage(spark, root), first, root, topics, not source))
+        .foreachBatch(_Batches(Storage(spark, root), first, root, topics, None if source else Storage(spark, landing)))
         .option("checkpointLocation", f"{root}/{CHECKPOINT}")
         .trigger(**trigger)
         .start()
@@ -51,11 +51,11 @@ def _landed(spark, landing, root, files):
 
 class _Batches:
     """The batches of a query: batch 0 of its checkpoint is number `first` of the tables in the Storage `files`. In a
-    folder of this machine the list of a batch's landing files is durable before the batch writes anything. landed:
-    whether they come from landing files."""
+    folder of this machine the list of a batch's landing files is durable before the batch writes anything. landing: the
+    Storage of the landing files, None if there are none."""
 
-    def __init__(self, files, first, root, topics, landed):
-        self._files, self._first, self._root, self._topics, self._landed = files, first, root, topics, landed
+    def __init__(self, files, first, root, topics, landing):
+        self._files, self._first, self._root, self._topics, self._landing = files, first, root, topics, landing
         self._synced_ns = 0
 
     def __call__(self, lines, number):
@@ -64,5 +64,14 @@ class _Batches:
             now = time.time_ns() - _CLOCK_NS
             self._files.sync(CHECKPOINT, since_ns=self._synced_ns)
             self._synced_ns = now
-            landed = Checkpoint(self._files.path(CHECKPOINT)).files_of(number) if self._landed else None
+            landed = self._list(number) if self._landing else None
         take(lines, self._first + number, self._root, self._topics, landed)
+
+    def _list(self, number):
+        """The names of a batch's landing files. Meanwhile Spark writes no list."""
+        checkpoint = Checkpoint(self._files.path(CHECKPOINT))
+        names = checkpoint.files_of(number)
+        if shorter := checkpoint.shorter_list(lambda: self._landing.glob("*.ndjson").keys()):
+            name, text = shorter
+            self._files.write(f"{CHECKPOINT}/{name}", text)
+        return names
