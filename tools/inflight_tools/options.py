@@ -133,6 +133,8 @@ Tables = Annotated[
 Once = Annotated[bool, typer.Option("--once", help="take what is there, and end: for a cron job")]
 Every = Annotated[float, typer.Option(min=0.1, help="seconds between micro-batches, or between looks for files")]
 EVERY_S = 10  # the default
+Age = Annotated[float, typer.Option(min=0.1, help="seconds after which a landing file is finished")]
+AGE_S = 10
 Since = Annotated[
     str | None,
     typer.Option(help="only what was received then or later: 24h or 7d (ago), or 2026-03-01T08:00 (UTC)"),

@@ -661,6 +661,7 @@ def pipeline(
     at: options.BrokerOptions,
     data: options.Data = options.DATA,
     master: options.Master = options.MASTER,
+    age: options.Age = options.AGE_S,
     every: options.Every = options.EVERY_S,
     metrics: options.Metrics = None,
 ):
@@ -668,7 +669,7 @@ def pipeline(
     tells how they do."""
     with failing(ValueError, OSError):  # before Spark starts
         root = find_broker(at)[0].root
-    collect = ["collect", "--landing", str(data / "landing")]
+    collect = ["collect", "--landing", str(data / "landing"), "--age", str(age)]
     for name, value in (vars(at) | {"root": root}).items():
         collect += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]

@@ -224,7 +224,7 @@ def test_tables_refuses_a_port_that_is_taken_before_spark_starts(tmp_path, no_sp
         ("0", "127.0.0.1:0", "127.0.0.1:0"),  # any free ports
     ],
 )
-def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of_tables, tmp_path, monkeypatch):
+def test_pipeline_gives_its_options_to_both_commands(text, collector, of_tables, tmp_path, monkeypatch):
     started = []
 
     class Child:
@@ -238,8 +238,11 @@ def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of
 
     monkeypatch.setattr(together.subprocess, "Popen", Child)
     words = ["pipeline", "--broker", "localhost", "--data", str(tmp_path), "--metrics", text]
+    words += ["--age", "2", "--every", "3"]
     done = CliRunner().invoke(commands.app, words)
     assert done.exit_code == 0
+    collect, tables = started
+    assert collect[collect.index("--age") + 1] == "2.0" and tables[tables.index("--every") + 1] == "3.0"
     assert [words[words.index("--metrics") + 1] for words in started] == [collector, of_tables]
 
 

@@ -33,7 +33,7 @@ def main(
     name: Annotated[str, typer.Option(help="client id of the session: unique, and never changed")] = "collector-0",
     share: Annotated[str | None, typer.Option(help="group of collectors that share the load")] = None,
     size: Annotated[float, typer.Option(min=0.001, help="MiB after which a landing file is finished")] = 16,
-    age: Annotated[float, typer.Option(min=0.1, help="seconds after which a landing file is finished")] = 10,
+    age: options.Age = options.AGE_S,
     max_payload: Annotated[int, typer.Option(min=1024, max=16_000_000, help="longer payloads are cut, and marked")] = 1
     << 20,
     report: Annotated[float, typer.Option(min=0.1, help="seconds between reports")] = 10,
