@@ -19,6 +19,7 @@ from tools.reference.wire import connack, packet, parse, publish, spans
 from worn_flash import blank
 
 _TX = 160
+_LONGEST_REQUEST = 15  # bytes of the longest SUBSCRIBE below
 
 
 class Simulation:
@@ -60,9 +61,17 @@ class Simulation:
         except OutboxFull:
             self.out.refuse(number)
             return
+        except ValueError:
+            self.too_long(len(publish("t", text, qos, 1)) + (self.level > 4))
+            self.out.refuse(number)
+            return
         self.out.accept(number, mid, seq)
         self.wires[number] = seq, publish("t", text, qos, mid)
         self.flush()
+
+    def too_long(self, size):
+        """The caller was told that the broker takes no packet of so many bytes."""
+        demand(size > self.session.maximum_out, "a packet of %d bytes is too long", size)
 
     def connect(self, present):
         if not self.dead:
@@ -202,7 +211,10 @@ def step(simulation, op, reader):
         simulation.connect(op & 3)
     elif op < 0xB8:
         if simulation.session.connected and simulation.session.request is None:
-            simulation.session.subscribe([b"a/#", b"b"][: 1 + (op & 1)], bytes([op & 2, 1]) if op & 4 else None)
+            try:
+                simulation.session.subscribe([b"a/#", b"b"][: 1 + (op & 1)], bytes([op & 2, 1]) if op & 4 else None)
+            except ValueError:
+                simulation.too_long(_LONGEST_REQUEST)
             simulation.flush()
     elif op < 0xC0:
         simulation.now += 20_000 << (op & 3)
