@@ -158,7 +158,6 @@ def test_few_rows_are_written_as_many_are(spark, tmp_path, telemetry, health, me
         with monkeypatch.context() as patched:
             patched.setattr("inflight_tools.fleet.spark.batch._FEW", -1)
             large.run()
-        assert (small.files("raw"), small.files("ledger")) <= (large.files("raw"), large.files("ledger"))
         for name in names:
             columns, _, rows = content(small.root, name)
             assert (columns, rows) == content(large.root, name)[::2], name

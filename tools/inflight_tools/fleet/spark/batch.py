@@ -36,6 +36,8 @@ _MERGED = 16  # so many batches of the ledger are merged
 # Bytes of landing files, and of the ledger, up to which one task computes a batch, and this process writes its files.
 # For few rows Spark would plan, exchange and commit for ten times as long as it computes.
 _FEW, _FEW_KNOWN = 1 << 20, 16 << 20
+# To make Java of a query, and to compile it, takes longer than few rows do.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COUNTS = {
     "raw": "count(*)",
     "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
@@ -125,7 +127,7 @@ def take(lines, batch, root, topics, landed=None):
         return
     few = _bytes_of(lines) <= _FEW and tables.ledger.size(ledger) <= _FEW_KNOWN
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
-    marked = _marked(parsed, tables.ledger.read(ledger), few)
+    marked = _marked(parsed, tables.ledger.parts(ledger), few)
     with _evaluated(marked, few) as (marked, rows, many):
         _write(tables, ledger, marked, rows, many, batch, landed)
     if batch % _MERGED == 0:
@@ -133,8 +135,21 @@ def take(lines, batch, root, topics, landed=None):
 
 
 def _bytes_of(lines):
-    """The bytes of the files that a DataFrame reads, as Spark estimates them; a huge number if it reads something else."""
+    """The bytes of the files that a DataFrame reads, as Spark estimates them. Of another source it is a huge number."""
     return lines._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+
+
+@contextlib.contextmanager
+def _interpreted(spark):
+    """A context in which Spark interprets its queries."""
+    before = {name: spark.conf.get(name) for name in _INTERPRETED}
+    try:
+        for name, value in _INTERPRETED.items():
+            spark.conf.set(name, value)
+        yield spark
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 @contextlib.contextmanager
@@ -143,9 +158,10 @@ def _evaluated(marked, few):
     table if they are few, else the same DataFrame; and how many rows each table gets of them."""
     counts = [F.expr(sql).alias(name) for name, sql in _COUNTS.items()]
     if few:
-        told = Observation()
-        rows = marked.select("*", "properties.*").observe(told, *counts).toArrow()
-        yield marked.sparkSession.createDataFrame(rows).coalesce(1), rows, told.get
+        with _interpreted(marked.sparkSession) as spark:
+            told = Observation()
+            rows = marked.select("*", "properties.*").observe(told, *counts).toArrow()
+            yield spark.createDataFrame(rows).coalesce(1), rows, told.get
         return
     marked = marked.persist()
     try:

@@ -153,9 +153,13 @@ class Table:
         """The bytes of all files of what open() has returned."""
         return sum(file["size_bytes"] for file in _files_of(table))
 
-    def read(self, table=None):
-        """A DataFrame of all rows. table: what open() has returned before."""
-        return self._folded(self._read(_files_of(table or self.open())))
+    def read(self):
+        """A DataFrame of all rows."""
+        return self._folded(self.parts(self.open()))
+
+    def parts(self, table):
+        """The same, of what open() has returned: partial sums as they were written."""
+        return self._read(_files_of(table))
 
     def _folded(self, rows):
         return self._fold(rows) if self._fold else rows
