@@ -55,6 +55,7 @@ def _machine():
 def main(
     millions: str = typer.Option("1", help="millions of measurement rows, separated by commas; a message has 3"),
     batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size"),
+    few: int = typer.Option(20, "--small", min=0, help="micro-batches of few deliveries"),
     most: int = typer.Option(2000, "--commits", min=0, help="batches in one table"),
     fleets: str = typer.Option("1000,100000,1000000", help="devices in the ledger, separated by commas"),
     messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
@@ -64,7 +65,7 @@ def main(
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
     keep: bool = typer.Option(False, help="keep landing files and tables"),
 ):
-    """Measures stages, history, fleets and collector. A part of size 0 or "" is left out."""
+    """Measures stages, history, small batches, commits, fleets and collector. A part of size 0 or "" is left out."""
     sizes, known = _numbers(millions, float), _numbers(fleets, int)
     figures = {"machine": _machine(), "stages": [], "fleets": []}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +91,9 @@ def main(
             save()
         if batches:
             figures["history"] = part(f"history of {batches} batches", history.measure, batches, devices)
+            save()
+        if few:
+            figures["small"] = part(f"{few} small batches", history.measure_small, few)
             save()
         if most:
             figures["commits"] = part(f"{most} commits", commits.measure, most)

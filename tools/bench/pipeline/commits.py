@@ -12,7 +12,7 @@ _STATS = json.dumps({"numRecords": 5000})
 
 def _commit(table, batch, added):
     """As Table.write() does after Spark has written the files."""
-    table._commit(table._open(), [added], [], (BATCHES, batch))
+    table.commit(table.open(), [added], [], (BATCHES, batch))
 
 
 def measure(folder, batches):

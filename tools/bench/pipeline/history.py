@@ -1,13 +1,18 @@
-"""How the time of a micro-batch grows with history and with the number of devices."""
+"""How the time of a micro-batch grows with history and with the number of devices; and what a small one costs."""
 
 import itertools
 import statistics
+import time
 
 from tools.bench.pipeline.landing import MEASUREMENTS, ROOT, bytes_below, deliveries, land
+from tools.bench.pipeline.memory import Peaks
 from tools.bench.pipeline.stages import TABLES, lines_of, spark_in, timed
 
 BATCH = 5000  # deliveries
 _WARM_UP = 2  # batches
+_SMALL = 50  # deliveries
+_SMALL_DEVICES = 20
+_SMALL_WARM_UP = 5  # batches
 _SKETCHED = 20  # latencies of each device in an invented ledger
 
 
@@ -101,6 +106,24 @@ def measure_devices(folder, devices):
         "ledger_merge_s": merge_s,
         "ledger_bytes": bytes_below(folder / "tables/ledger"),
     }
+
+
+def measure_small(folder, batches):
+    """The processor time of `batches` micro-batches of _SMALL deliveries, in a session that has taken some before: of
+    this process and of those that it has started."""
+    lines, seconds = deliveries(2**62, _SMALL_DEVICES), []
+    with spark_in(folder) as spark, Peaks() as peaks:
+        from inflight_tools.fleet.spark.batch import Tables, take
+
+        root = str(folder / "tables")
+        Tables(spark, root).create()
+        for batch in range(_SMALL_WARM_UP + batches):
+            landing = folder / f"landing-{batch}"
+            land(landing, itertools.islice(lines, _SMALL))
+            before = peaks.processor_s() + time.process_time()
+            take(lines_of(spark, landing), batch, root, ROOT)
+            seconds.append(peaks.processor_s() + time.process_time() - before)
+    return {"batches": batches, "deliveries_in_batch": _SMALL, "cpu_s": seconds[_SMALL_WARM_UP:]}
 
 
 def _known(spark, devices):

@@ -1,5 +1,7 @@
 """The figures as tables: (title, rows of text). The first row is the head."""
 
+import statistics
+
 _MB = 1e6
 
 
@@ -12,6 +14,8 @@ def tables(figures):
         yield "What a message costs", _bytes(figures["stages"])
     if "history" in figures:
         yield "Micro-batch against history", _history(figures["history"])
+    if "small" in figures:
+        yield "Small micro-batches", _small(figures["small"])
     if "commits" in figures:
         yield "Commits to a table", _commits(figures["commits"])
     if figures["fleets"]:
@@ -76,6 +80,14 @@ def _history(found):
         rows.append(["Spark's list of files read, bytes", f"{found['source_log_bytes']:,}"])
     rows.append([f"compact: {found['merged_files']} files merged, s", f"{found['merge_s']:.1f}"])
     return rows
+
+
+def _small(found):
+    return [
+        [f"{found['batches']} batches of {found['deliveries_in_batch']} deliveries", ""],
+        ["processor time of a batch, median, s", f"{statistics.median(found['cpu_s']):.2f}"],
+        ["the longest, s", f"{max(found['cpu_s']):.2f}"],
+    ]
 
 
 def _commits(found):

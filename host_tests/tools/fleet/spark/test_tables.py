@@ -6,6 +6,7 @@ import pytest
 
 NOW = datetime.datetime(2025, 10, 9, 8, 53, 20, 999_999, tzinfo=datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
+AT = 1_760_000_000_000  # ms
 SCHEMA = "n bigint, received timestamp"
 
 
@@ -93,3 +94,76 @@ def test_tables_of_the_format_before_are_refused(fleet, telemetry):
     for command in (fleet.run, fleet.facts, fleet.tables.merge):
         with pytest.raises(WrongTables, match="format before Delta Lake: .*move the files below .*landed back to the"):
             command()
+
+
+def everything(telemetry, health, message):
+    """Two landing files with rows of all tables; the second one has repetitions of the first one."""
+    undated = {"seq": 10, "epoch": 7, "bn": "urn:dev:mac:attic:", "bt": 0, "up": 3.5}
+    dating = {"seq": 12, "epoch": 7, "bn": "urn:dev:mac:attic:", "bt": 1_760_000_000, "up": 60, "boot": 10}
+    given = {"expiry": 60, "content_type": "a", "correlation": "/wA=", "user_properties": [["b", "1"], ["b", "2"]]}
+    first = [
+        *(telemetry("attic", n, 20 + n / 8, at=AT + 20_000 * n, bt=AT / 1000) for n in range(5)),
+        telemetry("attic", 5, properties=given),
+        health("attic", 6, errors={"sht31": "no answer"}, wake={"timer": 3}),
+        message("attic/telemetry", [undated | {"n": "t", "u": "Cel", "v": 1}, {"n": "open", "vb": True}]),
+        message("attic/telemetry", [undated | {"seq": 20, "n": "note", "vs": "\u00fc"}]),
+        message("attic/telemetry", "no JSON", properties=given),
+        message("attic/telemetry", [{"n": "t", "v": 1}]),
+    ]
+    yield first
+    dated = [
+        message("attic/telemetry", [dating]),
+        message("attic/telemetry", [undated | {"seq": 11, "n": "t", "v": 2}]),
+    ]
+    yield [*first[:3], *dated, health("cellar", 0), telemetry("cellar", 1), telemetry("cellar", 1, dup=True)]
+
+
+def sketched(row):
+    """The row with the quantiles of its sketch: it has its values in the order of their arrival."""
+    from datasketches import kll_doubles_sketch
+
+    quantiles = {
+        name: kll_doubles_sketch.deserialize(row[name]).get_quantiles([n / 20 for n in range(21)])
+        for name in ("sketch", "latency")
+        if row.get(name)
+    }
+    return repr(row | {name: list(found) for name, found in quantiles.items()})
+
+
+def content(root, name):
+    """What the files of a table have, in any order: columns, compressed how; bounds in the log; rows."""
+    import pyarrow
+    import pyarrow.parquet
+    from deltalake import DeltaTable
+
+    table = DeltaTable(root / name)
+    files = [pyarrow.parquet.ParquetFile(uri.removeprefix("file://")) for uri in table.file_uris()]
+    columns = {(*str(file.schema).splitlines()[2:], file.metadata.row_group(0).column(0).compression) for file in files}
+    actions = pyarrow.table(table.get_add_actions(flatten=True))
+    bounds = [column for column in actions.column_names if column.startswith(("num_records", "min.", "max."))]
+    rows = table.to_pyarrow_table().to_pylist()
+    return columns, sorted(map(repr, actions.select(bounds).to_pylist())), sorted(map(sketched, rows))
+
+
+def test_few_rows_are_written_as_many_are(spark, tmp_path, telemetry, health, message, monkeypatch):
+    """One task for a batch, and this process for the files, change nothing of a table; nor when files are merged."""
+    from .conftest import Fleet
+
+    small, large = (Fleet(spark, tmp_path / name) for name in ("small", "large"))
+    names = [table.name for table in small.tables.all()]
+    for lines in everything(telemetry, health, message):
+        for one in (small, large):
+            one.land(*lines)
+        small.run()
+        with monkeypatch.context() as patched:
+            patched.setattr("inflight_tools.fleet.spark.batch._FEW", -1)
+            large.run()
+        for name in names:
+            columns, _, rows = content(small.root, name)
+            assert (columns, rows) == content(large.root, name)[::2], name
+    for name in names:
+        assert content(small.root, name)[2], name  # there are rows
+    assert small.tables.merge() <= large.tables.merge()
+    for name in names[1:]:
+        assert content(small.root, name) == content(large.root, name), name
+    assert small.facts()["differences"] == []

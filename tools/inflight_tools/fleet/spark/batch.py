@@ -7,13 +7,24 @@ The only state is the ledger: the numbers that have arrived, as ranges for each 
   result.
 """
 
-from pyspark.sql import Window
+import contextlib
+
+from pyspark.sql import DataFrame, Observation, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES
-from inflight_tools.fleet.delta import REPAIR, TOLD, WrongTables, differences, lacking, opened_together
+from inflight_tools.fleet.delta import (
+    REPAIR,
+    TOLD,
+    WrongTables,
+    counted,
+    differences,
+    lacking,
+    last_batch,
+    opened_together,
+)
 from inflight_tools.fleet.lines.reader import reader
 from inflight_tools.fleet.lines.rows import SCHEMA
 
@@ -22,6 +33,19 @@ from .storage import Storage
 from .tables import KEPT_H, Table
 
 _MERGED = 16  # so many batches of the ledger are merged
+# Bytes of landing files, and of the ledger, up to which one task computes a batch, and this process writes its files.
+# For few rows Spark would plan, exchange and commit for ten times as long as it computes.
+_FEW, _FEW_KNOWN = 1 << 20, 16 << 20
+# To make Java of a query, and to compile it, takes longer than few rows do.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COUNTS = {
+    "raw": "count(*)",
+    "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
+    "health": "count_if(first AND health IS NOT NULL)",
+    "dead_letters": "count_if(first AND problem IS NOT NULL)",
+    "clocks": "count_if(first AND boot IS NOT NULL)",
+    "undated": "count_if(first AND boot IS NULL AND up IS NOT NULL)",
+}
 
 
 class Tables:
@@ -44,12 +68,11 @@ class Tables:
         """All tables. `raw` is the last one."""
         return [getattr(self, name) for name in ("ledger", "minutes", "clocks", *reversed(FACTS))]
 
-    def told(self, written, batch):
+    def told(self, ledger, written, batch):
         """The transactions of the ledger that tell how many rows the batches up to this one have written into each
-        table. written: {name: rows of this one}."""
-        before = self.ledger.counts(*map(TOLD.format, written))
+        table. ledger: the DeltaTable before this one. written: {name: rows of this one}."""
         for name, rows in written.items():
-            known = before[TOLD.format(name)]
+            known = counted(ledger, TOLD.format(name))
             yield TOLD.format(name), getattr(self, name).rows_written(batch) if known is None else known + rows
 
     def accept(self):
@@ -99,38 +122,68 @@ def take(lines, batch, root, topics, landed=None):
     files as bytes, and `landed` is the list of their names, None if they are unknown. Devices publish below `topics`.
     When it returns, all is durable."""
     tables = Tables(lines.sparkSession, root)
-    if batch <= tables.ledger.last_batch():
+    ledger = tables.ledger.open()
+    if batch <= last_batch(ledger):
         return
+    few = _bytes_of(lines) <= _FEW and tables.ledger.size(ledger) <= _FEW_KNOWN
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
-    marked = _marked(parsed, tables.ledger.read()).persist()
-    try:
-        _write(tables, marked, batch, landed)
-    finally:
-        marked.unpersist()
+    marked = _marked(parsed, tables.ledger.parts(ledger), few)
+    with _evaluated(marked, few) as (marked, rows, many):
+        _write(tables, ledger, marked, rows, many, batch, landed)
     if batch % _MERGED == 0:
         tables.ledger.merge(batch)  # each batch reads the whole ledger
 
 
-def _write(tables, marked, batch, landed):
-    marked = marked.select("*", "properties.*")
+def _bytes_of(lines):
+    """The bytes of the files that a DataFrame reads, as Spark estimates them. Of another source it is a huge number."""
+    return lines._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+
+
+@contextlib.contextmanager
+def _interpreted(spark):
+    """A context in which Spark interprets its queries."""
+    before = {name: spark.conf.get(name) for name in _INTERPRETED}
+    try:
+        for name, value in _INTERPRETED.items():
+            spark.conf.set(name, value)
+        yield spark
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+@contextlib.contextmanager
+def _evaluated(marked, few):
+    """A context with the marked rows, which are computed once: the DataFrame for queries; the rows themselves, an Arrow
+    table if they are few, else the same DataFrame; and how many rows each table gets of them."""
+    counts = [F.expr(sql).alias(name) for name, sql in _COUNTS.items()]
+    if few:
+        with _interpreted(marked.sparkSession) as spark:
+            told = Observation()
+            rows = marked.select("*", "properties.*").observe(told, *counts).toArrow()
+            yield spark.createDataFrame(rows).coalesce(1), rows, told.get
+        return
+    marked = marked.persist()
+    try:
+        rows = marked.select("*", "properties.*")
+        yield rows, rows, rows.agg(*counts).first().asDict()
+    finally:
+        marked.unpersist()
+
+
+def _write(tables, ledger, marked, rows, many, batch, landed):
+    few = rows is not marked
     fresh = marked.where("first")
     measurements = _measurements(fresh)
     clocks = fresh.where("boot IS NOT NULL").withColumn("time", F.col("made"))
     dead = fresh.where("problem IS NOT NULL").withColumnRenamed("problem", "reason")
     health = fresh.where("health IS NOT NULL").drop("up").select("*", "health.*")
-    counts = {
-        "raw": "count(*)",
-        "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
-        "health": "count_if(first AND health IS NOT NULL)",
-        "dead_letters": "count_if(first AND problem IS NOT NULL)",
-        "clocks": "count_if(first AND boot IS NOT NULL)",
-        "undated": "count_if(first AND boot IS NULL AND up IS NOT NULL)",
-    }
-    many = marked.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).first()
     clocks = clocks.select(*StructType.fromDDL(CLOCKS).names)
     written = dict.fromkeys((*FACTS, "minutes", "clocks"), 0)
 
     def write(name, rows, any_rows, undated=False):
+        if few and any_rows and not undated and isinstance(rows, DataFrame):
+            rows = rows.toArrow()
         written[name] = getattr(tables, name).write(rows, batch, any_rows, undated, landed)
 
     if many["clocks"]:
@@ -141,19 +194,20 @@ def _write(tables, marked, batch, landed):
     undated = many["undated"] > 0
     if undated:  # the messages of several collectors are in no order
         measurements = date_measurements(measurements, tables.clocks.read().unionByName(clocks).distinct())
-    write("raw", _select(marked, "raw"), many["raw"])
+    write("raw", _select(rows, "raw"), many["raw"])
     write("measurements", _select(measurements, "measurements"), many["measurements"], undated)
     write("minutes", _minutes(measurements), many["measurements"], undated)
     write("health", _select(health, "health"), many["health"])
     write("dead_letters", _select(dead, "dead_letters"), many["dead_letters"])
-    tables.ledger.write(_arrivals(marked), batch, landed=landed, more=tables.told(written, batch))
+    arrivals = _arrivals(marked).toArrow() if few else _arrivals(marked)
+    tables.ledger.write(arrivals, batch, landed=landed, more=tables.told(ledger, written, batch), table=ledger)
 
 
 def _select(rows, table):
-    return rows.select(*StructType.fromDDL(FACTS[table]).names)
+    return rows.select(StructType.fromDDL(FACTS[table]).names)
 
 
-def _marked(parsed, ledger):
+def _marked(parsed, ledger, few):
     """Adds `first`, `digest` and `part`. `first` is True for the first delivery of a number, and for each message
     without a number.
 
@@ -167,6 +221,7 @@ def _marked(parsed, ledger):
     known = ledger.select("device", F.col("epoch").alias("journal"), "part", F.explode("ranges").alias("range"))
     known = known.selectExpr("device", "journal", "part", "range.lo AS number", "range.hi AS until")
     both = rows.withColumn("until", F.lit(None).cast("bigint")).unionByName(known, allowMissingColumns=True)
+    both = both.coalesce(1) if few else both
     order = Window.partitionBy("device", "journal", "part").orderBy(
         *("number", F.desc_nulls_last("until"), "received", "by", "dup", "digest"),
         *("topic", "qos", "retain", "properties"),  # so that a batch that is repeated has the same result

@@ -31,6 +31,7 @@ _DEFAULTS = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",  # nobody reads the mark: two files less
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",  # a batch is cached for a moment
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # else each call looks for the line that it comes from
 }
 # Of a Spark that runs on this machine alone, whatever SPARK_LOCAL_IP says.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

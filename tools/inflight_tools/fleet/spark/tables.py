@@ -65,7 +65,7 @@ class Table:
         self._root = Storage(spark, root)
         self._files = Storage(spark, self._root.path(name))
 
-    def _open(self):
+    def open(self):
         """The DeltaTable as it is now, None if there is none. Raises WrongTables."""
         return opened(self._root, self.name)
 
@@ -74,7 +74,7 @@ class Table:
         from deltalake import DeltaTable, Schema
         from pyspark.sql.types import StructType
 
-        wanted, table = StructType.fromDDL(self._schema), self._open()
+        wanted, table = StructType.fromDDL(self._schema), self.open()
         if table is None:
             schema = Schema.from_json(wanted.json())
             options = _OPTIONS | (_WITH_STATISTICS if statistics.TIME in wanted.names else {})
@@ -90,15 +90,16 @@ class Table:
                 fields = Schema.from_json(StructType(missing).json()).fields
                 table.alter.add_columns(fields, post_commithook_properties=hooks)
 
-    def write(self, rows, batch, any_rows=True, undated=False, landed=None, more=()):
+    def write(self, rows, batch, any_rows=True, undated=False, landed=None, more=(), table=None):
         """Writes the rows of batch number `batch`, unless the table has that batch. Returns how many rows of it the
         table has. any_rows: without rows there is no commit. undated: devices may still date some of the rows, those
-        that have `up`. landed: the names of the batch's landing files. more: other application transactions."""
-        table = self._open()
-        if batch <= last_batch(table):
-            return sum(file["num_records"] for file in _files_of(table) if batch_of(file["path"]) == batch)
+        that have `up`. landed: the names of the batch's landing files. more: other application transactions.
+        table: what open() has returned before. The rows are a DataFrame, or an Arrow table of few rows."""
         if not any_rows:
             return 0
+        table = table or self.open()
+        if batch <= last_batch(table):
+            return sum(file["num_records"] for file in _files_of(table) if batch_of(file["path"]) == batch)
         parts = self._split(table, rows, batch) if undated else self._part(table, rows, batch)
         self.commit(table, parts, [], (BATCHES, batch), *more, landed=landed)
         return _rows_of(parts)
@@ -115,7 +116,7 @@ class Table:
                     raise
 
     def _date(self, clocks, changed):
-        table = self._open()
+        table = self.open()
         files = [file for file in _files_of(table) if UNDATED in file["path"]]
         if not files:
             return
@@ -138,24 +139,27 @@ class Table:
 
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
-        return last_batch(self._open())
-
-    def counts(self, *names):
-        """{name: the number that the table has under the name of a transaction, None if it has none}"""
-        table = self._open()
-        return {name: counted(table, name) for name in names}
+        return last_batch(self.open())
 
     def tell(self, *transactions):
         """Gives the table these transactions, (name, number)."""
-        self.commit(self._open(), [], [], *transactions)
+        self.commit(self.open(), [], [], *transactions)
 
     def rows_written(self, last):
         """How many rows the batches up to number `last` have written."""
-        return rows_written(self._open(), last)
+        return rows_written(self.open(), last)
+
+    def size(self, table):
+        """The bytes of all files of what open() has returned."""
+        return sum(file["size_bytes"] for file in _files_of(table))
 
     def read(self):
         """A DataFrame of all rows."""
-        return self._folded(self._read(_files_of(self._open())))
+        return self._folded(self.parts(self.open()))
+
+    def parts(self, table):
+        """The same, of what open() has returned: partial sums as they were written."""
+        return self._read(_files_of(table))
 
     def _folded(self, rows):
         return self._fold(rows) if self._fold else rows
@@ -167,7 +171,7 @@ class Table:
 
     def remove(self, batch):
         """Removes the files of batch number `batch`, which must not be merged."""
-        table = self._open()
+        table = self.open()
         if files := [file for file in _files_of(table) if batch_of(file["path"]) == batch]:
             self.commit(table, [], files, (_MERGES, table.version()))
 
@@ -177,7 +181,7 @@ class Table:
         return sum(self._merge(last, oldest, time, kind) for kind in ("", UNDATED))
 
     def _merge(self, last, oldest, time, kind):
-        table = self._open()
+        table = self.open()
         files = [one for one in _files_of(table) if batch_of(one["path"]) <= last]
         files = [one for one in files if (UNDATED in one["path"]) == bool(kind)]
         chosen = [file for file in files if oldest and _is_before(self._first(table, file, time), oldest)]
@@ -209,7 +213,7 @@ class Table:
 
     def vacuum(self, hours=KEPT_H):
         """Deletes files that have been in no commit, or removed, for so many hours."""
-        table = self._open()
+        table = self.open()
         if table is None:
             return
         how = {"dry_run": False, "enforce_retention_duration": False, "full": True}
@@ -221,13 +225,18 @@ class Table:
 
     def _part(self, table, rows, batch, kind="", data_change=True):
         """Writes Parquet files, durably. Returns the actions that add them to the table."""
+        import pyarrow.parquet
         from deltalake.fs import DeltaStorageHandler
         from deltalake.transaction import AddAction
 
         storage = DeltaStorageHandler.from_table(table._table)
         folder = f"parts/{batch}-{secrets.token_hex(4)}{kind}"
         try:
-            rows.write.option("parquet.block.size", _GROUP).parquet(self._files.path(folder))
+            if isinstance(rows, pyarrow.Table):
+                with storage.open_output_stream(f"{folder}/part-0.zstd.parquet") as file:
+                    pyarrow.parquet.write_table(rows, file, compression="zstd", store_schema=False)  # as Spark does
+            else:
+                rows.write.option("parquet.block.size", _GROUP).parquet(self._files.path(folder))
             self._files.sync(folder)
         except BaseException:  # without space on the disk each attempt would leave another one
             self._files.delete(folder)
@@ -268,7 +277,7 @@ class Table:
         from deltalake import CommitProperties
         from deltalake.transaction import Transaction
 
-        table = self._open()
+        table = self.open()
         properties = CommitProperties(app_transactions=[Transaction(*one) for one in transactions.items()])
         with self._settling(table) as hooks:
             table.restore(version, commit_properties=properties, post_commithook_properties=hooks)
@@ -283,14 +292,14 @@ class Table:
         before = table.version()
         yield PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
         if not self._files.is_local:
-            names, last = [], self._open().version()
+            names, last = [], self.open().version()
         else:
             commits = (f"{LOG}/{version:020}.json" for version in itertools.count(before + 1))
             names = list(itertools.takewhile(self._files.exists, commits))
             last = before + len(names)
         self._files.sync(*names)
         if last // _CHECKPOINTS > before // _CHECKPOINTS:
-            table = self._open()
+            table = self.open()
             table.create_checkpoint()
             self._files.sync(f"{LOG}/{table.version():020}.checkpoint.parquet", f"{LOG}/_last_checkpoint")
             table.cleanup_metadata()
