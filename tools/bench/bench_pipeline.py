@@ -14,7 +14,7 @@ import typer
 
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import log
-from tools.bench.pipeline import commits, history, stages
+from tools.bench.pipeline import commits, delay, history, stages
 from tools.bench.pipeline.collector import bench_collector
 from tools.bench.pipeline.show import tables
 from tools.setup.common import CHECKOUT
@@ -60,12 +60,14 @@ def main(
     fleets: str = typer.Option("1000,100000,1000000", help="devices in the ledger, separated by commas"),
     messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
     devices: int = typer.Option(1000, min=1, help="devices that publish, except with --fleets"),
+    seconds: int = typer.Option(120, "--delay", min=0, help="seconds of a fleet whose messages go to the tables"),
     runs: int = typer.Option(3, min=1, help="runs of each stage and of the collector; the median counts"),
     out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="file for the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
     keep: bool = typer.Option(False, help="keep landing files and tables"),
 ):
-    """Measures stages, history, small batches, commits, fleets and collector. A part of size 0 or "" is left out."""
+    """Measures stages, history, small batches, commits, fleets, collector and delay. A part of size 0 or "" is left
+    out."""
     sizes, known = _numbers(millions, float), _numbers(fleets, int)
     figures = {"machine": _machine(), "stages": [], "fleets": []}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -104,6 +106,9 @@ def main(
         if messages:
             log(f"collector, {messages} messages")
             figures["collector"] = bench_collector(messages, runs, work)
+            save()
+        if seconds:
+            figures["delay"] = part(f"delay of messages in {seconds} s", delay.measure, seconds, 1)
             save()
     finally:
         if keep:

@@ -38,17 +38,17 @@ def _run(argv):
 def test_each_part_has_its_figures(tmp_path):
     out = tmp_path / "figures.json"
     small = ["--millions", "0.003", "--history", "3", "--small", "2", "--commits", "3", "--fleets", "1000"]
-    small += ["--collector", "2000", "--runs", "1"]
+    small += ["--collector", "2000", "--delay", "5", "--runs", "1"]
     argv = [sys.executable, "-m", "tools.bench.bench_pipeline", *small, "--markdown", "--json", out]
     status, said, errors = _run([str(word) for word in argv])
     assert status == 0, errors[-3000:]
     figures = json.loads(out.read_text())
-    assert set(figures) == {"machine", "stages", "history", "small", "commits", "fleets", "collector"}
+    assert set(figures) == {"machine", "stages", "history", "small", "commits", "fleets", "collector", "delay"}
     empty = {"load", "health", "dead_letters", "source_log_bytes"}  # of a run that is so small
     assert [path for path, value in _numbers(figures) if not value > 0 and path.split("/")[-1] not in empty] == []
     assert figures["stages"][0]["messages"] == 1000
     assert figures["stages"][0]["deliveries"] == 1020
     assert len(figures["history"]["batch_s"]) == 3
     titles = [line for line in said.splitlines() if line.startswith("**")]
-    assert len(titles) == 7
+    assert len(titles) == 8
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]

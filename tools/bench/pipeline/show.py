@@ -22,6 +22,8 @@ def tables(figures):
         yield "Micro-batch against devices that the ledger knows", _fleets(figures["fleets"])
     if "collector" in figures:
         yield "Collector", _collector(figures["collector"])
+    if "delay" in figures:
+        yield "From a device to the tables", _delay(figures["delay"])
 
 
 def _across(head, runs, *lines):
@@ -115,3 +117,13 @@ def _collector(found):
     kinds = ("fsync", "no_fsync")
     titles = {"messages/s": "messages_s", "messages in a batch": "batch", "µs of processor per message": "cpu_us"}
     return [head, *([title, *(f"{found[name][kind]:,.0f}" for kind in kinds)] for title, name in titles.items())]
+
+
+def _delay(found):
+    return [
+        [f"{found['messages']:,} messages, {found['rate']}/s; --age and --every {found['every_s']}", ""],
+        ["half of them within, s", f"{found['median_s']:.1f}"],
+        ["95 % within, s", f"{found['p95_s']:.1f}"],
+        ["batches meanwhile", f"{found['batches']:,}"],
+        ["processor, cores", f"{found['cores']:.2f}"],
+    ]
