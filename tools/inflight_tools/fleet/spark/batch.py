@@ -200,7 +200,7 @@ def _write(tables, ledger, marked, rows, many, batch, landed):
     write("health", _select(health, "health"), many["health"])
     write("dead_letters", _select(dead, "dead_letters"), many["dead_letters"])
     arrivals = _arrivals(marked).toArrow() if few else _arrivals(marked)
-    tables.ledger.write(arrivals, batch, landed=landed, more=tables.told(ledger, written, batch), table=ledger)
+    tables.ledger.write(arrivals, batch, landed=landed, more=tables.told(ledger, written, batch), before=ledger)
 
 
 def _select(rows, table):
