@@ -241,10 +241,14 @@ class Checkpoint:
             if (of := _SUMS.fullmatch(name)) and not (folder / of[1]).exists():
                 (folder / name).unlink(missing_ok=True)
 
+    def _merged(self, lists):
+        """Yields the numbers of the lists that have all before them, the last one first."""
+        return (number for number in reversed(lists) if self._file("sources/0", number).suffix)
+
     def _first_torn(self, lists):
         """The number of the first list of files that is torn or missing, behind the last one that has all before it."""
-        merged = (number for number in reversed(lists) if self._file("sources/0", number).suffix)
-        number = next((number for number in merged if self._is_whole(self._file("sources/0", number))), -1) + 1
+        whole = (number for number in self._merged(lists) if self._is_whole(self._file("sources/0", number)))
+        number = next(whole, -1) + 1
         while number in lists and self._is_whole(self._file("sources/0", number)):
             number += 1
         return number
@@ -289,8 +293,7 @@ class Checkpoint:
         """(name, text) of Spark's last merged list of files without the names that nothing needs any more: it has all
         since the checkpoint began. None while it is short. present(): the names of the landing files that are there,
         which stay in the list, as the last ones do; Spark would read them again."""
-        merged = (number for number in reversed(self._numbers("sources/0")) if self._file("sources/0", number).suffix)
-        path = self._file("sources/0", next(merged, -1))
+        path = self._file("sources/0", next(self._merged(self._numbers("sources/0")), -1))
         if not path.exists() or path.stat().st_size < _LIST_BYTES:
             return None
         version, *lines = filter(None, path.read_text(encoding="utf-8").split("\n"))
