@@ -41,7 +41,7 @@ def release(key):
 
 @pytest.fixture
 def scripted():
-    broker = Scripted()
+    broker = Scripted(real_time=True)
     yield broker
     broker.close()
 

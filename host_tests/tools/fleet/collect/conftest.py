@@ -26,11 +26,14 @@ def landing(tmp_path):
 
 @pytest.fixture
 def collect(landing):
-    """collect(option, ...) starts the collector as a process, with short intervals."""
+    """collect(option, ...) starts the collector as a process, with short intervals, and without markers: a message
+    more, at a time that depends on how busy the machine is."""
     programs = []
 
     def start(*options, **kwargs):
-        programs.append(Program("--landing", landing.folder, "--age", 0.2, "--report", 0.2, *options, **kwargs))
+        programs.append(
+            Program("--landing", landing.folder, "--age", 0.2, "--report", 0.2, "--marker", 0, *options, **kwargs)
+        )
         return programs[-1]
 
     yield start
@@ -41,6 +44,6 @@ def collect(landing):
 @pytest.fixture
 def scripted():
     """A broker that plays scripts."""
-    broker = Broker()
+    broker = Broker(real_time=True)
     yield broker
     broker.close()

@@ -193,7 +193,7 @@ def test_a_level_that_there_is_not(collect):
 def whole_connection(broker, **announced):
     """From CONNECT to DISCONNECT, when the collector is stopped."""
     broker.welcome(**announced)
-    broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+    broker.grant()
     broker.goodbye()
     broker.cut()
 
@@ -205,7 +205,7 @@ def test_what_is_announced(scripted, collect):
     def script(broker):
         p = broker.welcome(level=5, clean=0)
         assert sorted(p.properties) == [(SESSION_EXPIRY, 0xFFFFFFFF), (MAXIMUM_PACKET_SIZE, 5000 + (1 << 20) + 2)]
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.grant()
         broker.goodbye()
         broker.cut()
 
@@ -219,7 +219,7 @@ def test_a_packet_that_is_longer_than_the_maximum_ends_the_connection(scripted, 
 
     def script(broker):
         broker.welcome()
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.grant()
         broker.send(delivery("inflight/a/status", b"1", 1, 7, properties=b"\0"))
         broker.expect(PUBACK, mid=7)
         broker.send(b"\x32" + variable(250_000_000))
@@ -325,7 +325,7 @@ def test_a_byte_order_mark_in_what_a_broker_says(scripted, collect, given):
 
     def script(broker):
         broker.welcome(announced=(given,))
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.grant()
         broker.send(disconnect(0x8B, block((REASON, "\ufeffback at ten"))))
         broker.cut()
         broker.called()
@@ -345,7 +345,7 @@ def test_what_no_broker_should_deliver_is_taken(scripted, collect, landing):
 
     def script(broker):
         broker.welcome()
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.grant()
         broker.send(delivery(b"inflight/\xff/status", b"1", 1, 7, properties=b"\0"))
         broker.send(delivery("inflight/a/status", b"2", 1, 8, properties=b"\x01\x7f"))
         broker.send(delivery("inflight/a/status", b"3", 1, 9, properties=b"\xff\xff\xff\xff"))

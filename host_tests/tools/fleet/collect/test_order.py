@@ -38,13 +38,13 @@ def play(landing):
     """play(script, ...) runs a collector with a broker that plays the script. The rest is for its Spool. Returns the
     collector's output."""
     landing.folder.mkdir()
-    broker = Broker()
+    broker = Broker(real_time=True)
 
     def run(script, **options):
         messages = []
         spool = Spool(landing.folder, "c", **options)
         server = Server("127.0.0.1", broker.port, "inflight", None, None, None, None)
-        collector = Collector(server, "c", spool, messages.append, landing.folder / ".c.json")
+        collector = Collector(server, "c", spool, messages.append, landing.folder / ".c.json", marker=0)
 
         def whole(broker):
             try:
@@ -64,7 +64,7 @@ def play(landing):
 
 def subscribe(broker, present=0):
     broker.welcome(present, client_id="c")
-    broker.grant(1, 1, 1, 1)
+    broker.grant()
 
 
 def wait_until_read(broker):

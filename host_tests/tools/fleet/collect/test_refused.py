@@ -151,7 +151,7 @@ def test_topic_that_is_not_utf_8(scripted, collect, landing):
 
     def script(broker):
         broker.welcome()
-        broker.grant(1, 1, 1, 1)
+        broker.grant()
         broker.send(delivery(b"inflight/\xff/status", b"1", qos=1, mid=7))
         assert broker.receive().mid == 7
         acknowledged.set()
