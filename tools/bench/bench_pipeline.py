@@ -55,7 +55,7 @@ def _machine():
 def main(
     millions: str = typer.Option("1", help="millions of measurement rows, separated by commas; a message has 3"),
     batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size"),
-    few: int = typer.Option(20, "--small", min=0, help="micro-batches of few deliveries"),
+    few: int = typer.Option(100, "--small", min=0, help="micro-batches of few deliveries"),
     most: int = typer.Option(2000, "--commits", min=0, help="batches in one table"),
     fleets: str = typer.Option("1000,100000,1000000", help="devices in the ledger, separated by commas"),
     messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),

@@ -12,7 +12,6 @@ BATCH = 5000  # deliveries
 _WARM_UP = 2  # batches
 _SMALL = 50  # deliveries
 _SMALL_DEVICES = 20
-_SMALL_WARM_UP = 5  # batches
 _SKETCHED = 20  # latencies of each device in an invented ledger
 
 
@@ -109,21 +108,21 @@ def measure_devices(folder, devices):
 
 
 def measure_small(folder, batches):
-    """The processor time of `batches` micro-batches of _SMALL deliveries, in a session that has taken some before: of
-    this process and of those that it has started."""
+    """The processor time of `batches` micro-batches of _SMALL deliveries: of this process and of those that it has
+    started."""
     lines, seconds = deliveries(2**62, _SMALL_DEVICES), []
     with spark_in(folder) as spark, Peaks() as peaks:
         from inflight_tools.fleet.spark.batch import Tables, take
 
         root = str(folder / "tables")
         Tables(spark, root).create()
-        for batch in range(_SMALL_WARM_UP + batches):
+        for batch in range(batches):
             landing = folder / f"landing-{batch}"
             land(landing, itertools.islice(lines, _SMALL))
             before = peaks.processor_s() + time.process_time()
             take(lines_of(spark, landing), batch, root, ROOT)
             seconds.append(peaks.processor_s() + time.process_time() - before)
-    return {"batches": batches, "deliveries_in_batch": _SMALL, "cpu_s": seconds[_SMALL_WARM_UP:]}
+    return {"batches": batches, "deliveries_in_batch": _SMALL, "cpu_s": seconds, "fifths_cpu_s": _fifths(seconds)}
 
 
 def _known(spark, devices):

@@ -8,8 +8,9 @@ The only state is the ledger: the numbers that have arrived, as ranges for each 
 """
 
 import contextlib
+import functools
 
-from pyspark.sql import DataFrame, Observation, Window
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -30,22 +31,78 @@ from inflight_tools.fleet.lines.rows import SCHEMA
 
 from .schema import date_measurements, date_minutes, fold_ledger, fold_minutes, joined, part
 from .storage import Storage
-from .tables import KEPT_H, Table
+from .tables import FEW, KEPT_H, Table, interpreted
 
 _MERGED = 16  # so many batches of the ledger are merged
-# Bytes of landing files, and of the ledger, up to which one task computes a batch, and this process writes its files.
-# For few rows Spark would plan, exchange and commit for ten times as long as it computes.
-_FEW, _FEW_KNOWN = 1 << 20, 16 << 20
-# To make Java of a query, and to compile it, takes longer than few rows do.
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_COUNTS = {
-    "raw": "count(*)",
-    "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
-    "health": "count_if(first AND health IS NOT NULL)",
-    "dead_letters": "count_if(first AND problem IS NOT NULL)",
-    "clocks": "count_if(first AND boot IS NOT NULL)",
-    "undated": "count_if(first AND boot IS NULL AND up IS NOT NULL)",
-}
+_FEW_KNOWN = 16 << 20  # bytes of the ledger up to which one task computes a batch of few rows
+# SQL rather than an object of Java for each column: for few rows those would cost more than the query. In braces: the
+# DataFrame of that name.
+_COUNTS = """struct(
+    count(*) AS raw,
+    coalesce(sum(CASE WHEN first THEN size(records) END), 0) AS measurements,
+    count_if(first AND health IS NOT NULL) AS health,
+    count_if(first AND problem IS NOT NULL) AS dead_letters,
+    count_if(first AND boot IS NOT NULL) AS clocks,
+    count_if(first AND boot IS NULL AND up IS NOT NULL) AS undated
+) AS counts"""
+# Messages without a number are spread over 256 keys: one task could not sort all of a hostile sender's.
+_NUMBERED = f"""
+SELECT *, coalesce(epoch, -1 - pmod(digest, 256)) AS journal,
+    coalesce(seq, -1 - monotonically_increasing_id()) AS number
+FROM (SELECT *, xxhash64(payload) AS digest, {part("seq")} AS part FROM {{parsed}})"""
+_KNOWN = """
+SELECT device, journal, part, range.lo AS number, range.hi AS until
+FROM (SELECT device, epoch AS journal, part, explode(ranges) AS range FROM {ledger})"""
+# By all columns, so that a batch that is repeated has the same result.
+_ORDER = """PARTITION BY device, journal, part ORDER BY
+    number, until DESC NULLS LAST, received, `by`, dup, digest, topic, qos, retain, properties"""
+_MARKED = f"""
+SELECT * EXCEPT (journal, number, until) FROM (
+    SELECT *, NOT coalesce(
+        max(until) OVER ({_ORDER} ROWS UNBOUNDED PRECEDING) >= number OR lag(number) OVER ({_ORDER}) = number, false
+    ) AS first
+    FROM {{both}}
+)
+WHERE until IS NULL"""
+# A record may be older than its message.
+_MEASUREMENTS = """
+SELECT {columns} FROM (
+    SELECT device, epoch, seq, received, place, record.*, CASE WHEN record.clock = 'receipt'
+        THEN greatest(0, up + (unix_micros(record.time) - unix_micros(received)) / 1e6) END AS up
+    FROM (
+        SELECT device, epoch, seq, received, up, posexplode(records) AS (place, record) FROM {{marked}} WHERE first
+    )
+)"""
+_MINUTES = """
+SELECT device, name, unit, date_trunc('minute', time) AS minute, count(value) AS count, sum(value) AS total,
+    min(value) AS min, max(value) AS max, kll_sketch_agg_double(value) AS sketch,
+    CASE WHEN up IS NOT NULL THEN epoch END AS epoch, CASE WHEN up IS NOT NULL THEN seq END AS seq, up
+FROM {measurements} WHERE value IS NOT NULL
+GROUP BY ALL"""
+_HEALTH = """
+SELECT {columns}
+FROM (SELECT device, epoch, seq, received, health.* FROM {{marked}} WHERE first AND health IS NOT NULL)"""
+_DEAD_LETTERS = """
+SELECT {columns} FROM (SELECT *, problem AS reason FROM {{marked}} WHERE first AND problem IS NOT NULL)"""
+_CLOCKS = "SELECT device, epoch, seq, boot, up, made AS time FROM {marked} WHERE first AND boot IS NOT NULL"
+_LATENCY = (
+    "CASE WHEN first AND made IS NOT NULL THEN greatest(0, unix_micros(received) - unix_micros(made)) / 1000d END"
+)
+# The batch's rows of the ledger. An empty sketch could not be merged.
+_ARRIVALS = f"""
+SELECT device, epoch, part, {joined("seqs")} AS ranges, * EXCEPT (device, epoch, part, seqs) FROM (
+    SELECT device, epoch, part,
+        sort_array(collect_list(CASE WHEN first THEN named_struct('lo', seq, 'hi', seq) END)) AS seqs,
+        count_if(NOT first) AS repeated,
+        min(CASE WHEN first THEN received END) AS first_received,
+        max(CASE WHEN first THEN received END) AS last_received,
+        coalesce(sum(CASE WHEN first THEN size(records) END), 0) AS measurements,
+        count_if(first AND problem IS NOT NULL) AS dead_letters,
+        count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind'))) AS odd_clock,
+        CASE WHEN count({_LATENCY}) > 0 THEN kll_sketch_agg_double({_LATENCY}) END AS latency
+    FROM {{marked}} WHERE seq IS NOT NULL
+    GROUP BY device, epoch, part
+)"""
 
 
 class Tables:
@@ -125,7 +182,7 @@ def take(lines, batch, root, topics, landed=None):
     ledger = tables.ledger.open()
     if batch <= last_batch(ledger):
         return
-    few = _bytes_of(lines) <= _FEW and tables.ledger.size(ledger) <= _FEW_KNOWN
+    few = _bytes_of(lines) <= FEW and tables.ledger.size(ledger) <= _FEW_KNOWN
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
     marked = _marked(parsed, tables.ledger.parts(ledger), few)
     with _evaluated(marked, few) as (marked, rows, many):
@@ -140,46 +197,33 @@ def _bytes_of(lines):
 
 
 @contextlib.contextmanager
-def _interpreted(spark):
-    """A context in which Spark interprets its queries."""
-    before = {name: spark.conf.get(name) for name in _INTERPRETED}
-    try:
-        for name, value in _INTERPRETED.items():
-            spark.conf.set(name, value)
-        yield spark
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
-
-
-@contextlib.contextmanager
 def _evaluated(marked, few):
     """A context with the marked rows, which are computed once: the DataFrame for queries; the rows themselves, an Arrow
     table if they are few, else the same DataFrame; and how many rows each table gets of them."""
-    counts = [F.expr(sql).alias(name) for name, sql in _COUNTS.items()]
+    counts = F.expr(_COUNTS)
     if few:
-        with _interpreted(marked.sparkSession) as spark:
+        with interpreted(marked.sparkSession) as spark:
             told = Observation()
-            rows = marked.select("*", "properties.*").observe(told, *counts).toArrow()
-            yield spark.createDataFrame(rows).coalesce(1), rows, told.get
+            rows = marked.select("*", "properties.*").observe(told, counts).toArrow()
+            yield spark.createDataFrame(rows).coalesce(1), rows, told.get["counts"]
         return
     marked = marked.persist()
     try:
         rows = marked.select("*", "properties.*")
-        yield rows, rows, rows.agg(*counts).first().asDict()
+        yield rows, rows, rows.agg(counts).first()["counts"]
     finally:
         marked.unpersist()
 
 
 def _write(tables, ledger, marked, rows, many, batch, landed):
     few = rows is not marked
-    fresh = marked.where("first")
-    measurements = _measurements(fresh)
-    clocks = fresh.where("boot IS NOT NULL").withColumn("time", F.col("made"))
-    dead = fresh.where("problem IS NOT NULL").withColumnRenamed("problem", "reason")
-    health = fresh.where("health IS NOT NULL").drop("up").select("*", "health.*")
-    clocks = clocks.select(*StructType.fromDDL(CLOCKS).names)
     written = dict.fromkeys((*FACTS, "minutes", "clocks"), 0)
+
+    def query(sql, **frames):
+        return marked.sparkSession.sql(sql, **(frames or {"marked": marked}))
+
+    def of(name, sql):
+        return query(sql.format(columns=", ".join(f"`{column}`" for column in _columns(FACTS[name]))))
 
     def write(name, rows, any_rows, undated=False):
         if few and any_rows and not undated and isinstance(rows, DataFrame):
@@ -188,23 +232,27 @@ def _write(tables, ledger, marked, rows, many, batch, landed):
 
     if many["clocks"]:
         # Before anything of this batch is written: if it is repeated, this has nothing more to do.
+        clocks = query(_CLOCKS)
         tables.measurements.date(clocks, date_measurements)
         tables.minutes.date(clocks, date_minutes)
         write("clocks", clocks, True)
+    measurements = of("measurements", _MEASUREMENTS)
     undated = many["undated"] > 0
     if undated:  # the messages of several collectors are in no order
-        measurements = date_measurements(measurements, tables.clocks.read().unionByName(clocks).distinct())
-    write("raw", _select(rows, "raw"), many["raw"])
-    write("measurements", _select(measurements, "measurements"), many["measurements"], undated)
-    write("minutes", _minutes(measurements), many["measurements"], undated)
-    write("health", _select(health, "health"), many["health"])
-    write("dead_letters", _select(dead, "dead_letters"), many["dead_letters"])
-    arrivals = _arrivals(marked).toArrow() if few else _arrivals(marked)
+        clocks = tables.clocks.read().unionByName(query(_CLOCKS)).distinct()
+        measurements = date_measurements(measurements, clocks)
+    write("raw", rows.select(_columns(FACTS["raw"])), many["raw"])
+    write("measurements", measurements, many["measurements"], undated)
+    write("minutes", query(_MINUTES, measurements=measurements), many["measurements"], undated)
+    write("health", of("health", _HEALTH), many["health"])
+    write("dead_letters", of("dead_letters", _DEAD_LETTERS), many["dead_letters"])
+    arrivals = query(_ARRIVALS).toArrow() if few else query(_ARRIVALS)
     tables.ledger.write(arrivals, batch, landed=landed, more=tables.told(ledger, written, batch), before=ledger)
 
 
-def _select(rows, table):
-    return rows.select(StructType.fromDDL(FACTS[table]).names)
+@functools.cache
+def _columns(ddl):
+    return StructType.fromDDL(ddl).names
 
 
 def _marked(parsed, ledger, few):
@@ -213,60 +261,7 @@ def _marked(parsed, ledger, few):
 
     The ranges of the ledger are sorted among the messages by their lowest number. So a message is a repetition if the
     highest number of the ranges before it is not below its own, or if the message before it has its number."""
-    # Messages without a number are spread over 256 keys: one task could not sort all of a hostile sender's.
-    journal = F.expr("coalesce(epoch, -1 - pmod(digest, 256))")
-    number = F.expr("coalesce(seq, -1 - monotonically_increasing_id())")
-    rows = parsed.withColumn("digest", F.xxhash64("payload")).withColumn("part", F.expr(part("seq")))
-    rows = rows.withColumn("journal", journal).withColumn("number", number)
-    known = ledger.select("device", F.col("epoch").alias("journal"), "part", F.explode("ranges").alias("range"))
-    known = known.selectExpr("device", "journal", "part", "range.lo AS number", "range.hi AS until")
-    both = rows.withColumn("until", F.lit(None).cast("bigint")).unionByName(known, allowMissingColumns=True)
-    both = both.coalesce(1) if few else both
-    order = Window.partitionBy("device", "journal", "part").orderBy(
-        *("number", F.desc_nulls_last("until"), "received", "by", "dup", "digest"),
-        *("topic", "qos", "retain", "properties"),  # so that a batch that is repeated has the same result
-    )
-    before = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    seen = (F.max("until").over(before) >= F.col("number")) | (F.lag("number").over(order) == F.col("number"))
-    marked = both.withColumn("first", ~F.coalesce(seen, F.lit(False)))
-    return marked.where("until IS NULL").drop("journal", "number", "until")
-
-
-def _measurements(fresh):
-    records = F.posexplode("records").alias("place", "record")
-    rows = fresh.select("device", "epoch", "seq", "received", "up", records).select("*", "record.*").drop("record")
-    up = "up + (unix_micros(time) - unix_micros(received)) / 1e6"  # a record may be older than its message
-    return rows.withColumn("up", F.expr(f"CASE WHEN clock = 'receipt' THEN greatest(0, {up}) END"))
-
-
-def _minutes(measurements):
-    numbers = measurements.where("value IS NOT NULL").withColumn("minute", F.expr("date_trunc('minute', time)"))
-    of_message = (F.expr(f"CASE WHEN up IS NOT NULL THEN {name} END").alias(name) for name in ("epoch", "seq"))
-    return numbers.groupBy("device", "name", "unit", "minute", *of_message, "up").agg(
-        F.count("value").alias("count"),
-        F.sum("value").alias("total"),
-        F.min("value").alias("min"),
-        F.max("value").alias("max"),
-        F.expr("kll_sketch_agg_double(value)").alias("sketch"),
-    )
-
-
-def _arrivals(marked):
-    """The batch's rows of the ledger."""
-    latency = (
-        "CASE WHEN first AND made IS NOT NULL THEN greatest(0, unix_micros(received) - unix_micros(made)) / 1000d END"
-    )
-    sums = {
-        "seqs": "sort_array(collect_list(CASE WHEN first THEN named_struct('lo', seq, 'hi', seq) END))",
-        "repeated": "count_if(NOT first)",
-        "first_received": "min(CASE WHEN first THEN received END)",
-        "last_received": "max(CASE WHEN first THEN received END)",
-        "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
-        "dead_letters": "count_if(first AND problem IS NOT NULL)",
-        "odd_clock": "count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind')))",
-        # An empty sketch could not be merged.
-        "latency": f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END",
-    }
-    rows = marked.where("seq IS NOT NULL").groupBy("device", "epoch", "part")
-    added = rows.agg(*(F.expr(sql).alias(name) for name, sql in sums.items()))
-    return added.withColumn("ranges", F.expr(joined("seqs"))).drop("seqs")
+    query = parsed.sparkSession.sql
+    known = query(_KNOWN, ledger=ledger)
+    both = query(_NUMBERED, parsed=parsed).unionByName(known, allowMissingColumns=True)
+    return query(_MARKED, both=both.coalesce(1) if few else both)

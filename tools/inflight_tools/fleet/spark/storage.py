@@ -2,6 +2,7 @@
 
 import contextlib
 import fnmatch
+import functools
 import io
 import os
 import re
@@ -178,15 +179,28 @@ def files_in(root):
 
 
 class Storage(Folder):
-    """The files in the folder or URI `root`, as Spark sees them."""
+    """The files in the folder or URI `root`, as Spark sees them. In a folder of this machine Java is asked only where
+    Hadoop's checksums count."""
 
     def __init__(self, spark, root):
         super().__init__(root)
-        self._path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path
-        self._conf = spark.sparkContext._jsc.hadoopConfiguration()
-        self._files = self._path(self._root).getFileSystem(self._conf)
+        self._spark = spark
+
+    @functools.cached_property
+    def _path(self):
+        return self._spark.sparkContext._jvm.org.apache.hadoop.fs.Path
+
+    @functools.cached_property
+    def _conf(self):
+        return self._spark.sparkContext._jsc.hadoopConfiguration()
+
+    @functools.cached_property
+    def _files(self):
+        return self._path(self._root).getFileSystem(self._conf)
 
     def exists(self, name):
+        if self.is_local:
+            return os.path.exists(self.path(name))
         return self._files.exists(self._path(self.path(name)))
 
     def text(self, name):
@@ -205,6 +219,8 @@ class Storage(Folder):
             stream.close()
 
     def glob(self, pattern):
+        if self.is_local:
+            return super().glob(pattern)
         found = self._files.globStatus(self._path(self.path(pattern))) or ()
         return {one.getPath().getName(): (one.getLen(), one.getModificationTime() / 1000) for one in found}
 

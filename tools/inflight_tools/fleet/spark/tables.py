@@ -45,6 +45,11 @@ _CLUSTERED = ("device", "epoch", "seq", "name", "minute")
 _GROUP = 16 << 20
 _CHECKPOINTS = 50  # commits between two checkpoints of a log
 _RETRIES = 20  # of a commit, when others commit meanwhile
+# Bytes of files up to which one task computes their rows, and this process writes them. For few rows Spark would plan,
+# exchange and commit for ten times as long as it computes.
+FEW = 1 << 20
+# To make Java of a query, and to compile it, takes longer than few rows do.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
 _OPTIONS = {
     "delta.checkpointInterval": str(_CHECKPOINTS),
@@ -53,6 +58,19 @@ _OPTIONS = {
 }
 # Readers must know which columns have no statistics: delta-rs finds nothing by a column that should have some.
 _WITH_STATISTICS = {"delta.dataSkippingStatsColumns": statistics.TIME}
+
+
+@contextlib.contextmanager
+def interpreted(spark):
+    """A context in which Spark interprets its queries."""
+    before = {name: spark.conf.get(name) for name in _INTERPRETED}
+    try:
+        for name, value in _INTERPRETED.items():
+            spark.conf.set(name, value)
+        yield spark
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 class Table:
@@ -190,12 +208,19 @@ class Table:
             chosen += small
         if not chosen:
             return 0
+        size = sum(file["size_bytes"] for file in chosen)
+        few = self._fold and size <= FEW  # of other tables a small file may be many rows: their payloads may be alike
         rows = self._read(chosen)
         if oldest:
             rows = rows.where(rows[time].isNull() | (rows[time] >= oldest))
-        rows = self._folded(rows).coalesce(math.ceil(sum(file["size_bytes"] for file in chosen) / (2 * _LARGE)))
+        if few:
+            rows = rows.coalesce(1)
+        rows = self._folded(rows).coalesce(math.ceil(size / (2 * _LARGE)))
         if order := [name for name in _CLUSTERED if name in rows.columns]:
             rows = rows.sortWithinPartitions(order)
+        if few:
+            with interpreted(self._spark):
+                rows = rows.toArrow()
         part = self._part(table, rows, last, kind, data_change=bool(oldest))
         gone = (counted(table, GONE) or 0) + sum(file["num_records"] for file in chosen) - _rows_of(part)
         self.commit(table, part, chosen, (_MERGES, table.version()), (GONE, gone), data_change=bool(oldest))
