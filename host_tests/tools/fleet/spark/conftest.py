@@ -48,16 +48,18 @@ def spark(tmp_path_factory, quick_java):
 
 
 class Fleet:
-    """A fleet in `folder`. The test writes its landing files."""
+    """A fleet in `folder`. The test writes its landing files. as_uri: the pipeline gets a URI of the tables, as in
+    object storage, where Hadoop and delta-rs write all files."""
 
-    def __init__(self, spark, folder):
+    def __init__(self, spark, folder, as_uri=False):
         from inflight_tools.fleet.spark.batch import Tables
 
         self._spark = spark
         self.landing = folder / "landing"
         self.root = folder / "tables"
         self.landing.mkdir(parents=True, exist_ok=True)
-        self.tables = Tables(spark, self.root)
+        self._place = self.root.as_uri() if as_uri else self.root
+        self.tables = Tables(spark, self._place)
         self.written = 0
 
     def land(self, *lines):
@@ -72,7 +74,7 @@ class Fleet:
         from inflight_tools.fleet.spark.stream import start
 
         query = start(
-            self._spark, self.landing, self.root, "inflight", once=True, files=files, new_checkpoint=new_checkpoint
+            self._spark, self.landing, self._place, "inflight", once=True, files=files, new_checkpoint=new_checkpoint
         )
         query.awaitTermination()
 

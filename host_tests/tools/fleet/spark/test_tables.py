@@ -182,3 +182,18 @@ def test_few_rows_are_written_as_many_are(spark, tmp_path, telemetry, health, me
     for name in names:
         assert content(small.root, name) == content(large.root, name), name
     assert small.facts()["differences"] == []
+
+
+def test_tables_at_a_uri(spark, tmp_path, telemetry, health, message):
+    """They have what those in a folder have, also when files are merged."""
+    from .conftest import Fleet
+
+    folder, uri = Fleet(spark, tmp_path / "folder"), Fleet(spark, tmp_path / "uri", as_uri=True)
+    names = [table.name for table in folder.tables.all()]
+    for lines in everything(telemetry, health, message):
+        for one in (folder, uri):
+            one.land(*lines)
+            one.run()
+    assert merge_all(uri.tables) == merge_all(folder.tables)
+    for name in names:
+        assert content(uri.root, name) == content(folder.root, name), name
