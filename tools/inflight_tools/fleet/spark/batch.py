@@ -225,27 +225,30 @@ def _write(tables, ledger, marked, rows, many, batch, landed):
     def of(name, sql):
         return query(sql.format(columns=", ".join(f"`{column}`" for column in _columns(FACTS[name]))))
 
-    def write(name, rows, any_rows, undated=False):
-        if few and any_rows and not undated and isinstance(rows, DataFrame):
+    def write(name, rows, undated=False):
+        if few and not undated and isinstance(rows, DataFrame):
             rows = rows.toArrow()
-        written[name] = getattr(tables, name).write(rows, batch, any_rows, undated, landed)
+        written[name] = getattr(tables, name).write(rows, batch, undated, landed)
 
     if many["clocks"]:
         # Before anything of this batch is written: if it is repeated, this has nothing more to do.
         clocks = query(_CLOCKS)
         tables.measurements.date(clocks, date_measurements)
         tables.minutes.date(clocks, date_minutes)
-        write("clocks", clocks, True)
-    measurements = of("measurements", _MEASUREMENTS)
-    undated = many["undated"] > 0
-    if undated:  # the messages of several collectors are in no order
-        clocks = tables.clocks.read().unionByName(query(_CLOCKS)).distinct()
-        measurements = date_measurements(measurements, clocks)
-    write("raw", rows.select(_columns(FACTS["raw"])), many["raw"])
-    write("measurements", measurements, many["measurements"], undated)
-    write("minutes", query(_MINUTES, measurements=measurements), many["measurements"], undated)
-    write("health", of("health", _HEALTH), many["health"])
-    write("dead_letters", of("dead_letters", _DEAD_LETTERS), many["dead_letters"])
+        write("clocks", clocks)
+    if many["raw"]:
+        write("raw", rows.select(_columns(FACTS["raw"])))
+    if many["measurements"]:
+        measurements, undated = of("measurements", _MEASUREMENTS), many["undated"] > 0
+        if undated:  # the messages of several collectors are in no order
+            clocks = tables.clocks.read().unionByName(query(_CLOCKS)).distinct()
+            measurements = date_measurements(measurements, clocks)
+        write("measurements", measurements, undated)
+        write("minutes", query(_MINUTES, measurements=measurements), undated)
+    if many["health"]:
+        write("health", of("health", _HEALTH))
+    if many["dead_letters"]:
+        write("dead_letters", of("dead_letters", _DEAD_LETTERS))
     arrivals = query(_ARRIVALS).toArrow() if few else query(_ARRIVALS)
     tables.ledger.write(arrivals, batch, landed=landed, more=tables.told(ledger, written, batch), before=ledger)
 

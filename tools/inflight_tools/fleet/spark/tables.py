@@ -108,13 +108,11 @@ class Table:
                 fields = Schema.from_json(StructType(missing).json()).fields
                 table.alter.add_columns(fields, post_commithook_properties=hooks)
 
-    def write(self, rows, batch, any_rows=True, undated=False, landed=None, more=(), before=None):
+    def write(self, rows, batch, undated=False, landed=None, more=(), before=None):
         """Writes the rows of batch number `batch`, unless the table has that batch. Returns how many rows of it the
-        table has. any_rows: without rows there is no commit. undated: devices may still date some of the rows, those
-        that have `up`. landed: the names of the batch's landing files. more: other application transactions.
-        before: what open() has returned before. The rows are a DataFrame, or an Arrow table of few rows."""
-        if not any_rows:
-            return 0
+        table has. undated: devices may still date some of the rows, those that have `up`. landed: the names of the
+        batch's landing files. more: other application transactions. before: what open() has returned before. The rows
+        are a DataFrame, or an Arrow table of few rows."""
         table = before or self.open()
         if batch <= last_batch(table):
             return sum(file["num_records"] for file in _files_of(table) if batch_of(file["path"]) == batch)
