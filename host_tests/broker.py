@@ -103,10 +103,10 @@ class Connection:
 
 
 class _Listener:
-    """A socket that listens on a free port of loopback, and its connections."""
+    """A socket that listens on a port of loopback, 0 for a free one, and its connections."""
 
-    def __init__(self):
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=16)
+    def __init__(self, port=0):
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=16)
         self._listener.settimeout(PATIENCE_S)
         self.port = self._listener.getsockname()[1]
         self.connections = []
@@ -147,8 +147,8 @@ class Broker(_Listener):
     real_time: the client's clock is the machine's. If that is busy, the client may ask whether the broker is alive: it
     is answered, and the script does not see it."""
 
-    def __init__(self, real_time=False):
-        super().__init__()
+    def __init__(self, port=0, real_time=False):
+        super().__init__(port)
         self._real_time = real_time
 
     @contextlib.contextmanager

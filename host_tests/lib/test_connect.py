@@ -8,7 +8,7 @@ import ssl
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Broker
+from host_tests.broker import Broker
 from host_tests.clients import no_network
 from host_tests.lib.either import only_blocking
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
@@ -951,10 +951,7 @@ def test_reconnects_to_the_same_port(make, pump):
     first.close()
     client.run_for(20)
     assert not client.connected
-    again = Broker.__new__(Broker)
-    again.connections, again.failure, again.finished, again.port = [], None, False, first.port
-    again._listener = socket.create_server(("127.0.0.1", first.port))
-    again._listener.settimeout(PATIENCE_S)
+    again = Broker(port=first.port)
 
     def script(b):
         b.welcome(1)
