@@ -19,10 +19,6 @@ if not all(map(importlib.util.find_spec, ("pyspark", "deltalake"))):
 elif not java_home():
     REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
 
-# Without compilation to Java these tests take half the time, since each query has few rows. Tests of the command line
-# compile.
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-
 
 def pytest_pycollect_makemodule(module_path, parent):
     return absent(parent, module_path, REASON)
@@ -37,10 +33,12 @@ def quick_java():
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory, quick_java):
     from inflight_tools.fleet.spark.session import session
+    from inflight_tools.fleet.spark.tables import INTERPRETED
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # The last one: a name with both "." and "_".
+    # Interpreted, these tests take half the time, since each query has few rows; tests of the command line compile. The
+    # last option: a name with both "." and "_".
     options = {"spark.driver.memory": "1g", **INTERPRETED, "spark.executorEnv.OF_TESTS": "1"}
     running = session("tests", folder, "local[2]", partitions=2, options=options)
     yield running

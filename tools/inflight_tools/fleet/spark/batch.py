@@ -53,7 +53,7 @@ FROM (SELECT *, xxhash64(payload) AS digest, {part("seq")} AS part FROM {{parsed
 _KNOWN = """
 SELECT device, journal, part, range.lo AS number, range.hi AS until
 FROM (SELECT device, epoch AS journal, part, explode(ranges) AS range FROM {ledger})"""
-# By all columns, so that a batch that is repeated has the same result.
+# The columns behind `until` are there so that a batch that is repeated has the same result.
 _ORDER = """PARTITION BY device, journal, part ORDER BY
     number, until DESC NULLS LAST, received, `by`, dup, digest, topic, qos, retain, properties"""
 _MARKED = f"""
@@ -225,9 +225,11 @@ def _write(tables, ledger, marked, rows, many, batch, landed):
     def of(name, sql):
         return query(sql.format(columns=", ".join(f"`{column}`" for column in _columns(FACTS[name]))))
 
+    def computed(rows):
+        return rows.toArrow() if few and isinstance(rows, DataFrame) else rows
+
     def write(name, rows, undated=False):
-        if few and not undated and isinstance(rows, DataFrame):
-            rows = rows.toArrow()
+        rows = rows if undated else computed(rows)
         written[name] = getattr(tables, name).write(rows, batch, undated, landed)
 
     if many["clocks"]:
@@ -249,7 +251,7 @@ def _write(tables, ledger, marked, rows, many, batch, landed):
         write("health", of("health", _HEALTH))
     if many["dead_letters"]:
         write("dead_letters", of("dead_letters", _DEAD_LETTERS))
-    arrivals = query(_ARRIVALS).toArrow() if few else query(_ARRIVALS)
+    arrivals = computed(query(_ARRIVALS))
     tables.ledger.write(arrivals, batch, landed=landed, more=tables.told(ledger, written, batch), before=ledger)
 
 

@@ -49,7 +49,7 @@ _RETRIES = 20  # of a commit, when others commit meanwhile
 # exchange and commit for ten times as long as it computes.
 FEW = 1 << 20
 # To make Java of a query, and to compile it, takes longer than few rows do.
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
 _OPTIONS = {
     "delta.checkpointInterval": str(_CHECKPOINTS),
@@ -63,9 +63,9 @@ _WITH_STATISTICS = {"delta.dataSkippingStatsColumns": statistics.TIME}
 @contextlib.contextmanager
 def interpreted(spark):
     """A context in which Spark interprets its queries."""
-    before = {name: spark.conf.get(name) for name in _INTERPRETED}
+    before = {name: spark.conf.get(name) for name in INTERPRETED}
     try:
-        for name, value in _INTERPRETED.items():
+        for name, value in INTERPRETED.items():
             spark.conf.set(name, value)
         yield spark
     finally:
