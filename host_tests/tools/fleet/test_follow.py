@@ -5,8 +5,33 @@ from types import SimpleNamespace
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from inflight_tools.fleet import commands
+
+
+@pytest.fixture
+def tables(monkeypatch, tmp_path):
+    """tables(while_it_runs) runs the command. Where Spark would start it calls while_it_runs(), and ends."""
+    (tmp_path / "landing").mkdir()
+
+    def run(while_it_runs):
+        def begun():
+            while_it_runs()
+            raise typer.Exit
+
+        monkeypatch.setattr(commands, "stop_event", begun)
+        return CliRunner().invoke(commands.app, ["tables", "--data", str(tmp_path)])
+
+    return run
+
+
+def test_only_one_at_a_time_writes_tables(tables, tmp_path):
+    refused = []
+    for _ in range(2):
+        assert tables(lambda: refused.append(tables(refused.clear))).exit_code == 0
+    said = f"another `inflight fleet tables` writes the tables in {tmp_path}/tables: stop it first"
+    assert [(one.exit_code, said in one.output) for one in refused] == [(1, True)] * 2
 
 
 @pytest.mark.parametrize("stuck", [0, 3])

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import enum
 import json
+import os
 import re
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.collect.counters import load
 from inflight_tools.fleet.collect.spool import make_folder
+from inflight_tools.fleet.lock import Busy, take_lock
 from inflight_tools.fleet.monitoring.address import address, both
 from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.fleet.query.command import querying
@@ -134,6 +136,19 @@ def _locations(data, landing, of):
         if given:
             _present(given, f"name another one with {option}")
     return _location(data, landing, "landing"), _location(data, of, "tables")
+
+
+@contextlib.contextmanager
+def _only_writer(root):
+    """A context in which no other `tables` writes the tables in the folder `root`: what one has begun would look to the
+    other like what a power cut has left. In object storage, where no lock is, the second commit of a batch fails."""
+    with contextlib.ExitStack() as held:
+        if "://" not in root:
+            with failing(OSError, Busy):
+                make_folder(Path(root))
+                busy = f"another `inflight fleet tables` writes the tables in {root}: stop it first"
+                held.callback(os.close, take_lock(Path(root, ".lock"), busy))
+        yield
 
 
 def _span(since, until, now):
@@ -272,7 +287,7 @@ def tables(
     _for_spark(to)
     if not kafka:
         _present(_for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
-    with stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
+    with _only_writer(to), stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 

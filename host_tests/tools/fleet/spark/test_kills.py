@@ -1,5 +1,6 @@
 """The driver is killed at random times: no row is lost, none is stored twice."""
 
+import contextlib
 import functools
 import os
 import random
@@ -21,18 +22,18 @@ class Driver:
     """`inflight fleet tables` on the folder, as a process. At the end it is killed, with its child processes."""
 
     def __init__(self, folder, *more):
-        argv = [*INFLIGHT, "fleet", "tables", "--data", folder, "--master", "local[2]", "--partitions", "2", *more]
+        words = ("fleet", "tables", "--data", folder, "--master", "local[2]", "--partitions", "2", *more)
+        self.argv = [*INFLIGHT, *map(str, words)]
         self._log = folder / "log"
         with open(self._log, "ab") as log:
-            self.process = subprocess.Popen(
-                [str(word) for word in argv], stdout=log, stderr=log, start_new_session=True
-            )
+            self.process = subprocess.Popen(self.argv, stdout=log, stderr=log, start_new_session=True)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def until(self, condition):
@@ -64,6 +65,22 @@ def test_a_driver_is_killed_repeatedly(fleet, telemetry, tmp_path):
     assert fleet.tables.raw.read().count() == FILES * (EACH + 1)
     assert sum(row["repeated"] for row in fleet.tables.ledger.read().collect()) == FILES
     assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == len(expected)
+
+
+@pytest.mark.long("INFLIGHT_PIPELINE")
+@pytest.mark.timeout(1800)
+def test_a_second_driver_is_refused_while_one_runs(fleet, telemetry, tmp_path):
+    """What one has begun would look to the other like what a power cut has left."""
+    for n in range(FILES):
+        fleet.land(*[telemetry(f"d{i % 5}", (n * EACH + i) // 5) for i in range(EACH)])
+    with Driver(tmp_path, "--files", "1", "--once") as driver:
+        for begun in range(1, FILES - 2, 2):
+            driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/parts/*"))) > begun)
+            second = subprocess.run(driver.argv, capture_output=True, text=True, timeout=_PATIENCE_S)
+            assert second.returncode == 1 and "another `inflight fleet tables`" in second.stderr
+        driver.finish()
+    expected = sorted((f"d{i}", 7, n) for i in range(5) for n in range(FILES * EACH // 5))
+    assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
 
 
 def take_batch(spark, fleet, telemetry, number, *seqs):
@@ -178,3 +195,27 @@ def test_of_two_merges_at_once_one_is_refused(fleet, batch, monkeypatch):
     with pytest.raises(CommitFailedError, match="Concurrent"):
         fleet.tables.raw.merge(1)
     expect(fleet, 3, 4)
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.parametrize("commits", [0, 2, 3])
+def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, monkeypatch, commits):
+    """In object storage no lock keeps them apart. One has made so many commits, and written the files of the next one,
+    when the other one writes the whole batch and the next one."""
+    from deltalake.exceptions import CommitFailedError
+
+    from inflight_tools.fleet.spark.tables import Table
+
+    commit, done = Table.commit, []
+
+    def overtaken(*args, **more):
+        if len(done) == commits:
+            monkeypatch.undo()
+            batch(1, 1, 2, 3)
+            batch(2, 3, 4)
+        done.append(commit(*args, **more))
+
+    monkeypatch.setattr(Table, "commit", overtaken)
+    with pytest.raises(CommitFailedError, match="oncurrent"):
+        batch(1, 1, 2, 3)
+    expect(fleet, 5, 7)
