@@ -7,7 +7,9 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,9 +26,9 @@ class Driver:
     def __init__(self, folder, *more):
         words = ("fleet", "tables", "--data", folder, "--master", "local[2]", "--partitions", "2", *more)
         self.argv = [*INFLIGHT, *map(str, words)]
-        self._log = folder / "log"
-        with open(self._log, "ab") as log:
-            self.process = subprocess.Popen(self.argv, stdout=log, stderr=log, start_new_session=True)
+        self._log = tempfile.NamedTemporaryFile()  # noqa: SIM115  # not in the folder, whose disk may be full
+        log = {"stdout": self._log, "stderr": self._log}
+        self.process = subprocess.Popen(self.argv, start_new_session=True, **log)
 
     def __enter__(self):
         return self
@@ -36,14 +38,24 @@ class Driver:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def log(self):
+        return Path(self._log.name).read_text()
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """A context in which it does nothing, as if the machine was slow."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        yield
+        os.killpg(self.process.pid, signal.SIGCONT)
+
     def until(self, condition):
         end = time.monotonic() + _PATIENCE_S
         while not condition():
-            assert self.process.poll() is None and time.monotonic() < end, self._log.read_text()[-2000:]
+            assert self.process.poll() is None and time.monotonic() < end, self.log()[-2000:]
             time.sleep(0.005)
 
     def finish(self):
-        assert self.process.wait(_PATIENCE_S) == 0, self._log.read_text()[-2000:]
+        assert self.process.wait(_PATIENCE_S) == 0, self.log()[-2000:]
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")

@@ -1,14 +1,15 @@
-"""The power is cut at any instant: no row is lost, none is stored twice, and nobody has to do anything."""
+"""The power is cut at any instant, or the disk is full: no row is lost or doubled, and nobody has to do anything."""
 
+import contextlib
 import os
 import random
 import shutil
-import signal
 import subprocess
 import time
 
 import pytest
 
+from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import sync
 
 from .power import Disk
@@ -16,6 +17,7 @@ from .test_kills import Driver
 
 BATCHES = 3
 CUTS = int(os.environ.get("INFLIGHT_CUTS", "200"))  # of a real file system
+FULL = 20  # so often it has no space
 
 
 def land(fleet, telemetry, message, n):
@@ -232,6 +234,54 @@ def mounted(tmp_path):
     umount()
 
 
+def disk_of(tmp_path, size):
+    """A file with an empty file system, ext4."""
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(size)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
+    return image
+
+
+def fill(file, left):
+    """Makes a file that leaves so many bytes of its disk."""
+    with open(file, "wb", buffering=0) as out, contextlib.suppress(OSError):
+        while out.write(bytes(4096)):
+            pass
+    os.truncate(file, max(0, file.stat().st_size - left))
+
+
+@pytest.mark.long("INFLIGHT_PIPELINE")
+@pytest.mark.timeout(3600)
+def test_a_full_disk_is_waited_for(mounted, telemetry, message, spark, tmp_path):
+    """It becomes full at any place of a batch."""
+    from .conftest import Fleet
+
+    dice, landed = random.Random(11), 0
+    folder = mounted(disk_of(tmp_path, 64 << 20)) / "fleet"
+    fleet, ballast = Fleet(spark, folder), folder.parent / "ballast"
+
+    def unread():
+        return LandingFiles(fleet.landing, fleet.root).unread()
+
+    def told():
+        return driver.log().count("no space left on")
+
+    with Driver(folder, "--every", "0.1", "--files", "1") as driver:
+        for _ in range(FULL):
+            before = told()
+            with driver.stopped():
+                for _ in range(4):
+                    land(fleet, telemetry, message, landed)
+                    landed += 1
+                fill(ballast, dice.randrange(200_000))
+            driver.until(lambda before=before: told() > before or not unread())
+            ballast.unlink()
+            driver.until(lambda: not unread())
+        assert told() > FULL / 2
+    expect_all(fleet, landed)
+
+
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(14_400)
 def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spark, tmp_path):
@@ -239,10 +289,7 @@ def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spa
     from .conftest import Fleet
 
     dice = random.Random(5)
-    image = tmp_path / "image"
-    with open(image, "wb") as file:
-        file.truncate(96 << 20)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    image = disk_of(tmp_path, 96 << 20)
     folder = mounted(image) / "fleet"
     fleet, landed, images = Fleet(spark, folder), 0, []
     while len(images) < CUTS:
@@ -257,10 +304,9 @@ def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spa
                 while time.monotonic() < ends:
                     assert driver.process.poll() is None
                     time.sleep(0.01)
-                os.killpg(driver.process.pid, signal.SIGSTOP)
-                images.append((tmp_path / f"cut{len(images)}", landed))
-                shutil.copy(image, images[-1][0])
-                os.killpg(driver.process.pid, signal.SIGCONT)
+                with driver.stopped():
+                    images.append((tmp_path / f"cut{len(images)}", landed))
+                    shutil.copy(image, images[-1][0])
     for cut, many in images:
         mounted(cut)
         Fleet(spark, folder).run()
