@@ -1,6 +1,5 @@
-"""`inflight fleet tables` on a cluster: a master and two workers on this machine. One worker is killed."""
+"""`inflight fleet tables` on a cluster: a master and three workers on this machine. Each of them is killed."""
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -13,90 +12,106 @@ from host_tests.waiting import wait_for
 from tools.peers.daemon import held_port
 from tools.setup.spark import java_home
 
-FILES, EACH = 20, 1000
+FILES, EACH = 20, 10_000
+WORKERS = 3
 _PATIENCE_S = 300
 
 
 class Cluster:
-    """A standalone master and workers of the package pyspark."""
+    """A standalone master and workers of the package pyspark. A master that is started again knows them."""
 
     def __init__(self, folder):
         import pyspark
 
         self._spark = Path(pyspark.__file__).parent / "bin/spark-class"
         self._folder = folder
-        self.master = f"spark://127.0.0.1:{held_port(self)}"
-        self._running = contextlib.ExitStack()
+        self.port = held_port(self)
+        self._running = {}
 
     def _start(self, name, *words):
+        recovery = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self._folder / "recovery"}
         env = os.environ | {"SPARK_DAEMON_MEMORY": "512m", "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
         env |= {"SPARK_WORKER_DIR": str(self._folder / name), "PYSPARK_PYTHON": sys.executable}
+        env |= {"SPARK_DAEMON_JAVA_OPTS": " ".join(f"-Dspark.deploy.{key}={value}" for key, value in recovery.items())}
+        argv = [str(self._spark), *map(str, words), "--webui-port", str(held_port(self))]
         with open(self._folder / f"{name}.log", "ab") as log:
-            process = subprocess.Popen([self._spark, *words], env=env, stdout=log, stderr=log, start_new_session=True)
-        self._running.callback(self.kill, process)
-        return process
+            self._running[name] = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
+
+    def master(self):
+        """Starts the master, and waits for it."""
+        before = self.log("master").count("I have been elected leader")
+        self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", self.port)
+        self._until(lambda: self.log("master").count("I have been elected leader") > before)
+
+    def worker(self, n):
+        """Starts worker number `n`, and waits for it."""
+        before = self.log("master").count("Registering worker")
+        where = ("--host", "127.0.0.1", "--cores", 1, "--memory", "1200m")
+        self._start(f"worker{n}", "org.apache.spark.deploy.worker.Worker", *where, self.uri)
+        self._until(lambda: self.log("master").count("Registering worker") > before)
+
+    def _until(self, condition):
+        wait_for(condition, _PATIENCE_S, lambda: self.log("master"))
+
+    @property
+    def uri(self):
+        return f"spark://127.0.0.1:{self.port}"
 
     def log(self, name):
-        return (self._folder / f"{name}.log").read_text(errors="replace")
+        path = self._folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def __enter__(self):
-        port = self.master.rsplit(":", 1)[1]
-        where = ("--host", "127.0.0.1", "--port", port, "--webui-port", held_port(self))
-        self._start("master", "org.apache.spark.deploy.master.Master", *map(str, where))
-        self.workers = []
-        for n in range(2):
-            where = (
-                "--host",
-                "127.0.0.1",
-                "--cores",
-                1,
-                "--memory",
-                "1200m",
-                "--webui-port",
-                held_port(self),
-                self.master,
-            )
-            self.workers.append(self._start(f"worker{n}", "org.apache.spark.deploy.worker.Worker", *map(str, where)))
-        wait_for(lambda: self.log("master").count("Registering worker") == 2, _PATIENCE_S, lambda: self.log("master"))
+        self.master()
+        for n in range(WORKERS):
+            self.worker(n)
         return self
 
     def __exit__(self, *_):
-        self._running.close()
+        for name in self._running:
+            self.kill(name)
 
-    @staticmethod
-    def kill(process):
+    def kill(self, name):
         """Kills it together with the executors that it has started."""
-        if process.poll() is None:
-            os.killpg(process.pid, 9)
-            process.wait()
+        kill(self._running[name])
+
+
+def kill(process):
+    if process.poll() is None:
+        os.killpg(process.pid, 9)
+        process.wait()
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.timeout(1800)
-def test_a_worker_is_killed_in_mid_stream(fleet, telemetry, tmp_path):
+@pytest.mark.timeout(3600)
+def test_workers_and_master_are_killed_in_mid_stream(fleet, telemetry, tmp_path):
     for n in range(FILES):
         packs = [telemetry(f"d{i % 50}", (n * EACH + i) // 50, i % 7) for i in range(EACH)]
         fleet.land(*packs, *packs[: EACH // 10])
     done = tmp_path / "tables/ledger/_delta_log"
     with Cluster(tmp_path) as cluster:
-        options = ("--master", cluster.master, "--partitions", "2", "--files", "2", "--once")
+        options = ("--master", cluster.uri, "--partitions", "3", "--files", "2", "--once")
         options += ("--conf", "spark.executor.memory=700m", "--conf", "spark.driver.host=127.0.0.1")
         argv = [*INFLIGHT, "fleet", "tables", "--data", tmp_path, *options]
         log = tmp_path / "driver.log"
         with open(log, "wb") as out:
             driver = subprocess.Popen([str(word) for word in argv], stdout=out, stderr=out, start_new_session=True)
+
+        def until(commits):
+            wait_for(lambda: len(list(done.glob("*.json"))) >= commits or driver.poll(), _PATIENCE_S, log.read_text)
+
         try:
-            wait_for(
-                lambda: len(list(done.glob("*.json"))) >= 3 or driver.poll() is not None,
-                _PATIENCE_S,
-                log.read_text,
-            )
-            cluster.kill(cluster.workers[0])
+            for n in range(WORKERS):
+                until(3 + 2 * n)
+                cluster.kill(f"worker{n}")
+                until(4 + 2 * n)
+                cluster.worker(n)
+            cluster.kill("master")
+            cluster.master()
             assert driver.wait(_PATIENCE_S) == 0, log.read_text()[-3000:]
         finally:
-            cluster.kill(driver)
-        assert cluster.log("worker1").count("Asked to launch executor") >= 1
-        assert "Removing worker" in cluster.log("master")
+            kill(driver)
+        assert cluster.log("master").count("Removing worker") >= WORKERS
     expected = sorted((f"d{i}", 7, n) for i in range(50) for n in range(FILES * EACH // 50))
     assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
     assert fleet.tables.raw.read().count() == FILES * EACH * 11 // 10
