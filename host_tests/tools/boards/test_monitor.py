@@ -120,6 +120,9 @@ def test_readings_and_replies_at_the_broker(tmp_path, broker):
             json.loads(pack({"bt": 0, "n": "attic", "u": "Cel", "v": 21.5}, {"n": "door", "vb": True})),
         )
         assert monitor.until("attic").split()[1:] == ["telemetry", "attic=21.5", "Cel", "door=true"]
+        records = {"bt": 0, "n": "memory", "u": "B", "v": 24_000_000_000.0}, {"n": "load", "u": "/", "v": 0.53}
+        send(broker, "telemetry", json.loads(pack(*records)))
+        assert monitor.until("memory").split()[2:] == ["memory=24000000000", "B", "load=0.53"]
         send(broker, "reply/ping", {"ok": True, "echo": "hello", "up": 7})
         assert monitor.until("ping").split()[1:] == ["reply", "ping", "ok", "echo=hello", "up=7"]
         send(broker, "reply/actuator/pump", {"ok": False, "error": "write on, off or toggle"})

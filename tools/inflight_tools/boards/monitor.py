@@ -28,6 +28,7 @@ _SHOWN = ("status", "health", "telemetry", "reply/#", "actuator/+", "log", "rele
 _WIDTH = len("telemetry")
 _LATE_S = 60  # readings that are older have their time
 _TOPICS = Topics("-")
+_RATIO = "/"  # SenML's unit of what has none
 
 
 def flat(fields, above=""):
@@ -64,10 +65,10 @@ def readings(payload, now):
         for name, unit, taken, clock, *values in records:
             value = next((value for value in values[:4] if value is not None), "")
             if isinstance(value, float):
-                value = f"{value:.7g}"
+                value = f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.7g}"
             elif isinstance(value, bool):
                 value = str(value).lower()
-            words.append(f"{name}={value} {unit or ''}".rstrip())
+            words.append(f"{name}={value} {'' if unit in (None, _RATIO) else unit}".rstrip())
             late = clock == "device" and now - taken / 1e6 > _LATE_S
         if late:
             words.append(time.strftime("(taken %Y-%m-%d %H:%M:%SZ)", time.gmtime(taken / 1e6)))
