@@ -117,7 +117,7 @@ library: setup-boards  ## the library compiled, for a board's mip: build/library
 monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
 	$(INFLIGHT) board monitor $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
 
-test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
+test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, kills, power cuts, full disks (an hour)
 	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/tools/fleet \
 		host_tests/tools/maintainers/test_bench_pipeline.py $(ARGS)
 
