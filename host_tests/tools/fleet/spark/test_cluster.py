@@ -98,7 +98,10 @@ def test_workers_and_master_are_killed_in_mid_stream(fleet, telemetry, tmp_path)
             driver = subprocess.Popen([str(word) for word in argv], stdout=out, stderr=out, start_new_session=True)
 
         def until(commits):
-            wait_for(lambda: len(list(done.glob("*.json"))) >= commits or driver.poll(), _PATIENCE_S, log.read_text)
+            def reached():
+                return len(list(done.glob("*.json"))) >= commits or driver.poll() is not None
+
+            wait_for(reached, _PATIENCE_S, log.read_text)
 
         try:
             for n in range(WORKERS):
