@@ -7,7 +7,7 @@ from inflight_tools.boards.deploy import deploy
 from inflight_tools.boards.device import link
 from tools.peers.subscriber import Subscriber
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
 SILENCE_S = 600  # the tool's own limit is for a chip: here littlefs may need minutes to compact a folder
 
 

@@ -5,7 +5,7 @@ import pytest
 from host_tests.emulated_boards.tasks import DROP, RESTART
 from tools.peers.subscriber import Subscriber
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def numbers(subscriber, topic):

@@ -11,7 +11,7 @@ from inflight_tools.boards.images.board_image import make
 from tools.peers import ntp
 from tools.peers.subscriber import Subscriber
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(3600)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from host_tests.docs.pages import first_program
 from inflight_tools.cli import build
 from tools.peers.subscriber import Subscriber
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def package(folder, variant):

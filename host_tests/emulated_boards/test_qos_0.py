@@ -5,7 +5,7 @@ import pytest
 from host_tests.emulated_boards.tasks import PLAIN
 from tools.peers.subscriber import Subscriber
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def test_qos_0_messages_arrive_in_order(bench):

@@ -5,7 +5,7 @@ import pytest
 from host_tests.emulated_boards.tasks import TLS, WRONG_AUTHORITY, WRONG_NAME
 from tools.peers.subscriber import Subscriber
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def test_known_authority(bench):

@@ -5,7 +5,7 @@ import harness
 
 
 def accepted(seq, qos, topic):
-    if topic == "telemetry":
+    if topic == "telemetry" and qos == 2:  # safe mode, which dates earlier readings, has the default
         raise RuntimeError("a broken driver")
 
 

@@ -6,7 +6,7 @@ from host_tests.emulated_boards.judge import MARKS
 from host_tests.emulated_boards.tasks import CRASH, HANG, SLEEP
 from tools.peers.subscriber import Subscriber
 
-pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(3600)]
 _S = 200
 
 

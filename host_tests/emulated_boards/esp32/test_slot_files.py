@@ -9,7 +9,7 @@ from tools.emulators.esp32 import image, sensor
 from tools.emulators.esp32.board import Board
 from tools.peers.subscriber import Subscriber
 
-pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(3600)]
 _S = 300
 _FORMAT = "import vfs; from flashbdev import bdev; vfs.umount('/'); vfs.VfsFat.mkfs(bdev); vfs.mount(bdev, '/')"
 

@@ -13,7 +13,7 @@ from tools.emulators.esp32.board import Board
 from tools.emulators.esp32.chip import CHIP
 from tools.peers.subscriber import Subscriber
 
-pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(3600)]
 BLANK = b"\xff" * image.FLASH_SIZE
 # esptool's own limits are for a chip, not for an emulator on a host that has other work.
 PATIENCE = """[esptool]

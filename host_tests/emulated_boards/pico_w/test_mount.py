@@ -4,7 +4,7 @@ import pytest
 
 from tools.emulators.pico_w import mounting
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(3600)]
 
 
 def test_full_journal_is_mounted_within_a_second():

@@ -11,7 +11,7 @@ from inflight_tools.boards.device.files import RECORD
 from tools.emulators.pico_w import own, sensor
 from tools.peers.subscriber import Subscriber
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
 
 
 @pytest.fixture(params=own.firmware() or [None], ids=lambda one: one.what if one else "none")

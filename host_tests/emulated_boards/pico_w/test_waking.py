@@ -4,7 +4,7 @@ import pytest
 
 from tools.emulators.pico_w import waking
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(3600)]
 
 
 def test_readings_are_in_flash_and_acknowledged_soon(record_property):
