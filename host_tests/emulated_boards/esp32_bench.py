@@ -20,12 +20,12 @@ _FREE = "import gc; gc.collect(); print('NOTE', gc.mem_free())"
 
 def run_image(folder, content, work):
     """Runs coroutine work(board) with a board that got the bytes `content` of `inflight board image`. Returns what work
-    returns, and the files in the flash then."""
-    with Board(image.bare(content)) as board:
+    returns, and the files in the flash before and then."""
+    with Board(flash := image.bare(content)) as board:
         board.switch_on()
         result = asyncio.run(work(board))
         board.switch_off()
-        return result, image.unpack(board.snapshot())
+        return result, image.unpack(flash), image.unpack(board.snapshot())
 
 
 def installed(files):

@@ -18,10 +18,11 @@ HEAP, BOOT_HEAP = 120_000, 195_000  # bytes that a connected sensor leaves at le
 
 def run_image(folder, content, work):
     """Runs coroutine work(board) with a board that got the bytes `content` of `inflight board image`. Returns what work
-    returns, and the files in the flash then."""
+    returns, and the files in the flash before and then."""
     (folder / "pico_w.uf2").write_bytes(content)
     board = Board(uf2=folder / "pico_w.uf2")
-    return copies.staged(work, board, board.switch_on), filesystem.unpack(board.snapshot())
+    before = filesystem.unpack(board.snapshot())
+    return copies.staged(work, board, board.switch_on), before, filesystem.unpack(board.snapshot())
 
 
 def installed(files):

@@ -5,8 +5,6 @@ import os
 
 import pytest
 
-from inflight_tools.boards.bundle import files
-from inflight_tools.boards.device.files import RECORD
 from inflight_tools.boards.images.board_image import make
 from tools.peers import ntp
 from tools.peers.subscriber import Subscriber
@@ -40,14 +38,14 @@ def online(emulated, broker, tmp_path, fields):
             await board.until(lambda: len(subscriber.find("inflight/bare/telemetry")) > 5, 60, "telemetry")
             return subscriber.messages
 
-    delivered, kept = emulated.run_image(tmp_path, image.file(), live)
+    delivered, brought, kept = emulated.run_image(tmp_path, image.file(), live)
     told = {one.topic.rpartition("bare/")[2]: one for one in delivered}
     assert told["status"].fields["state"] == "online"
     assert told["telemetry"].qos == 2
     assert told["reply/ping"].fields["echo"] == "hello"
     # The journal took its place beside the user's files, and touched none.
-    kept = {path: content for path, content in kept.items() if path != RECORD and not path.startswith("/journal/")}
-    assert kept == files(emulated.SENSOR.BOARD) | {"/config.json": settings}
+    kept = {path: content for path, content in kept.items() if not path.startswith("/journal/")}
+    assert kept == brought and kept["/config.json"] == settings
     return told
 
 

@@ -37,7 +37,7 @@ def test_its_image_publishes_and_has_nothing_twice(firmware, broker, tmp_path, r
             await board.until(lambda: subscriber.find("inflight/own/status"), 60, "the birth message")
             return subscriber.messages
 
-    delivered, kept = pico_w_bench.run_image(tmp_path, firmware.image(settings), live)
+    delivered, _, kept = pico_w_bench.run_image(tmp_path, firmware.image(settings), live)
     told = {one.topic.rpartition("own/")[2]: one.fields for one in delivered if "/command/" not in one.topic}
     assert told["status"]["state"] == "online" and told["health"]["errors"] == {}
     assert told["health"]["heap"] > pico_w_bench.HEAP
