@@ -7,7 +7,7 @@ SETUP = @PYTHONPATH="$(CURDIR)/tools" $(PYTHON) -m tools.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash worlds fuzz \
+.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere mutants conformance crash worlds fuzz \
 	test-home-assistant test-object-storage test-brokers soak bench bench-heap demo sensor flash deploy library monitor \
 	test-pico-w test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
 
@@ -31,6 +31,9 @@ test: setup-tests  ## each file on the runtimes that it names (ARGS="-k journal"
 
 test-everywhere: setup-tests  ## each file on the other runtimes: the emulated ARM processor and the newest MicroPython among them
 	INFLIGHT_EVERYWHERE=1 $(VENV)/python -m pytest -n $(JOBS) -m long $(ARGS)
+
+mutants: setup-tests  ## which test sees which broken promise (ARGS="--files host_tests/lib", ARGS=a-mutant)
+	@$(VENV)/python -m tools.mutants $(ARGS)
 
 conformance: setup  ## which test proves which statement of MQTT 5, 3.1.1 and 3.1
 	@$(VENV)/python -m tools.conformance -n $(JOBS) $(ARGS)
