@@ -10,7 +10,7 @@ from littlefs import LittleFS, UserContextFile
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards import deploy as tool
 from inflight_tools.boards import slots
-from inflight_tools.boards.bundle import compile_mpy, files
+from inflight_tools.boards.build.bundle import compile_mpy, files
 from inflight_tools.boards.device import link as cable
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_all, library, shrunk, sources, translate
-from inflight_tools.boards.rename import _ROM, mentioned, names_in
+from inflight_tools.boards.build.bundle import compile_all, library, shrunk, sources, translate
+from inflight_tools.boards.build.rename import _ROM, mentioned, names_in
 from tools.runtimes import runtime
 
 WORKER = "shrunk"

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_mpy, deployed_name, library, modules
-from inflight_tools.boards.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
-from inflight_tools.boards.shrink import shrink
+from inflight_tools.boards.build.bundle import compile_mpy, deployed_name, library, modules
+from inflight_tools.boards.build.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
+from inflight_tools.boards.build.shrink import shrink
 from tools.runtimes import device_run, runtime
 
 

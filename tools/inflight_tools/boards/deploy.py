@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from inflight_tools import options
-from inflight_tools.boards import native, own
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards import own
+from inflight_tools.boards.build import native
+from inflight_tools.boards.build.bundle import files
 from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.files import hashes

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inflight_tools import options
-from inflight_tools.boards.bundle import translate
+from inflight_tools.boards.build.bundle import translate
 from inflight_tools.boards.connected import running_port
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch

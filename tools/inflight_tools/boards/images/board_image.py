@@ -2,7 +2,8 @@
 
 import json
 
-from inflight_tools.boards import bundle, native, own, slots
+from inflight_tools.boards import own, slots
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain

@@ -25,10 +25,10 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 from collections import Counter
 
-from inflight_tools.boards import seldom
-from inflight_tools.boards.apart import take_apart
-from inflight_tools.boards.lend import lend
-from inflight_tools.boards.loading import (
+from inflight_tools.boards.build import seldom
+from inflight_tools.boards.build.apart import take_apart
+from inflight_tools.boards.build.lend import lend
+from inflight_tools.boards.build.loading import (
     APART,
     GROUPS,
     KNOWN,
@@ -42,9 +42,9 @@ from inflight_tools.boards.loading import (
     TEXTS,
     TOGETHER,
 )
-from inflight_tools.boards.names import calls, defined, is_constant, variables_of, walk
-from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import names_of, rename, rename_private, set_apart, short_words
+from inflight_tools.boards.build.names import calls, defined, is_constant, variables_of, walk
+from inflight_tools.boards.build.order import order
+from inflight_tools.boards.build.rename import names_of, rename, rename_private, set_apart, short_words
 
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
 _BUILT_IN = (

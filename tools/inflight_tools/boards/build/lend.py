@@ -8,9 +8,9 @@ imports it first."""
 
 import ast
 
-from inflight_tools.boards.loading import BORROWED, COLLECTED, LENT, PACKAGE
-from inflight_tools.boards.names import children, variables_of, walk
-from inflight_tools.boards.rename import names_of
+from inflight_tools.boards.build.loading import BORROWED, COLLECTED, LENT, PACKAGE
+from inflight_tools.boards.build.names import children, variables_of, walk
+from inflight_tools.boards.build.rename import names_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLACES = {*BORROWED, *(f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED))}

@@ -7,8 +7,8 @@ with them. A function of another module that uses one of them imports it where i
 import ast
 from copy import copy
 
-from inflight_tools.boards.loading import APART, MERGED, PACKAGE
-from inflight_tools.boards.names import children, defined, variables_of, walk
+from inflight_tools.boards.build.loading import APART, MERGED, PACKAGE
+from inflight_tools.boards.build.names import children, defined, variables_of, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)

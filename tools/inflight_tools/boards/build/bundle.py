@@ -7,11 +7,11 @@ import subprocess
 import time
 
 import inflight
-from inflight_tools.boards import native
-from inflight_tools.boards.kept import kept
-from inflight_tools.boards.loading import APART, KEEPING, PACKAGE, TEXTS
-from inflight_tools.boards.rename import mentioned, names_in, private_words
-from inflight_tools.boards.shrink import module_name, originals, shrink
+from inflight_tools.boards.build import native
+from inflight_tools.boards.build.kept import kept
+from inflight_tools.boards.build.loading import APART, KEEPING, PACKAGE, TEXTS
+from inflight_tools.boards.build.rename import mentioned, names_in, private_words
+from inflight_tools.boards.build.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
 
 LIB, BOARDS, FIRMWARE = device_sources()

@@ -14,8 +14,8 @@ import ast
 import builtins
 from pathlib import Path
 
-from inflight_tools.boards.loading import FAMILIES, FIRST, PACKAGE
-from inflight_tools.boards.names import is_constant, uses, walk
+from inflight_tools.boards.build.loading import FAMILIES, FIRST, PACKAGE
+from inflight_tools.boards.build.names import is_constant, uses, walk
 
 # The shortest first: a module has the text of each in its file.
 _ROM = sorted((Path(__file__).parent / "rom_names.txt").read_text().split(), key=len)
