@@ -37,7 +37,7 @@ def image(folder, board, content, **options):
     """The image for a board with the firmware `content`."""
     (folder / "firmware").write_bytes(content)
     (folder / "config.json").write_text('{"host": "broker.example"}')
-    return make(board, folder / "firmware", None, folder / "config.json", None, None, None, **options)
+    return make(board, folder / "firmware", None, folder / "config.json", **options)
 
 
 def files_of(made):
