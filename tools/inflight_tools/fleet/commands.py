@@ -182,22 +182,6 @@ def _serve(place):
         raise failure(str(e)) from None
 
 
-def _kafka(uri, config, other):
-    """The Kafka at `uri`, None without one. config: a file. other: what goes with landing files alone."""
-    if not uri:
-        if config:
-            raise typer.BadParameter("--kafka-config goes with --source")
-        return None
-    if other:
-        raise typer.BadParameter("--landing and --files do not go with --source")
-    from inflight_tools.fleet.spark.kafka import Kafka, properties
-
-    try:
-        return Kafka(uri, properties(config.read_text(encoding="utf-8")) if config else None)
-    except (OSError, ValueError) as e:
-        raise typer.BadParameter(str(e)) from None
-
-
 def follow(query, watch, stopping, as_json, metrics=None):
     """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set. metrics: a
     TablesMetrics."""
@@ -255,14 +239,6 @@ def go_on(begin, watch, stopping, as_json, folders, metrics=None, once=False):
 def tables(
     data: options.Data = options.DATA,
     landing: options.Landing = None,
-    source: Annotated[
-        str | None,
-        typer.Option(help="kafka://host:9092/topic in place of landing files: its keys are topics of MQTT"),
-    ] = None,
-    kafka_config: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="file with properties of Kafka's client, for one its password"),
-    ] = None,
     to: options.Tables = None,
     root: options.Root = "inflight",
     master: options.Master = options.MASTER,
@@ -281,23 +257,21 @@ def tables(
 ):
     """Writes landing files into tables, until it is stopped or --once. It may be killed at any time: the next run
     continues, and no row is lost or stored twice."""
-    kafka = _kafka(source, kafka_config, landing or files)
     landing, to = _location(data, landing, "landing"), _location(data, to, "tables")
     exported = _serve(metrics)  # before Spark: a wrong port is told at once
     _for_spark(to)
-    if not kafka:
-        _present(_for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
+    _present(_for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
     with _only_writer(to), stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
-        watch = Watch(kafka or Landing(spark, landing, to))
+        watch = Watch(Landing(spark, landing, to))
 
         def begin():
             nonlocal new_checkpoint
-            query = start(spark, landing, to, root, every, once, files, new_checkpoint, kafka)
+            query = start(spark, landing, to, root, every, once, files, new_checkpoint)
             new_checkpoint = False  # not again when there is space
-            log(f"{kafka or f'landing files in {landing}'} go into the tables in {to}")
+            log(f"landing files in {landing} go into the tables in {to}")
             return query
 
         try:
