@@ -132,15 +132,13 @@ def ended(app):
         _reset(app.board, app.crash)
 
 
-def report(app, fields):
+def report(app, fields, shorten):
     """Adds the error that ended an earlier start to the fields of a health message, once; ends safe mode after its
-    time."""
+    time. shorten(fields) leaves out what is not needed, where the journal has short records."""
     record = app.crash
     longest = app.journal.largest
     if not record["told"] and app.journal.fits(OUT, min(_SIZE, longest)):
         if longest < _SIZE:  # slot files
-            from health import shorten
-
             shorten(fields)
         fields["error"] = {"text": record["error"], "at": record["at"]}
         record["told"] = True

@@ -7,8 +7,9 @@ import sys
 from codes import PANIC, WATCHDOG
 from files import beside, exists, write
 from inflight.compat import const
+from release_state import told
 from update_record import BAD, TRIAL, load, store
-from updates import listen, told
+from updates import listen
 
 _LIMIT = const(3)  # a device that stays awake has so many times the time of the trial
 _WATCHDOG_MS = const(120_000)
@@ -146,7 +147,7 @@ class Trial:
         except OSError:
             pass  # the next start tells it once more
         app.update = None
-        for name in ("trials", "update_record"):
+        for name in ("trials", "release_state", "update_record"):
             sys.modules.pop(name, None)
         if self._announced:
             try:

@@ -1,7 +1,6 @@
 """Announcements and chunks on a fake board: whatever comes, the device goes on, and unloads what it loaded."""
 
 import hashlib
-import importlib
 import json
 import random
 import struct
@@ -274,7 +273,6 @@ def chip(device, monkeypatch):
     monkeypatch.syspath_prepend(CHECKOUT / "boards/esp32")
     monkeypatch.setitem(sys.modules, "esp32", chip.inside)
     monkeypatch.delitem(sys.modules, "firmware_slot", raising=False)
-    device.board.firmware_slot = lambda: importlib.import_module("firmware_slot")
     return chip
 
 
