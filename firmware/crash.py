@@ -3,7 +3,6 @@
 
 import json
 import os
-import sys
 
 from codes import PANIC, WATCHDOG
 from files import beside
@@ -148,4 +147,3 @@ def report(app, fields, shorten):
     elif app.uptime() >= _WELL_S:
         _reset(app.board, record)
         app.crash = None
-    sys.modules.pop("crash", None)

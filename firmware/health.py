@@ -75,9 +75,9 @@ def report(app):
     else:
         _shorten(fields)
     if app.crash:
-        import crash
+        from crash import report as report_crash
 
-        crash.report(app, fields, _shorten)
+        report_crash(app, fields, _shorten)
     return fields
 
 

@@ -5,8 +5,6 @@
 # follow from that; _OPENED if the last start opened the page. Behind them stands what the application keeps, see app:
 # the time that the page takes is added. A power cut forgets all of it.
 
-import sys
-
 from codes import ONLINE
 from inflight.compat import const, sleep_ms, ticks_add, ticks_diff, ticks_ms
 from log import report, say
@@ -57,9 +55,9 @@ class _Offline:
         # Not while settings or a release are tried: these starts are counted, and open no page.
         app = self._app
         if self._gone_s >= _HOUR_S and not (app.config.trial or getattr(app.update, "runs", False)):
-            import crash
+            from crash import restart
 
-            crash.restart(app, "no network for an hour: the set-up opens")
+            restart(app, "no network for an hour: the set-up opens")
 
 
 def keep(app, connectivity):
@@ -86,7 +84,6 @@ def _is_pressed(number):
 def begin(board, config, began):
     """Opens the page if that is due, and restarts the device after it. Returns if it is not. began: ticks_ms() of this
     start."""
-    sys.modules.pop("offline", None)
     pressed = "pin" in config.setup and _is_pressed(config.setup["pin"])
     kept = board.recall() or b""
     time = kept[_SIZE:]

@@ -12,6 +12,7 @@ from release_state import told
 from telemetry import describe
 from update_record import FETCH, TRIAL, load, store
 
+sys.modules.pop("update_record")  # the launcher's: the build gives nothing of that back
 _LONGEST = const(2_048)  # bytes of an announcement
 _UNIT = const(4_096)  # bytes of the blocks in an announcement
 _WINDOW = const(8)  # chunks that are asked for at once
@@ -20,7 +21,6 @@ _FRAME = const(32)  # bytes of a PUBLISH with a chunk, beside the topic as long 
 _WORK_MS = const(200)  # without running the client
 _LONGEST_PAUSE_MS = const(300_000)
 _PATIENCE_MS = const(2_000)  # for which a device that would sleep waits for a chunk
-_MODULES = ("updating", "slot", "firmware_slot", "announcement", "release_state", "update_record")
 
 
 def folder_of(board):
@@ -163,8 +163,6 @@ class Update:
         except Refused as e:
             # Without a number unless it is signed: whoever has no key would end the rollout of that number.
             self._report(announced_number if e.signed else None, "refused", str(e))
-        finally:
-            sys.modules.pop("announcement", None)
         return None
 
     def _target(self, release, record):
@@ -319,5 +317,3 @@ class Update:
         if self._untold:
             return
         self._app.update = None
-        for name in _MODULES:
-            sys.modules.pop(name, None)
