@@ -117,10 +117,3 @@ def test_safe_mode_has_no_rules(make, nobody, monkeypatch):
         app.client.on_error = lambda error, app=app: setattr(app, "stopping", True)  # nobody answers
         app.run()
     assert called == [("temperature", 21.5)]
-
-
-def test_without_rules_nothing_is_said_of_them(machine, broker, published):
-    machine.configure(port=broker.port, health_ms=1_000)
-    machine.start()
-    machine.wait_for(lambda: published("health"), 2)
-    assert not [body for body in published("health") if "rules" in body or "rules" in body["errors"]]

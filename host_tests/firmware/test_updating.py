@@ -6,7 +6,6 @@ import random
 import struct
 import sys
 from types import SimpleNamespace
-from zlib import crc32
 
 import pytest
 
@@ -205,54 +204,6 @@ def test_forged_chunks_bar_no_release(device, broker, published, until, release)
     assert states(published)[:4] == ["fetch", "fetch", "fetch", "trial"]
 
 
-def with_crc(data, wanted):
-    """`data` with its last four bytes changed so that its CRC is `wanted`: a CRC is linear in each bit."""
-    base = data[:-4] + bytes(4)
-    rows = []  # (what a set of bits changes of the CRC, the set)
-    for bit in range(32):
-        change, bits = crc32(base[:-4] + struct.pack("<I", 1 << bit)) ^ crc32(base), 1 << bit
-        for row, with_it in rows:
-            if change ^ row < change:
-                change, bits = change ^ row, bits ^ with_it
-        rows.append((change, bits))
-        rows.sort(reverse=True)
-    missing, found = crc32(base) ^ wanted, 0
-    for row, bits in rows:
-        if missing ^ row < missing:
-            missing, found = missing ^ row, found ^ bits
-    return base[:-4] + struct.pack("<I", found)
-
-
-def test_a_forged_announcement_with_the_same_crc_bars_no_release(device, broker, published, until, release):
-    forged = with_crc(b'{"release": 7}' + SIGNATURE, crc32(release.announcement))
-    assert crc32(forged) == crc32(release.announcement)
-    announce(broker, forged)
-    until(device, lambda: states(published) == ["refused"])
-    announce(broker, release.announcement)
-    serve(device, broker, published, until, release)
-
-
-def test_forged_announcements_of_a_number_leave_no_outcome_of_it(device, broker, published, until, release):
-    """Neither in the state that is retained, nor in a message that names the number; the real one is fetched."""
-    for n in range(1, 4):
-        announce(broker, b'{"release": 7}' + SIGNATURE)
-        until(device, lambda n=n: len(published("release")) == n)
-    assert all("release" not in told or told["release"] is None for told in published("release"))
-    assert not [message for message in broker.arrived if message.topic.endswith("/release") and message.retain]
-    announce(broker, release.announcement)
-    serve(device, broker, published, until, release)
-
-
-def test_a_forged_announcement_does_not_end_a_fetch(device, broker, published, until, release):
-    announce(broker, release.announcement)
-    until(device, lambda: published("want"))
-    announce(broker, b'{"release": 8}' + SIGNATURE)
-    until(device, lambda: "refused" in states(published))
-    told = published("release")[-1]
-    assert (told["release"], told["reason"]) == (None, "not signed by a key of this device")
-    serve(device, broker, published, until, release)
-
-
 # --- firmware ---
 
 FIRMWARE = firmware(2, 2 * SECTOR + 100)
@@ -326,27 +277,3 @@ def test_a_refusal_waits_while_the_journal_is_full(device, broker, published, un
         until(device, lambda: device.full > refused)
         assert not published("release")
     until(device, lambda: states(published) == ["refused"] and device.update is None)
-
-
-def test_what_is_announced_again_is_answered_again(device, broker, published, until):
-    for n in (1, 2):
-        announce(broker, b'{"release": 8}' + SIGNATURE)
-        until(device, lambda n=n: states(published) == ["refused"] * n)
-
-
-@pytest.mark.parametrize("written", [True, False])
-def test_a_release_that_has_an_outcome_is_answered_with_it(device, broker, published, until, tmp_path, written):
-    record = Record()
-    record.fetch(7, 300)
-    record.good()
-    record.fetch(8, 300)
-    record.bad()
-    store(str(tmp_path), record)
-    if written:
-        (tmp_path / f"{record.other}.reason").write_text("no connection")
-    for number in (7, 8):
-        announce(broker, b'{"release": %d}' % number + SIGNATURE)
-        until(device, lambda number=number: [m for m in published("release") if m["release"] == number])
-    good, bad = published("release")
-    assert (good["release"], good["state"]) == (7, "good")
-    assert (bad["state"], bad["reason"]) == ("bad", "no connection" if written else "it has failed before")
