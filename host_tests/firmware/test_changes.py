@@ -10,6 +10,9 @@ from host_tests.clients import cut_power
 from host_tests.firmware.conftest import gathered
 from inflight import RamFlash
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
+
 DOOR = {"driver": "door", "name": "door", "report_on_change": True, "check_ms": 100}
 QUIET = {"interval_ms": 3_600_000, "health_ms": 86_400_000, "sensors": [DOOR]}
 

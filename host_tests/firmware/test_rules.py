@@ -7,6 +7,9 @@ import pytest
 
 from host_tests.docs.pages import EXAMPLES
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
+
 RULES = next(path for path in EXAMPLES if path.stem == "rules")
 RELAY = {"driver": "file", "name": "relay"}
 ATTIC = {"driver": "series", "name": "attic"}

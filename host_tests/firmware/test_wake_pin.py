@@ -12,6 +12,9 @@ from host_tests.firmware.conftest import Board, gathered
 from host_tests.firmware.test_sleeping_app import SLEEP_MS, Sleeper
 from inflight.compat import ticks_add, ticks_ms
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
+
 PIN = 33
 WIFI = {"wifi_ssid": "net", "wifi_key": "the-wifi-key"}
 
