@@ -109,12 +109,13 @@ def test_a_stall_that_is_not_given_suits_the_time_out():
 
 
 def test_tls_context_without_verification():
-    """A context that does not verify certificates is refused."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    with pytest.raises(ValueError):
-        Client("127.0.0.1", "d", tls=context)
+    """A context that does not verify certificates, or the name in them, is refused."""
+    for names, mode in ((False, ssl.CERT_NONE), (True, ssl.CERT_OPTIONAL), (False, ssl.CERT_REQUIRED)):
+        context = ssl.create_default_context()
+        context.check_hostname = names
+        context.verify_mode = mode
+        with pytest.raises(ValueError, match="tls does not verify"):
+            Client("127.0.0.1", "d", tls=context)
 
 
 # --- CONNACK ---
