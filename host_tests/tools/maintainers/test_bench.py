@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from inflight_tools.boards.bundle import LIB
-from inflight_tools.boards.rename import mentioned
+from inflight_tools.boards.build.bundle import LIB
+from inflight_tools.boards.build.rename import mentioned
 from tools.bench import benchmark
 from tools.bench.figures import measure, peers
 from tools.bench.figures.run import OURS, Code, Failed

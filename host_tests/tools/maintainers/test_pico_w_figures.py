@@ -12,7 +12,7 @@ from rp2040py.external.cyw43 import net
 from rp2040py.external.cyw43.nat import GATEWAY_IP, GATEWAY_MAC, GUEST_IP
 
 from host_tests.tools.boards.made_firmware import BANNER, pico_firmware
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.frozen import of
 from tools.emulators.pico_w import energy, own
 from tools.emulators.pico_w.waking import ACKNOWLEDGED, ASLEEP, READINGS, Wake

@@ -5,7 +5,7 @@ import secrets
 import statistics
 from dataclasses import dataclass
 
-from inflight_tools.boards.bundle import deployed_name
+from inflight_tools.boards.build.bundle import deployed_name
 from inflight_tools.output import log
 from tools.bench.figures import littlefs, peers
 from tools.bench.figures.run import OURS, Failed, on_cpython

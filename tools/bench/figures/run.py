@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from inflight_tools.boards.bundle import compile_all, compile_mpy, library
+from inflight_tools.boards.build.bundle import compile_all, compile_mpy, library
+from inflight_tools.boards.build.rename import mentioned
 from inflight_tools.boards.device.rom import image
-from inflight_tools.boards.rename import mentioned
 from inflight_tools.cache import write_below
 from tools.bench.figures import peers as others
 from tools.setup.common import CHECKOUT
