@@ -103,7 +103,7 @@ test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xte
 		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
-figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap|mount|wake|energy)
+figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap|wake|energy)
 	$(SETUP) firmware
 	@$(OWN) $(VENV)/python -m tools.emulators.pico_w.figures $(ARGS)
 

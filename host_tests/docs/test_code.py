@@ -44,7 +44,7 @@ def _runs():
                 yield pytest.param(block, name, id=f"{block}-{name}", marks=marks)
 
 
-@pytest.mark.parametrize("block, runtime", _runs(), indirect=["runtime"])
+@pytest.mark.parametrize("block, runtime", [*_runs()], indirect=["runtime"])
 def test_python_runs(block, runtime, tmp_path, certificate):
     (tmp_path / "ca.der").write_bytes(certificate)
     with ReplyingBroker() as broker:

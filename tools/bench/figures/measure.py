@@ -213,14 +213,6 @@ def trips(code, port, contenders, effort):
     return lines
 
 
-def pieces(code, port, effort, folder):
-    """Microseconds of the parts of a publish at QoS 1, and of all with the broker's answer: {medium: {part: us}}."""
-    n = effort.round[1]
-    media = {"journal in RAM": (n, ""), "in a file": (max(20, n // 10), folder / "pieces")}
-    taken = {medium: code.run("pieces", port, n, effort.rounds, file) for medium, (n, file) in media.items()}
-    return {medium: dict(sorted(parts.items())) for medium, parts in taken.items()}
-
-
 def recovery(code, effort, folder):
     """{records: {journal: ms to mount it, session: ms to make it}} in a ring of 256 KiB."""
     return {f"{n:,} records": code.run("recovery", folder / "recovery", 64, n) for n in effort.records}

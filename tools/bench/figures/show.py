@@ -6,17 +6,15 @@ from tools.bench.figures.run import OURS
 from tools.shown import across, text
 
 _QOS = range(3)
-_GOALS = [  # row, goal, part of the figures, figure. Only Inflight has its code in ROM, or frozen into a firmware.
+_GOALS = [  # row, goal, part of the figures, figure. Only Inflight has its code in ROM.
     *((f"heap per publish, QoS {q}, bytes", "0", "costs", f"publish_{q}") for q in _QOS),
     *((f"heap per message received, QoS {q}, bytes", "32", "costs", f"receive_{q}") for q in _QOS),
     ("heap after import, bytes", "20,000", "costs", "import"),
     ("the same, code in ROM", "11,000", "rom", "import"),
-    ("the same, frozen into the firmware", "7,500", "frozen", "import"),
     ("a connected client beside its buffer, bytes", "1,400", "costs", "client"),
     ("a journal of 64 KiB, bytes", "", "costs", "journal"),
     ("smallest heap that works, bytes", "40,000", "smallest", "smallest"),
     ("the same, code in ROM", "23,000", "smallest_rom", "smallest"),
-    ("the same, frozen into the firmware", "17,000", "smallest_frozen", "smallest"),
     ("QoS 0, share of the ceiling, default socket", "0.6", "rates", "qos0_default"),
     ("the same, TCP_NODELAY", "0.6", "rates", "qos0_nodelay"),
     ("QoS 1 one at a time, default socket", "0.7", "rates", "qos1_default"),
@@ -75,8 +73,6 @@ def tables(figures):
     heads = {"mpy": "file (.mpy)", "heap": "heap after import", "rom": "heap, code in ROM"}
     sizes = {head: {module: own[key] for module, own in modules.items()} for key, head in heads.items()}
     yield "Modules of the client, bytes", across(sizes)
-    # Each is the best of several rounds, so the parts need not add up to the whole.
-    yield "Microseconds of a publish at QoS 1 and its acknowledgement", across(figures["pieces"])
     yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", across(figures["recovery"])
     yield "Flash for a message of 89 bytes (topic and payload)", _wear(figures["wear"])
 
