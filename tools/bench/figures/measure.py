@@ -38,6 +38,7 @@ class Effort:
     records: tuple  # live records at recovery
     wear: int  # messages for the flash wear
     sizes: tuple  # of the messages of the plot
+    heap: int = 256  # bytes between two heaps that are tried
     peer_s: int = 300  # when another client has not ended after so long, it hangs
 
 
@@ -226,7 +227,7 @@ def smallest(code, broker, contenders, effort, folder, rom=False):
 
 
 def _smallest(code, broker, name, effort, folder, rom):
-    low, high = 2048, 262_144
+    low, high = 0, 262_144
     options = {"rom": rom, "timeout": _SMALLEST_S}
 
     def journal():
@@ -241,13 +242,13 @@ def _smallest(code, broker, name, effort, folder, rom):
     most = _attempt(effort, code, name, "smallest", name, broker, journal(), heap=high, **options)
     if failure(most):
         return most  # it fails with any heap
-    while high - low > 256:
-        middle = (low + high) // 512 * 256
+    while high - low > effort.heap:
+        middle = (low + high) // (2 * effort.heap) * effort.heap
         low, high = (low, middle) if works(middle) else (middle, high)
     tried = high
     while name.startswith("ours") and tried < high + 8192:
-        tried += 256
-        high = high if works(tried) else tried + 256
+        tried += effort.heap
+        high = high if works(tried) else tried + effort.heap
     return {"smallest": high}
 
 
