@@ -28,18 +28,19 @@ def run(folder, others, effort):
     machine = {"runtime": interpreter.name, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     figures = {"machine": {"date": time.strftime("%Y-%m-%d"), **machine}}
     names = ["ours", *others]
+    level_5 = [peers.AT_LEVEL_5[name] for name in names if name in peers.AT_LEVEL_5]
     code = Code(folder / "code", interpreter, others)
     figures["sizes"] = code.sizes
     with Mosquitto(folder / "broker") as broker, responder() as port:
         parts = {
-            "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
+            "costs": lambda: measure.costs(code, broker.port, names + level_5, effort, folder),
             "rom": lambda: measure.costs(code, broker.port, ["ours"], effort, folder, rom=True),
             "modules": lambda: measure.modules(code),
             "smallest": lambda: measure.smallest(code, broker.port, names, effort, folder),
             "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True),
-            "rates": lambda: measure.rates(code, port, names, effort),
-            "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort),
-            "level_5": lambda: measure.level_5(code, broker.port, port, others, effort, folder),
+            "rates": lambda: measure.rates(code, port, [*names, *level_5, "ours_websocket"], effort),
+            "of_level_4": lambda: measure.of_level_4(code, port, effort),
+            "on_cpython": lambda: measure.at_level_5_on_cpython(port, effort),
             "trips": lambda: measure.trips(code, port, names, effort),
             "recovery": lambda: measure.recovery(code, effort, folder),
             "wear": lambda: measure.wear(code, port, effort),
