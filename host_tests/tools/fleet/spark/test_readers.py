@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from host_tests.docs.pages import blocks
-from host_tests.thorough import THOROUGH
 
-BATCHES = 3 if THOROUGH else 2
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+BATCHES = 3
 # Column of a table, and how many values or what sum a batch adds.
 UNIQUE = {"raw": ("payload", 8), "measurements": ("seq", 4), "health": ("seq", 2), "dead_letters": ("payload", 2)}
 SUMS = {"minutes": ("count", 4), "ledger": ("measurements", 4)}
