@@ -90,14 +90,21 @@ def test_without_tables_it_fails(check, tmp_path):
     assert status == 1 and "there are no tables in" in output
 
 
-def test_groups_are_the_labels_of_devices_else_their_boards(troubled):
-    found = totals(troubled.root, "inflight", now=AT + 70.0)["groups"]
+def test_groups_what_devices_told_and_when_messages_were_lost(troubled):
+    """A group is the label of a device, else its board."""
+    found = gather(troubled.root, "inflight", now=AT + 70.0)
     none = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0)
-    assert found == [
+    assert found["groups"] == [
         none | {"group": "north", "devices": 1, "lost": 1},
         none | {"group": "rp2", "devices": 1, "nearly_full": 1, "dead_letters": 1},
         none | {"group": "unknown", "dead_letters": 1},
     ]
+    devices = {one["device"]: one for one in found["devices"]}
+    told = ("state", "safe", "board", "micropython", "group", "nearly_full")
+    assert [devices["attic"][name] for name in told] == ["offline", False, "esp32", "1.28.0", "north", False]
+    assert [devices["cellar"][name] for name in told] == ["online", True, "rp2", None, "rp2", True]
+    points = found["timeline"]["points"]
+    assert {point["t"] - AT: point["gone"] for point in points if point["gone"]} == {30: 1}
 
 
 def test_groups_have_a_bound_whatever_devices_say(tables):
@@ -108,19 +115,12 @@ def test_groups_have_a_bound_whatever_devices_say(tables):
     assert len(found) == 51 and found[0] == found[0] | {"group": OTHERS, "devices": 10}
 
 
-def test_what_a_device_told_of_itself(troubled):
-    devices = {one["device"]: one for one in gather(troubled.root, "inflight", now=AT + 70.0)["devices"]}
-    told = ("state", "safe", "board", "micropython", "group", "nearly_full")
-    assert [devices["attic"][name] for name in told] == ["offline", False, "esp32", "1.28.0", "north", False]
-    assert [devices["cellar"][name] for name in told] == ["online", True, "rp2", None, "rp2", True]
-
-
-@pytest.mark.parametrize("payload", [b"\xff", b"[]", b'{"board": {"a": [1]}, "safe": "maybe"}', b"", None])
-def test_a_status_that_cannot_be_read_spoils_no_report(tables, payload):
-    tables.add("attic", 0, state="online", retain=False, payload=payload)
+def test_a_status_that_cannot_be_read_spoils_no_report(tables):
+    for n, payload in enumerate((b"\xff", b"[]", b'{"board": {"a": [1]}, "safe": "maybe"}', b"", None)):
+        tables.add(f"d{n}", 0, state="online", retain=False, payload=payload)
     tables.write()
-    (found,) = gather(tables.root, "inflight", now=AT + 70.0)["devices"]
-    assert found["state"] == "online" and not found["safe"]
+    found = gather(tables.root, "inflight", now=AT + 70.0)["devices"]
+    assert [(one["state"], one["safe"]) for one in found] == [("online", False)] * 5
 
 
 def test_how_long_a_journal_still_holds(tables):
@@ -131,11 +131,6 @@ def test_how_long_a_journal_still_holds(tables):
     tables.write()
     (found,) = gather(tables.root, "inflight", now=AT + 1000.0)["devices"]
     assert found["holds_s"] == pytest.approx(1180 / (11 * 118 / 1000), rel=0.01)
-
-
-def test_the_timeline_tells_when_messages_were_lost(troubled):
-    points = gather(troubled.root, "inflight", now=AT + 70.0)["timeline"]["points"]
-    assert {point["t"] - AT: point["gone"] for point in points if point["gone"]} == {30: 1}
 
 
 def test_a_damaged_table_is_an_alarm():

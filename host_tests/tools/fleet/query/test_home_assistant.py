@@ -126,29 +126,23 @@ def test_late_hours_are_imported_at_their_true_time(tables, history):
     assert json.loads(out) == {"hours": {"sensor.attic": 2}, "left_out": left}
 
 
-def test_an_hour_is_whole_when_some_of_its_readings_were_deleted(tables, history):
-    """As `inflight fleet compact --keep-measurements` does."""
+def test_an_hour_is_whole(tables, history):
+    """Also what arrived before that time, and what `inflight fleet compact --keep-measurements` has deleted."""
     from deltalake import DeltaTable
 
     fill(tables)
+    since = datetime.datetime.fromtimestamp(HOUR + 8000, datetime.timezone.utc).isoformat()
+
+    def means(*words):
+        home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
+        assert history(home, *words)[0] == 0
+        return [row["mean"] for asked in home.imports for row in asked["stats"]]
+
+    assert means("--since", since) == [21.0, 18.5] and means("--until", since) == []
     table = DeltaTable(tables.root / "measurements")
     table.delete(f"received < '{start(1).replace('T', ' ')}'")
     assert len(table.to_pandas()) == 6  # of seven
-    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
-    assert history(home)[0] == 0
-    assert [row["mean"] for row in home.imports[0]["stats"]] == [21.0, 18.5]
-
-
-def test_an_hour_of_a_time_is_whole(tables, history):
-    """Also what arrived before that time."""
-    fill(tables)
-    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
-    since = datetime.datetime.fromtimestamp(HOUR + 8000, datetime.timezone.utc).isoformat()
-    assert history(home, "--since", since)[0] == 0
-    assert [row["mean"] for row in home.imports[0]["stats"]] == [21.0, 18.5]
-    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
-    assert history(home, "--until", since)[0] == 0
-    assert home.asked == []
+    assert means() == [21.0, 18.5]
 
 
 def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(tables):

@@ -5,6 +5,7 @@ import datetime
 
 import pytest
 
+from host_tests.thorough import more
 from host_tests.tools.fleet import without_spark
 from host_tests.tools.fleet.spark.conftest import Fleet
 from host_tests.tools.fleet.without_spark import AT, delivery, health, telemetry
@@ -191,11 +192,12 @@ def alike(tmp_path, spark):
     return check
 
 
-def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, alike):
+@pytest.mark.parametrize("other", ["many", *more("uri")])
+def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, alike, other):
     """One task for a batch, and this process for the files, change nothing of a table; nor does a URI."""
-    small, large, uri = (Fleet(spark, tmp_path / name, as_uri=name == "uri") for name in ("small", "large", "uri"))
     plain = contextlib.nullcontext
-    alike((small, plain), (large, lambda: many(monkeypatch)), (uri, plain))
+    how = plain if other == "uri" else lambda: many(monkeypatch)
+    alike((Fleet(spark, tmp_path / "few"), plain), (Fleet(spark, tmp_path / other, as_uri=other == "uri"), how))
 
 
 def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
