@@ -34,7 +34,7 @@ def _found(device, number, epoch, landing, of, topics, grace, retired):
 def _show(device, number, epoch, landing, of, topics, grace, retired, as_json):
     """Prints where the message is, and ends the command with its exit status."""
     with querying(Unknown):
-        from inflight_tools.fleet.where.words import rows, sentence
+        from inflight_tools.fleet.where.sentences import rows, sentence
 
         found = _found(device, number, epoch, landing, of, topics, grace, retired)
     if as_json:
