@@ -45,7 +45,7 @@ class Tree:
             (self.folder / ".venv").symlink_to(root / ".venv")
 
     def seen_by(self, mutant, tests):
-        """Result of the tests with the mutant applied. A test that fails without it, too, proves nothing: ValueError."""
+        """Result of the tests with the mutant applied. ValueError if the test that fails also fails without it."""
         changed = mutant.apply(self.folder)
         file = self.folder / mutant.file
         original = file.read_bytes()

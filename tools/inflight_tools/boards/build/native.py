@@ -12,10 +12,7 @@ import re
 from inflight_tools.boards.images.release import told
 
 # As mpy-cross -march calls the processors, by their numbers in .mpy files. 0: bytecode, without machine code.
-PROCESSORS = (
-    *("", "x86", "x64", "armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp"),
-    *("xtensa", "xtensawin", "rv32imc"),
-)
+PROCESSORS = ["", *"x86 x64 armv6 armv6m armv7m armv7em armv7emsp armv7emdp xtensa xtensawin rv32imc".split()]
 _CORTEX = range(PROCESSORS.index("armv6m"), PROCESSORS.index("armv7emdp") + 1)  # each takes the code of earlier ones
 _VERSION, _OF_CODE = 6, 3  # what mpy-cross 1.25 writes
 _LOADS = (1, 23), (1, 29)  # the first and the last release of MicroPython that is known to load machine code of that

@@ -7,10 +7,9 @@ with them. A function of another module that uses one of them imports it where i
 import ast
 from copy import copy
 
-from inflight_tools.boards.loading import APART, MERGED, PACKAGE
-from inflight_tools.boards.names import children, defined, variables_of, walk
+from inflight_tools.boards.build.loading import APART, MERGED, PACKAGE
+from inflight_tools.boards.build.names import FUNCTIONS, children, defined, variables_of, walk
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -81,7 +80,7 @@ def _check(home, body, moved):
     # What stands elsewhere has one meaning in the file.
     for node in [one for statement in body for one in walk(statement)]:
         bound = []
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             bound = variables_of(node)
         elif isinstance(node, ast.Global):
             bound = node.names
@@ -104,7 +103,7 @@ def _owner(node, owner, home):
 
 def _globals_in(node, variables=frozenset()):
     """The nodes of names that are no variables of a function, without those that are assigned."""
-    if isinstance(node, (*_FUNCTIONS, ast.Lambda)):
+    if isinstance(node, (*FUNCTIONS, ast.Lambda)):
         shared = {name for one in walk(node) if isinstance(one, ast.Global) for name in one.names}
         variables = variables.union(variables_of(node)) - shared
     if isinstance(node, ast.Name) and node.id not in variables and isinstance(node.ctx, ast.Load):
@@ -128,7 +127,7 @@ def _only(node, wanted):
 def _import_in(statement, names, other):
     """Each function in `statement` that uses some of `names` imports them. ValueError if something else does."""
     for node in walk(statement):
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             _insert(node.body, names.difference(variables_of(node)), other)
     if _uses(statement, names):
         raise ValueError(f"{', '.join(sorted(names))} of {other}: used by what is loaded before it")
@@ -136,7 +135,7 @@ def _import_in(statement, names, other):
 
 def _outside(node):
     # The nodes in `node`, without the bodies of functions.
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, FUNCTIONS):
         return [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
     return children(node)
 
@@ -147,7 +146,7 @@ def _insert(block, names, other):
     for i, statement in enumerate(block):
         if not _uses(statement, names):
             continue
-        blocks = [] if isinstance(statement, (*_LOOPS, *_FUNCTIONS)) else _blocks(statement)
+        blocks = [] if isinstance(statement, (*_LOOPS, *FUNCTIONS)) else _blocks(statement)
         if not blocks or _uses(statement, names, but=blocks):
             rest = sorted(name for name in names if any(_uses(each, {name}) for each in block[i:]))
             block.insert(i, ast.ImportFrom(other, [ast.alias(name) for name in rest], 1))

@@ -14,13 +14,12 @@ import ast
 import builtins
 from pathlib import Path
 
-from inflight_tools.boards.loading import FAMILIES, FIRST, PACKAGE
-from inflight_tools.boards.names import is_constant, uses, walk
+from inflight_tools.boards.build.loading import FAMILIES, FIRST, PACKAGE
+from inflight_tools.boards.build.names import FUNCTIONS, is_constant, uses, walk
 
 # The shortest first: a module has the text of each in its file.
 _ROM = sorted((Path(__file__).parent / "rom_names.txt").read_text().split(), key=len)
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MARK = "__of_the_application"
 _BUILTIN = set(dir(builtins))
 
@@ -158,8 +157,8 @@ class _Module:
             if isinstance(node, ast.Attribute):
                 yield node.attr
             elif isinstance(node, ast.ClassDef):
-                yield from (one.name for one in node.body if isinstance(one, _FUNCTIONS))
-                fields = (name for one in node.body if not isinstance(one, _FUNCTIONS) for name in walk(one))
+                yield from (one.name for one in node.body if isinstance(one, FUNCTIONS))
+                fields = (name for one in node.body if not isinstance(one, FUNCTIONS) for name in walk(one))
                 yield from (one.id for one in fields if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
     def keywords(self):
@@ -179,7 +178,7 @@ class _Module:
     def given(self):
         """Names that it defines."""
         for node in self.nodes:
-            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 yield node.name
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 yield node.attr
@@ -263,13 +262,13 @@ class _RenameLocals(ast.NodeTransformer):
 
 
 def _has_inner(function):
-    return sum(isinstance(node, (*_FUNCTIONS, ast.Lambda)) for node in walk(function)) > 1
+    return sum(isinstance(node, (*FUNCTIONS, ast.Lambda)) for node in walk(function)) > 1
 
 
 def _rename_arguments(tree, public, keywords):
     kept = public | keywords
     for function in walk(tree):
-        if isinstance(function, _FUNCTIONS) and not _has_inner(function):
+        if isinstance(function, FUNCTIONS) and not _has_inner(function):
             used = kept.union(names_of(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]

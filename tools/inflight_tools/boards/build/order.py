@@ -5,7 +5,7 @@ them, attributes first."""
 import ast
 from collections import Counter
 
-from inflight_tools.boards.names import uses_in_functions
+from inflight_tools.boards.build.names import uses_in_functions
 
 _SHORT = 128 - 4  # indices of one byte, less those that mpy-cross takes for itself
 

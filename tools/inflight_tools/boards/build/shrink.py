@@ -25,10 +25,10 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 from collections import Counter
 
-from inflight_tools.boards import seldom
-from inflight_tools.boards.apart import take_apart
-from inflight_tools.boards.lend import lend
-from inflight_tools.boards.loading import (
+from inflight_tools.boards.build import seldom
+from inflight_tools.boards.build.apart import take_apart
+from inflight_tools.boards.build.lend import lend
+from inflight_tools.boards.build.loading import (
     APART,
     GROUPS,
     KNOWN,
@@ -42,14 +42,12 @@ from inflight_tools.boards.loading import (
     TEXTS,
     TOGETHER,
 )
-from inflight_tools.boards.names import calls, defined, is_constant, variables_of, walk
-from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import names_of, rename, rename_private, set_apart, short_words
+from inflight_tools.boards.build.names import FUNCTIONS, calls, defined, is_constant, variables_of, walk
+from inflight_tools.boards.build.order import order
+from inflight_tools.boards.build.rename import names_of, rename, rename_private, set_apart, short_words
 
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
-_BUILT_IN = (
-    *("array", "binascii", "errno", "hashlib", "json", "machine", "os", "random", "select", "socket", "struct", "time"),
-)
+_BUILT_IN = "array binascii errno hashlib json machine os random select socket struct time".split()
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 _ON_CPYTHON = "sys.implementation.name != 'micropython'"
 
@@ -80,7 +78,7 @@ def originals(sources, public, used):
     in the output of shrink(): name in the source})} of functions."""
     trees = _shrink(sources)
     functions = {
-        place: {node.name for node in walk(tree) if isinstance(node, _FUNCTIONS)} for place, tree in trees.items()
+        place: {node.name for node in walk(tree) if isinstance(node, FUNCTIONS)} for place, tree in trees.items()
     }
     _, tables, short = _named(trees, public, used)
     found = {}
@@ -176,8 +174,7 @@ def _imported(node, place):
     return f"{_dotted(place.rpartition('/')[0])}.{node.module}" if node.level else node.module
 
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
+_DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
 
 
 class _Trim(ast.NodeTransformer):

@@ -7,11 +7,11 @@ import subprocess
 import time
 
 import inflight
-from inflight_tools.boards import native
-from inflight_tools.boards.kept import kept
-from inflight_tools.boards.loading import APART, KEEPING, PACKAGE, TEXTS
-from inflight_tools.boards.rename import mentioned, names_in, private_words
-from inflight_tools.boards.shrink import module_name, originals, shrink
+from inflight_tools.boards.build import native
+from inflight_tools.boards.build.kept import kept
+from inflight_tools.boards.build.loading import APART, KEEPING, PACKAGE, TEXTS
+from inflight_tools.boards.build.rename import mentioned, names_in, private_words
+from inflight_tools.boards.build.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
 
 LIB, BOARDS, FIRMWARE = device_sources()
@@ -21,22 +21,8 @@ _DAY_S = 86_400
 _NOW = int(time.time())
 _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
-_UNUSED = (
-    *(
-        "aio",
-        "card",
-        "card_region",
-        "consumers",
-        "io_waiter",
-        "joined",
-        "posix",
-        "received5",
-        "subscription",
-        "upgrade",
-        "websocket",
-    ),
-    "errors",  # another name of what is in core
-)
+_UNUSED = "aio card card_region consumers io_waiter joined posix received5 subscription upgrade websocket".split()
+_UNUSED += ["errors"]  # another name of what is in core
 
 
 def compile_mpy(text, name, optimized="-O3", processor=""):

@@ -2,7 +2,7 @@
 
 import ast
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITHOUT_NODES = {"id", "attr", "name", "arg", "asname", "ctx", "level"}  # fields that hold no node, or a context
 
 
@@ -38,7 +38,7 @@ def is_constant(node):
 
 def defined(statement):
     """The globals that a statement of a module defines, also by an import."""
-    if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
         return [statement.name]
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return [alias.asname or alias.name for alias in statement.names]
@@ -47,7 +47,7 @@ def defined(statement):
 
 def uses(node, variables=frozenset()):
     """The names in the bytecode of `node`, once for each use. variables: of the functions around it."""
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, FUNCTIONS):
         variables = variables.union(variables_of(node))
         yield node.name
         yield from (arg.arg for arg in node.args.args)
@@ -67,7 +67,7 @@ def uses(node, variables=frozenset()):
 def uses_in_functions(tree):
     """The same of the functions of a module, without what is garbage when it is imported."""
     for node in children(tree):
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             yield from uses(node)
         else:
             yield from uses_in_functions(node)

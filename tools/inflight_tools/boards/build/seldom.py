@@ -6,9 +6,9 @@ The class finds such a method by __getattr__. A method that a subclass calls by 
 
 import ast
 
-from inflight_tools.boards.loading import PACKAGE, SELDOM
-from inflight_tools.boards.names import defined, variables_of, walk
-from inflight_tools.boards.rename import names_of, short_words
+from inflight_tools.boards.build.loading import PACKAGE, SELDOM
+from inflight_tools.boards.build.names import defined, variables_of, walk
+from inflight_tools.boards.build.rename import names_of, short_words
 
 _BASE = "Base"  # the class in core by which those of the library find them
 _FIND = """

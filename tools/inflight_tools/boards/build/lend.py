@@ -8,11 +8,10 @@ imports it first."""
 
 import ast
 
-from inflight_tools.boards.loading import BORROWED, COLLECTED, LENT, PACKAGE
-from inflight_tools.boards.names import children, variables_of, walk
-from inflight_tools.boards.rename import names_of
+from inflight_tools.boards.build.loading import BORROWED, COLLECTED, LENT, PACKAGE
+from inflight_tools.boards.build.names import FUNCTIONS, children, variables_of, walk
+from inflight_tools.boards.build.rename import names_of
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLACES = {*BORROWED, *(f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED))}
 # Before them all: nothing is given back any more, and the heap is collected when it is full, which takes 10 to 45 ms.
 _KEEP = f"""
@@ -49,7 +48,7 @@ def lend(trees, keeping=None):
         borrows = 0
         if any(_borrowed(node, place) for node in nodes):
             for node in nodes:
-                if isinstance(node, _FUNCTIONS):
+                if isinstance(node, FUNCTIONS):
                     borrows += _lend_in(node, place)
         noted = name if name in (*LENT, *BORROWED) else "" if name in COLLECTED else None
         words = [word for word, used in (("lent", borrows or noted is not None), ("give_back", borrows)) if used]
@@ -89,7 +88,7 @@ def _lend_block(block, place, inside):
             block[i:] = [*ast.parse("loaded = len(lent)").body, ast.Try(rest, [], [], end)]
             inside |= {id(node) for each in block[i:] for node in walk(each)}
             return
-        if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+        if not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
             for child in _blocks(statement):
                 _lend_block(child, place, inside)
 
@@ -103,7 +102,7 @@ def _within(node):
     """`node` and what stands in it, without functions in it."""
     yield node
     for child in children(node):
-        if not isinstance(child, _FUNCTIONS):
+        if not isinstance(child, FUNCTIONS):
             yield from _within(child)
 
 
