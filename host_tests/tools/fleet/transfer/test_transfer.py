@@ -255,7 +255,6 @@ REFUSED |= dict.fromkeys(("s3://fleet/a b", "s3://fleet/a#b", "s3://fleet/ü", "
 REFUSED |= dict.fromkeys(("file:///a#b", "file:///a?b", "file:///a\nb"), ENCODE)
 SECRET = ("s3://me:hush@fleet/a b", "s3://me:hu/sh@fleet/a", "s3a://me:hush@fleet/a?nonsense=1", "s3://me@fleet/a")
 REFUSED |= dict.fromkeys(SECRET, "^s3a?://fleet/a.*: credentials stand in no URI.* list of processes")
-REFUSED |= dict.fromkeys(("nonsense://me:hush@fleet/a", "file://me:hush@fleet/a"), "^(nonsense|file)://fleet/a")
 
 
 @pytest.mark.parametrize("uri", REFUSED)
@@ -442,6 +441,9 @@ def test_credentials_are_in_no_uri(run_here, way, tmp_path):
         done = run_here(*(uri if word == "URI" else word for word in words), "--data", tmp_path)
         assert done.exit_code == 1 and "list of processes" in done.stderr, words
         assert "hu" not in done.output + done.stderr and "me:" not in done.output + done.stderr
+    for uri in ("nonsense://me:hush@fleet/a", "file://me:hush@fleet/a"):
+        done = run_here("upload", uri, "--landing", way.here, "--once")
+        assert done.exit_code == 1 and "://fleet/a" in done.stderr and "hu" not in done.output + done.stderr
     assert Objects("s3://fleet/a:b@c").uri == "s3://fleet/a:b@c"
 
 
