@@ -7,7 +7,7 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from host_tests.thorough import more
+from host_tests.thorough import THOROUGH
 from host_tests.tools.fleet.collect.collecting import publish, until
 from tools.reference.kinds import DISCONNECT, PUBACK
 from tools.reference.properties import block, variable
@@ -198,16 +198,6 @@ def test_a_packet_that_is_longer_than_the_maximum_ends_the_connection(scripted, 
     assert landing.figures()["reconnects"] == 1
 
 
-def test_a_broker_that_keeps_the_session_for_a_while_only(scripted, collect):
-    def script(broker):
-        whole_connection(broker, announced=((SESSION_EXPIRY, 3600),))
-
-    with scripted.play(script):
-        program = collect(*at(scripted), *LEVEL_5).connected()
-        program.until("keeps a session without a connection for 3600 s only")
-        assert program.end() == 0
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -229,42 +219,34 @@ def test_refused(scripted, collect, answer, said):
     assert re.search(re.escape(said).replace(r"\.\*", ".*"), program.output()), program.output()
 
 
-@pytest.mark.parametrize("code", [0x88, *more(0x89, 0x97, 0x9F)], ids=hex)
-def test_refused_for_now(scripted, collect, code):
+UNREADABLE = connack(0, 0, b"\x02\x7f\0")
+ODD = [
+    (None, r"does it take MQTT 5\? Without it: --protocol-level 4"),
+    (UNREADABLE, r"\(a CONNACK that is not of MQTT 5: "),
+    *((connack(0, code, b"\0"), "retrying") for code in (0x88, 0x89, 0x97, 0x9F)),  # refused for now
+]
+
+
+@pytest.mark.parametrize(("answer", "said"), ODD if THOROUGH else ODD[:3])
+def test_a_broker_that_answers_oddly_once(scripted, collect, answer, said):
+    """And then keeps the session for a while only."""
+
     def script(broker):
         broker.called()
-        broker.send(connack(0, code, b"\0"))
-        broker.cut()
-        whole_connection(broker)
-
-    with scripted.play(script):
-        assert collect(*at(scripted), *LEVEL_5).connected().end() == 0
-
-
-def test_a_broker_that_does_not_answer_is_perhaps_of_another_level(scripted, collect):
-    def script(broker):
-        broker.called()
-        broker.cut()
-        broker.called()
-        broker.cut()
-
-    with scripted.play(script):
-        program = collect(*at(scripted), *LEVEL_5)
-        program.until(r"does it take MQTT 5\? Without it: --protocol-level 4")
-    assert program.end() == 0
-
-
-def test_a_connack_that_cannot_be_read_is_no_reason_for_level_4(scripted, collect):
-    def script(broker):
-        broker.called()
-        broker.send(connack(0, 0, b"\x02\x7f\0"))
-        broker.expect_close()
-        whole_connection(broker)
+        if answer:
+            broker.send(answer)
+        if answer == UNREADABLE:
+            broker.expect_close()
+        else:
+            broker.cut()
+        whole_connection(broker, announced=((SESSION_EXPIRY, 3600),))
 
     with scripted.play(script):
         program = collect(*at(scripted), *LEVEL_5).connected()
+        program.until("keeps a session without a connection for 3600 s only")
         assert program.end() == 0
-    assert "(a CONNACK that is not of MQTT 5: " in program.output() and "--protocol-level" not in program.output()
+    assert re.search(said, program.output())
+    assert ("--protocol-level" in program.output()) == (answer is None)
 
 
 @pytest.mark.parametrize("given", [(REASON, "\ufeffwelcome"), (USER, ("\ufeff", "\ufeff"))], ids=["reason", "user"])

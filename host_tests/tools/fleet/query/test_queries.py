@@ -201,6 +201,7 @@ def test_tables_are_read_without_python(small, run, tmp_path, monkeypatch):
 
 def test_files_of_several_versions(small, run):
     """Those of the earlier one lack columns."""
+    small.write(without=("expiry", "content_type", "user_properties"), mode="overwrite", schema_mode="overwrite")
     later = type(small)(small.root)
     later.add("attic", 3, 40, oldest=3, expiry=60)
     later.write(mode="append", schema_mode="merge")

@@ -45,7 +45,7 @@ def judged(tmp_path_factory):
     for device in ("full", "damaged", "lives", "expired"):
         tables.add(device, 0, oldest=0, **({"expiry": 60} if device == "expired" else {}))
     tables.health("full", 5, 20, {"accepted": 9, "dropped": 2}, oldest=5)
-    tables.health("damaged", 3, 20, {"accepted": 4}, damaged=1, skipped=2, oldest=3)
+    tables.health("damaged", 3, 20, {"accepted": 4}, damaged=1, skipped=1, oldest=3)
     tables.health("lives", 3, 20, {"accepted": 4, "dropped": 2}, oldest=3)
     tables.health("lives", 5, 30, {"accepted": 1, "dropped": 1}, up=1, oldest=5)  # after a restart
     # On the device: its counters have it among the dropped ones.
