@@ -59,15 +59,14 @@ def test_one_line_says_what_is_wrong(check, troubled):
 
 
 def test_thresholds_are_options(check, troubled):
-    allowed = ["--max-lost", "1", "--max-dead-letters", "2", "--max-nearly-full", "1"]
-    assert check(*allowed)[0] == 0
-    for n in (1, 3, 5):
-        assert check(*allowed[:n], str(int(allowed[n]) - 1), *allowed[n + 1 :])[0] == 1
-
-
-def test_what_was_lost_before_a_time_is_no_alarm_after_it(check, troubled):
-    since = "2025-10-09T08:54:10"  # 50 s after AT
-    assert check("--since", since, "--max-nearly-full", "1")[0] == 0
+    """What was lost before a time is no alarm after it."""
+    allowed = {"lost": 1, "dead_letters": 2, "nearly_full": 1, "silent": 0, "behind": 0, "stale": 0}
+    facts = totals(troubled.root, "inflight", now=AT + 70.0)
+    assert Check(facts, allowed).alarms == []
+    for name in ("lost", "dead_letters", "nearly_full"):
+        assert Check(facts, allowed | {name: allowed[name] - 1}).alarms == [name]
+    assert check("--max-lost", "1", "--max-dead-letters", "2", "--max-nearly-full", "1")[0] == 0
+    assert check("--since", "2025-10-09T08:54:10", "--max-nearly-full", "1")[0] == 0  # 50 s after AT
 
 
 def test_a_collector_that_proves_nothing_is_behind(check, tables):
