@@ -93,7 +93,7 @@ def test_many_series_share_the_points():
     assert series.share(10_000) == series.LEAST
 
 
-@pytest.mark.parametrize("minutes", (4, 9, 60, 150, 1500, 20_000))
+@pytest.mark.parametrize("minutes", (4, 150, 1500))
 def test_the_drawing_has_units_and_different_times(minutes):
     facts = made_facts.fleet(3, minutes=minutes)
     drawing = read(render(facts)).one("svg", class_="wide")

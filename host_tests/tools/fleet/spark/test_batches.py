@@ -100,7 +100,7 @@ def second_batch():
 @pytest.fixture(scope="module")
 def fleet_of_all(common_fleet):
     fleet = common_fleet
-    fleet.land(*first_batch(), TORN)
+    fleet.land(*first_batch(), TORN)  # more than a MiB: many rows for Spark, those of the other batches are few
     for days, lines in ((0, ()), (1, second_batch()), (400, ())):
         old = [telemetry("old", n, at=AT + days * DAY, bt=BASE, dup=days > 0) for n in (0, 2)]
         fleet.land(*old, *lines)

@@ -5,7 +5,6 @@ import datetime
 
 import pytest
 
-from host_tests.thorough import more
 from host_tests.tools.fleet import without_spark
 from host_tests.tools.fleet.spark.conftest import Fleet
 from host_tests.tools.fleet.without_spark import AT, delivery, health, telemetry
@@ -192,7 +191,8 @@ def alike(tmp_path, spark):
     return check
 
 
-@pytest.mark.parametrize("other", ["many", *more("uri")])
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.parametrize("other", ["many", "uri"])
 def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, alike, other):
     """One task for a batch, and this process for the files, change nothing of a table; nor does a URI."""
     plain = contextlib.nullcontext

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from host_tests.thorough import more
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.transfer import download
 from inflight_tools.fleet.transfer.loop import Loop
@@ -117,7 +118,7 @@ def killed(way, name, keep, at, monkeypatch):
     return False
 
 
-@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("keep", [False, *more(True)])
 @pytest.mark.parametrize("name", ["upload", "download"])
 def test_killed_at_every_step(name, keep, tmp_path_factory, monkeypatch):
     """Spark reads what is in the landing folder, and moves it away, before the next start."""
