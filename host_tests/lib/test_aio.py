@@ -10,7 +10,7 @@ import pytest
 from host_tests.clients import no_network
 from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, plain, play, run, times_out, until
 from tools.reference.kinds import PINGREQ, SUBSCRIBE, UNSUBSCRIBE
-from tools.reference.wire import connack, suback
+from tools.reference.wire import suback
 
 pytestmark = VIRTUAL
 
@@ -26,28 +26,6 @@ def test_tcp_connect_times_out(unresponsive_port):
         await client.disconnect()
 
     run(scene())
-
-
-def test_reconnects(broker):
-    """After a cut before CONNACK, after it, and within it."""
-    client = make(broker.port)
-
-    async def scene():
-        async with client:
-            await until(lambda: client.counters()["connects"] == 3)
-            await client.ping()
-
-    def script(b):
-        for raw in (b"", connack(), connack()[:3], connack()):
-            b.called()
-            b.send(raw)
-            b.cut()
-        b.welcome()
-        b.answer_ping()
-        b.goodbye()
-
-    play(broker, script, scene)
-    assert len(client.errors) == 4
 
 
 def test_back_off(clock):
@@ -150,23 +128,6 @@ def test_connection_lost_during_a_request(broker):
             b.cut()
         b.welcome(1)
         b.goodbye()
-
-    play(broker, script, scene)
-
-
-def test_no_answer_within_the_keep_alive(broker):
-    """[MQTT-3.12.4-1] The client's own task notices; the caller gets the same error."""
-    client = make(broker.port, keepalive=1, timeout_ms=300)
-
-    async def scene():
-        await client.connect()
-        await times_out(client.ping())
-        await client.disconnect()
-
-    def script(b):
-        b.welcome(keepalive=1)
-        b.expect(PINGREQ)
-        b.expect_close()
 
     play(broker, script, scene)
 
