@@ -61,13 +61,13 @@ def test_password(password_broker, make):
     assert client.ping() >= 0
 
 
-@pytest.mark.parametrize("options", [{"user": "me", "password": "wrong"}, {"user": "me"}, {}], ids=repr)
-def test_wrong_password(password_broker, make, options):
+def test_wrong_password(password_broker, make):
     """[MQTT-3.2.2-5] Refused, with the return code of CONNACK."""
-    client = make(password_broker.port, **options)
-    with pytest.raises(ConnectRefused) as caught:
-        client.connect()
-    assert caught.value.code in (4, 5)
+    for options in ({"user": "me", "password": "wrong"}, {"user": "me"}, {}):
+        client = make(password_broker.port, **options)
+        with pytest.raises(ConnectRefused) as caught:
+            client.connect()
+        assert caught.value.code in (4, 5)
 
 
 # --- TLS ---
@@ -133,19 +133,16 @@ def test_wrong_host_name(secure, make):
 
 
 def test_client_certificate(secure, make):
+    """Without one, or with one of another authority, the broker ends the connection."""
     broker = secure("127.0.0.1", "require_certificate true")
     client = make(broker.port, tls=trusting(AUTHORITY, shows=AUTHORITY))
     client.connect()
     assert client.ping() >= 0
-
-
-@pytest.mark.parametrize("shows", [None, trustme.CA()], ids=["no certificate", "another authority's"])
-def test_client_certificate_refused(secure, make, shows):
-    broker = secure("127.0.0.1", "require_certificate true")
-    client = make(broker.port, tls=trusting(AUTHORITY, shows=shows))
-    with pytest.raises(OSError):
-        client.connect()
-        client.ping()
+    for shows in (None, trustme.CA()):
+        client = make(broker.port, tls=trusting(AUTHORITY, shows=shows))
+        with pytest.raises(OSError):
+            client.connect()
+            client.ping()
 
 
 def test_tls_to_a_broker_without(mosquitto, make):

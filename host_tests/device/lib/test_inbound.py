@@ -14,7 +14,8 @@ from inflight.states import DUPLICATE, NEW, REDELIVERED
 from nor import NorFlash
 from session_peer import Peer, ack, message
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf"
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
 
 
 class Inbound:

@@ -10,6 +10,9 @@ from inflight.states import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 
+RUNTIMES = "cpython micropython-x64"
+MORE_RUNTIMES = "micropython-x86"
+
 # Rows as in session.py: SEND, ACK, REC, REL, COMP; columns PUBACK, PUBREC, PUBCOMP.
 OUTBOUND = (
     (IGNORED, IGNORED, IGNORED),
