@@ -9,49 +9,10 @@ import pytest
 from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, half_written, make, narrow, plain, play, run
 from inflight import OutboxFull, RamFlash
 from inflight.net.transport import Transport
-from tools.reference.kinds import CONNECT, PUBLISH, PUBREL
-from tools.reference.wire import connack, puback, pubcomp, pubrec
+from tools.reference.kinds import CONNECT, PUBLISH
+from tools.reference.wire import connack
 
 pytestmark = VIRTUAL
-
-
-def test_backpressure(broker):
-    """A QoS 0 payload larger than all buffers waits for the broker; other tasks wait for it."""
-    narrow(broker)
-    client = make(broker.port, timeout_ms=2000)
-    payload = bytes(range(256)) * 500
-    waits = threading.Event()
-    order = []
-
-    async def one(name, data, qos):
-        await client.publish(name, data, qos)
-        order.append(name)
-
-    async def scene():
-        async with client:
-            await client.connect()
-            narrow(client)
-            tasks = [asyncio.create_task(one("big", payload, 0))]
-            await asyncio.sleep(0)
-            tasks += [asyncio.create_task(one("q%d" % q, b"small", q)) for q in (0, 1, 2)]
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert order == []
-            waits.set()
-            await asyncio.gather(*tasks)
-            assert await client.drain(LIMIT_S * 1000)
-
-    @plain
-    def script(b):
-        b.until(waits.is_set)
-        b.expect(PUBLISH, topic="big", payload=payload)
-        answers = {PUBLISH: {0: None, 1: puback, 2: pubrec}, PUBREL: {0: pubcomp}}
-        for _ in range(4):
-            p = b.receive()
-            answer = answers[p.kind][p.qos]
-            b.send(answer(p.mid) if answer else b"")
-
-    play(broker, script, scene)
 
 
 def test_publishers_sleep_while_the_socket_is_full(broker, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 
 from host_tests.clients import narrow
 from host_tests.thorough import more
+from inflight.cpython import stream
 from tools.reference.kinds import PUBLISH
 
 TOPICS = ("sensors/attic/temperature", "a", "ü/é")
@@ -82,6 +83,28 @@ def test_bad_arguments_are_still_refused(automatic, make):
                 client.publish(*arguments)
         client.ping()
         assert broker.payloads() == 4 * [b"1234", b"5678"]
+
+
+def test_a_publish_within_a_repeated_one_is_refused(automatic, make, monkeypatch):
+    """As a scheduled function may call it. The packet stays whole."""
+    write = stream.write
+    refused = []
+
+    def scheduled(*of):
+        with pytest.raises(RuntimeError, match="busy"):
+            client.publish("a", b"5678")
+        refused.append(of)
+        return write(*of)
+
+    with automatic() as broker:
+        client = make(broker.port)
+        client.connect()
+        client.publish("a", b"1234")
+        with monkeypatch.context() as now:
+            now.setattr(stream, "write", scheduled)
+            client.publish("a", b"9012")
+        client.ping()
+        assert len(refused) == 1 and broker.payloads() == [b"1234", b"9012"]
 
 
 def test_a_slow_broker_receives_whole_messages(virtual, make):
