@@ -9,8 +9,6 @@ from tools.reference.kinds import DISCONNECT, PUBLISH
 from tools.reference.properties import block
 from tools.reference.wire import packet, publish
 
-BOTH_CLIENTS = True
-
 NONE = b"\0"
 USER = (("firmware", "1.2"), ("firmware", "boot 3"), ("café", ""))
 

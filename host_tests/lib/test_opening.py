@@ -19,26 +19,14 @@ from tools.reference.kinds import PINGREQ, PUBLISH
 # --- the name ---
 
 
+@pytest.mark.parametrize("client_kind", ["blocking", "asyncio"])
 def test_a_name_that_nobody_knows(make):
     """The error tells which name it was: in a log of a device it is all that there is."""
-    client = make(1883, host="broker.exmple")
+    client = make(1883, host="broker.exmple", reconnect=False)
     told_of = pytest.raises(OSError, match="no address of broker.exmple: Name or service not known")
     with no_network(), told_of as told:
         client.connect()
     assert told.value.errno == socket.EAI_NONAME
-
-
-def test_a_name_that_nobody_knows_with_asyncio():
-    client = aio_clients.make(1883, host="broker.exmple", reconnect=False)
-
-    async def scene():
-        with pytest.raises(OSError, match="no address of broker.exmple: Name or service not known") as told:
-            await client.connect()
-        assert told.value.errno == socket.EAI_NONAME
-        await client.disconnect()
-
-    with no_network():
-        aio_clients.run(scene())
 
 
 @pytest.fixture
