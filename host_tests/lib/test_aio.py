@@ -2,12 +2,10 @@
 
 import asyncio
 import errno
-import itertools
 import threading
 
 import pytest
 
-from host_tests.clients import no_network
 from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, plain, play, run, times_out, until
 from tools.reference.kinds import PINGREQ, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import suback
@@ -26,29 +24,6 @@ def test_tcp_connect_times_out(unresponsive_port):
         await client.disconnect()
 
     run(scene())
-
-
-def test_back_off(clock):
-    """Pauses grow to the maximum, with jitter."""
-    failed_at = []
-    enough = asyncio.Event()
-
-    def on_error(error):
-        failed_at.append(clock.now)
-        if len(failed_at) == 40:
-            enough.set()
-
-    client = make(1, backoff_ms=(100, 1000), on_error=on_error)
-
-    async def scene():
-        async with client:
-            await enough.wait()
-
-    with no_network():
-        run(scene())
-    pauses = [(after - before) * 1000 for before, after in itertools.pairwise(failed_at)]
-    assert all(pause <= min(1000, 100 << k) + 50 for k, pause in enumerate(pauses))
-    assert min(pauses[4:]) < 400 < 600 < max(pauses)
 
 
 # --- publishing ---

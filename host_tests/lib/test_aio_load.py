@@ -1,4 +1,4 @@
-"""The asyncio client under load: back-pressure, many tasks, a full outbox, outages."""
+"""The asyncio client under load: back-pressure, many tasks."""
 
 import asyncio
 import errno
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, half_written, make, narrow, plain, play, run
-from inflight import OutboxFull, RamFlash
+from inflight import RamFlash
 from inflight.net.transport import Transport
 from tools.reference.kinds import CONNECT, PUBLISH
 from tools.reference.wire import connack
@@ -152,42 +152,3 @@ def test_many_requests(automatic):
                 assert {*b.sessions["dev"].subscriptions} == wanted
 
         run(scene())
-
-
-def test_outbox_full(broker):
-    """Offline it raises at once. While the broker acknowledges messages it waits for space, with a time-out."""
-    client = make(broker.port, timeout_ms=300)
-    sent = []
-
-    async def fill():
-        while True:
-            await client.publish("t", b"x" * 200, 1)
-            sent.append(1)
-
-    async def scene():
-        with pytest.raises(OutboxFull):
-            await fill()
-        n = len(sent)
-        async with client:
-            await client.connect()
-            await client.publish("t", b"y" * 200, 1)  # waits for an acknowledgement
-            sent.append(1)
-            with pytest.raises(OutboxFull):
-                await fill()
-            assert len(sent) > n
-            go.set()
-            assert await client.drain(LIMIT_S * 1000)
-
-    go = threading.Event()
-
-    @plain
-    def script(b):
-        for _ in range(3):
-            b.take(qos=1)
-        b.until(go.is_set)
-        while client.pending:
-            b.take(qos=1)
-            if len([p for p in b.connection.packets if p.kind == PUBLISH]) == len(sent):
-                break
-
-    play(broker, script, scene)

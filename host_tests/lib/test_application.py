@@ -167,28 +167,6 @@ def test_one_connection_raises_its_error(broker, make, diary, client_kind):
     assert isinstance(diary.of("disconnect")[0], ProtocolError)
 
 
-def test_one_connection_and_then_another(broker, make):
-    """connect() raises, and may be called again."""
-    client = make(broker.port, reconnect=False)
-
-    def script(b):
-        b.called()
-        b.send(connack(0, 5))
-        b.expect_close()
-        b.welcome()
-        b.take(qos=1)
-        b.goodbye()
-
-    with broker.play(script):
-        client.publish("t", b"", 1)
-        with pytest.raises(ConnectRefused) as told:
-            client.connect()
-        assert (told.value.code, told.value.errno) == (5, errno.EACCES)
-        client.connect()
-        assert client.drain(60_000)
-        client.disconnect()
-
-
 @only_blocking
 def test_one_connection_that_is_interrupted(broker, make):
     """Ctrl-C in a handler ends the connection, and the client does not reconnect."""

@@ -135,6 +135,7 @@ def test_refused(broker, make):
             b.send(answer)
             b.expect_close()
         b.welcome()
+        b.welcome()
 
     with broker.play(script):
         for code, _ in refusals:
@@ -143,6 +144,7 @@ def test_refused(broker, make):
             assert caught.value.code == code and isinstance(caught.value, OSError) and not client.connected
         while not again.connected:
             again.run_for(100)
+        client.connect()
     assert client.counters()["refused"] == len(refusals)
     assert [e.code for e in again.errors] == [3, 3]
 

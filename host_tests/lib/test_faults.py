@@ -466,11 +466,15 @@ def _no_memory(client):
 
 
 def test_connection_lost_while_publish_waits_for_space(automatic, make):
-    """The journal is full: publish() raises OutboxFull."""
+    """The journal is full: publish() raises OutboxFull, when the time-out has passed, or the connection is lost."""
     with automatic(Faults(silent=(PUBLISH,))) as broker:
         client = make(broker.port, timeout_ms=1000)
         fill(client)
         client.connect()
+        start = broker.clock.now
+        with pytest.raises(OutboxFull):
+            client.publish("t", b"%060d" % 0, qos=1)
+        assert 0.9 < broker.clock.now - start < 1.4
         broker.connections[-1].finish()
         with pytest.raises(OutboxFull):
             client.publish("t", b"%060d" % 0, qos=1)
