@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import config
 import offline
@@ -396,5 +395,3 @@ def test_safe_mode_keeps_it():
 
     eq(safe.limit(dict(CONFIG, qos=7))["setup"], {"code": CODE})
     assert "setup" not in safe.limit(dict(CONFIG, setup={"code": "short"}))
-    for name in ("safe", "suggestion"):
-        sys.modules.pop(name, None)

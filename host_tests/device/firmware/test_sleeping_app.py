@@ -2,9 +2,9 @@
 
 import sys
 
-from codes import DEEP_SLEEP, IDLE
+from codes import DEEP_SLEEP, IDLE, ONLINE
 from config import check
-from harness import SkipTest, eq
+from harness import SkipTest, eq, raises
 
 try:
     import socket  # noqa: F401
@@ -18,6 +18,8 @@ RUNTIMES = "cpython micropython-x86"
 
 
 class Board:
+    wifi = IDLE
+
     def __init__(self):
         self.memory = None
         self.slept = []
@@ -36,7 +38,7 @@ class Board:
         return self
 
     def status(self):
-        return IDLE
+        return self.wifi
 
     def sleep(self, ms, deep=False):
         self.slept.append((ms, deep))
@@ -131,6 +133,30 @@ def test_a_wake_that_does_not_report_subscribes_to_nothing():
     wake(board, flash, report_every=2)
     eq(Memory(board.memory).since, 1)
     assert "inflight.session.subscribe" not in sys.modules, "it was loaded"
+
+
+def test_a_wake_that_ends_while_it_connects_has_no_known_session():
+    """The broker may have a new one, without subscriptions."""
+
+    class PowerCut(BaseException):
+        pass
+
+    def cut(client):
+        raise PowerCut
+
+    board = Board()
+    board.wifi = ONLINE
+    board.sync_time = lambda *_: True
+    board.config_path = lambda: "no-such-folder/config.json"
+    memory = Memory(None)
+    memory.known = True
+    board.memory = memory.pack()
+    kept, Client.connect = Client.connect, cut
+    try:
+        raises(PowerCut, wake, board, RamFlash(16, 1024))
+    finally:
+        Client.connect = kept
+    eq(Memory(board.memory).known, False)
 
 
 def test_time_awake_is_subtracted_from_the_sleep():

@@ -47,8 +47,13 @@ class Application:
     def __init__(self, sleep_ms, end, began):
         Application.began = began
         self.config = Config(sleep_ms)
+        Application.committed = 0
         self.journal = Journal(RamFlash())
+        self.journal.commit = self.commit
         self.end = end
+
+    def commit(self):
+        Application.committed += 1
 
     def run(self):
         if isinstance(self.end, int):
@@ -83,7 +88,7 @@ def slept(sleep_ms, end):
 
 
 def test_the_application_chooses_how_long_the_device_sleeps():
-    eq(slept(SLEEP_MS, 12_345), [(12_345, True)])
+    eq((slept(SLEEP_MS, 12_345), Application.committed), ([(12_345, True)], 1))
     eq(slept(0, 0), [(0, True)])
 
 

@@ -78,8 +78,12 @@ LENT = """
     posix mount quick refusing5 sectors sector_order record session_record stored5 subscribe suspects texts upgrade
     in_flight
 """.split()
-# Likewise, of boards and firmware.
-BORROWED = ("assemble", "callback", "health", "storage", "thin")
+# Likewise, of boards and firmware. Not what the launcher loads: it knows nothing of the library.
+BORROWED = """
+    announcement assemble batch callback clock commands config crash discovery entries firmware_slot health
+    network_fields offline release_state safe secure settings setup_code slot storage suggestion supply thin trials
+    unload updating wifi_settings
+""".split()
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}

@@ -14,7 +14,8 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from inflight_tools.fleet import commands, together
+from inflight_tools.fleet import commands
+from inflight_tools.fleet.pipeline import together
 
 FIGURES = {"messages": 4500, "messages_s": 12.4, "connected": True, "lag_ms": {"mean": 4.2, "max": 9}, "batch": 88.0}
 BATCHES = [{"batch": n, "deliveries": 1000, "seconds": 1.5} for n in (11, 12)]
@@ -138,7 +139,7 @@ PIPELINE = r"""
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where these tests run under nohup
 from rich.console import Console
-from inflight_tools.fleet import together
+from inflight_tools.fleet.pipeline import together
 from inflight_tools.signals import stop_event
 tell = "os.write(1, b'%d\\n' % os.getpid())"  # in one piece: what two processes print may mix
 child = [sys.executable, "-c", f"import os, threading; {tell}; threading.Event().wait()"]

@@ -1,22 +1,32 @@
-"""What drives the emulated ESP32, without an emulator."""
+"""What drives the emulated boards, without an emulator."""
 
-import asyncio
 import os
 import re
 import socket
 import stat
+import struct
+import time
 
 import pytest
 
 from host_tests.waiting import wait_for
-from tools.emulators.esp32 import board, emulator, power
-from tools.emulators.esp32.board import Board, line
-from tools.emulators.esp32.chip import CHIP, CHIPS
+from tools.emulators.esp32 import emulator, power
+from tools.emulators.esp32.board import line
+from tools.emulators.esp32.chip import CHIP
 from tools.emulators.esp32.console import Console
+from tools.emulators.firmware_image import FirmwareImage, NoImage
 from tools.emulators.power import HOW
+from tools.peers import ntp
+from tools.setup.packages import sha256_of
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 PAGE = 0x1000
+ALL = (
+    ("-machine help", "esp32   Espressif ESP32 machine"),
+    ("esp32_wifi,help", "netdev=<str>"),
+    ("nvram.esp32.efuse,help", "drive=<str>"),
+    ("-trace help", "m25p80_page_program"),
+)
 
 
 @pytest.fixture
@@ -25,9 +35,8 @@ def qemu(monkeypatch, tmp_path):
 
     def make(*knows):
         program = tmp_path / CHIP.program
-        program.write_text(
-            "#!/bin/sh\ncase $* in\n" + "".join(f"*'{o}'*) echo '\n{a}';;\n" for o, a in knows) + "esac\n"
-        )
+        cases = "".join(f"*'{option}'*) echo '\n{answer}';;\n" for option, answer in knows)
+        program.write_text(f"#!/bin/sh\ncase $* in\n{cases}esac\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("QEMU_ESP32", f"{program} -L /roms")
         return program
@@ -35,14 +44,6 @@ def qemu(monkeypatch, tmp_path):
     emulator.command.cache_clear()
     yield make
     emulator.command.cache_clear()
-
-
-ALL = (
-    ("-machine help", "esp32   Espressif ESP32 machine"),
-    ("esp32_wifi,help", "netdev=<str>"),
-    ("nvram.esp32.efuse,help", "drive=<str>"),
-    ("-trace help", "m25p80_page_program"),
-)
 
 
 def test_the_emulator_that_is_named_is_taken_with_its_options(qemu):
@@ -61,15 +62,6 @@ def test_without_an_emulator_it_says_how_to_name_one(qemu, monkeypatch, tmp_path
     monkeypatch.delenv("QEMU_ESP32", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert emulator.unavailable() == f"no {CHIP.program}: name a {CHIP.program} with a machine esp32 in QEMU_ESP32"
-
-
-@pytest.mark.parametrize("name, at, wanted", [("esp32", 4, "010000c40a24be"), ("esp32c3", 24, "010000c40a24")])
-def test_the_identity_is_in_the_fuses(name, at, wanted):
-    fuses = CHIPS[name].fuses(bytes.fromhex("240ac4000001"))
-    assert fuses[at : at + len(wanted) // 2].hex() == wanted
-
-
-# --- power: a trace that is written here ---
 
 
 class Emulator:
@@ -126,10 +118,9 @@ def test_programs_and_erases_reach_the_flash():
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("seed", range(5))
-def test_power_goes_at_an_operation(how, seed):
+def test_power_goes_at_an_operation(how):
     chip = Emulator(b"\xff" * 0x3000)
-    chip.power.cut_at_operation(2, how, seed)
+    chip.power.cut_at_operation(2, how, 3)
     data = bytes(range(40))
     for i in range(3):
         chip.program(PAGE + 64 * i, data)
@@ -142,38 +133,6 @@ def test_power_goes_at_an_operation(how, seed):
         assert all(byte == 0xFF for byte in second[torn + 1 :])
     else:
         assert second == (data if how == "after" else b"\xff" * 40)
-
-
-def test_power_goes_at_an_erase_and_only_there():
-    chip = Emulator(bytes(0x3000))
-    chip.power.cut_at_operation(1, "torn", 3, ("erase",))
-    chip.program(PAGE, b"\0")
-    chip.erase(PAGE)
-    sector = chip.end()[PAGE:0x2000]
-    assert chip.power.cut == "erase torn" and sector[0] == 0xFF and sector[-1] == 0
-
-
-# --- console ---
-
-
-def test_a_line_holds_what_a_board_says_byte_by_byte():
-    """The emulator does not wait: what it cannot write at once is lost."""
-    here, board = line()
-    with here, board:
-        board.setblocking(False)
-        for _ in range(10_000):
-            board.send(b".")
-
-
-@pytest.mark.parametrize("name, blamed", [("esp32", False), ("esp32c3", True)])
-def test_a_silent_board_may_have_an_emulator_that_loses_interrupts(monkeypatch, name, blamed):
-    monkeypatch.setattr(emulator, "command", lambda: ["sh", "-c", "exec sleep 600"])
-    monkeypatch.setattr(board, "CHIP", CHIPS[name])
-    with Board(b"") as silent:
-        silent.switch_on()
-        with pytest.raises(TimeoutError, match="nothing for 0 s before the prompt") as told:
-            asyncio.run(silent.prompt(0))
-    assert ("loses an interrupt" in str(told.value)) == blamed
 
 
 def test_the_console_is_heard_and_lent():
@@ -192,3 +151,28 @@ def test_the_console_is_heard_and_lent():
     console.close()
     assert console.notes == [5, 12] and heard.endswith(b"12\r\nNOTE 1")
     assert console.said == b"NOTE 5\r\nno NOTE 7\r\nNOTE 12\r\nNOTE 1"
+
+
+def test_firmware_is_all_of_its_image_or_none(monkeypatch, tmp_path):
+    file = tmp_path / "PICO.uf2"
+    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path))
+    content = bytes(range(256)) * 40
+    file.write_bytes(content)
+    pinned = len(content), sha256_of(file)
+    assert FirmwareImage("Pico W", file.name, *pinned).find() == file
+    for damaged in (content[:-512], content[:5000] + b"x" + content[5001:]):
+        file.write_bytes(damaged)
+        with pytest.raises(NoImage, match="or not all of it"):
+            FirmwareImage("Pico W", file.name, *pinned).find()
+    file.unlink()
+    with pytest.raises(NoImage, match=f"no Pico W firmware in {tmp_path}: put PICO.uf2"):
+        FirmwareImage("Pico W", file.name, *pinned).find()
+
+
+def test_the_time_server_tells_the_time():
+    with ntp.Server(port=0) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(240)
+        before = int(time.time())
+        client.sendto(b"\x1b" + bytes(47), server.address)
+        seconds, _ = struct.unpack_from("!II", client.recv(100), 40)
+    assert before <= seconds - 2_208_988_800 <= time.time()

@@ -7,7 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from inflight_tools.fleet import commands
+from inflight_tools.fleet.commands import app
+from inflight_tools.fleet.spark import command
 
 
 @pytest.fixture
@@ -20,8 +21,8 @@ def tables(monkeypatch, tmp_path):
             while_it_runs()
             raise typer.Exit
 
-        monkeypatch.setattr(commands, "stop_event", begun)
-        return CliRunner().invoke(commands.app, ["tables", "--data", str(tmp_path)])
+        monkeypatch.setattr(command, "stop_event", begun)
+        return CliRunner().invoke(app, ["tables", "--data", str(tmp_path)])
 
     return run
 
@@ -37,7 +38,7 @@ def test_only_one_at_a_time_writes_tables(tables, tmp_path):
 @pytest.mark.parametrize("stuck", [0, 3])
 def test_landing_files_that_stay_unread_are_an_alarm(capsys, stuck):
     query = SimpleNamespace(isActive=False, recentProgress=[], exception=lambda: None)
-    commands.follow(query, SimpleNamespace(stuck=lambda: stuck), threading.Event(), False)
+    command.follow(query, SimpleNamespace(stuck=lambda: stuck), threading.Event(), False)
     assert ("ALARM: 3 landing files stay unread" in capsys.readouterr().err) == bool(stuck)
 
 
@@ -53,7 +54,7 @@ def ended(error=None, rows=0):
 @pytest.fixture
 def going_on(monkeypatch, tmp_path):
     """going_on(what, ...) writes tables with these queries, or errors of their starts, one after the other."""
-    monkeypatch.setattr(commands, "_FULL_S", 0)
+    monkeypatch.setattr(command, "_FULL_S", 0)
 
     def run(*what, once=False):
         left = list(what)
@@ -64,7 +65,7 @@ def going_on(monkeypatch, tmp_path):
             return left.pop(0)
 
         watch = SimpleNamespace(stuck=lambda: 0)
-        commands.go_on(begin, watch, threading.Event(), False, [tmp_path, "s3://bucket/tables"], once=once)
+        command.go_on(begin, watch, threading.Event(), False, [tmp_path, "s3://bucket/tables"], once=once)
         assert not left
 
     return run

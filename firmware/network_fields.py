@@ -72,7 +72,7 @@ def check(given, config, error):
         if config.wifi_ssid:
             raise error("network: a cable, or wifi_ssid, not both: leave one out")
     if config.setup is not None:
-        from offline import check as check_setup
+        from setup_code import check as check_setup
 
         check_setup(config, error)
     config.joins = bool(config.network or config.wifi_ssid)
