@@ -13,7 +13,8 @@ from inflight.level5.cursor import (
 from inflight.level5.properties5 import properties
 from inflight.packet import ERROR, MALFORMED, ProtocolError
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-wasm"
+MORE_RUNTIMES = "micropython-armhf"
 PLACES = (IN_CONNACK, IN_PUBLISH, IN_ACK, IN_DISCONNECT, IN_AUTH)
 # id: (a value, where it may stand): the table of the standard, 2.2.2.2.
 ALLOWED = {
