@@ -472,45 +472,12 @@ def test_message_id_0():
 
 
 ILL_FORMED = (
-    "80",
-    "bf",
-    "c0 80",
-    "c1 bf",
-    "c2",
-    "c2 41",
-    "e0 80 80",
-    "e0 9f bf",
-    "e2 82",
-    "e2 82 41",
-    "f0 80 80 80",
-    "f0 8f bf bf",
-    "f0 9f 98",
-    "f4 90 80 80",
-    "f5 80 80 80",
-    "f8 88 80 80 80",
-    "fe",
-    "ff",
-)
-SURROGATES = ("ed a0 80", "ed ad bf", "ed ae 80", "ed bf bf", "ed a0 bd ed b8 80")
-CONTROLS = ("01", "1f", "7f", "c2 80", "c2 9f")
-NON_CHARACTERS = ("ef b7 90", "ef b7 af", "ef bf be", "ef bf bf", "f0 9f bf be", "f4 8f bf bf")
-GOOD = (
-    "20",
-    "7e",
-    "c2 a0",
-    "df bf",
-    "e0 a0 80",
-    "ec bf bf",
-    "ed 9f bf",
-    "ee 80 80",
-    "ef b7 8f",
-    "ef b7 b0",
-    "ef bb bf",
-    "ef bf bd",
-    "f0 90 80 80",
-    "f0 9f 98 80",
-    "f4 8f bf bd",
-)
+    "80,bf,c080,c1bf,c2,c241,e08080,e09fbf,e282,e28241,f0808080,f08fbfbf,f09f98,f4908080,f5808080,f888808080,fe,ff"
+).split(",")
+SURROGATES = "eda080,edadbf,edae80,edbfbf,eda0bdedb880".split(",")
+CONTROLS = "01,1f,7f,c280,c29f".split(",")
+NON_CHARACTERS = "efb790,efb7af,efbfbe,efbfbf,f09fbfbe,f48fbfbf".split(",")
+GOOD = "20,7e,c2a0,dfbf,e0a080,ecbfbf,ed9fbf,ee8080,efb78f,efb7b0,efbbbf,efbfbd,f0908080,f09f9880,f48fbfbd".split(",")
 
 
 def test_topics_ill_formed():

@@ -46,7 +46,8 @@ def restarted(device, slept=0, **options):
 
 
 def test_they_arrive():
-    """[MQTT5-1.5.4-1] [MQTT5-3.3.2-13] [MQTT5-3.3.2-19] At each QoS, with payloads around those where the remaining
+    """[MQTT5-1.5.4-1] [MQTT5-2.2.2-1] [MQTT5-3.2.2-17] [MQTT5-3.2.2-18] [MQTT5-3.3.2-7] [MQTT5-3.3.2-9]
+    [MQTT5-3.3.2-13] [MQTT5-3.3.2-19] [MQTT5-3.3.4-6] At each QoS, with payloads around those where the remaining
     length takes another byte, and longer than the buffer; also after a message without any, or with others."""
     peer = Peer5(RamFlash(16, 4096), 512)
     peer.up()

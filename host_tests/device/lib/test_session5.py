@@ -386,33 +386,6 @@ def test_levels_change():
             )
 
 
-# --- messages of every length ---
-
-
-def test_every_length():
-    """[MQTT5-2.2.2-1] [MQTT5-3.2.2-17] [MQTT5-3.2.2-18] [MQTT5-3.3.2-7] [MQTT5-3.3.2-9] [MQTT5-3.3.4-6] Around the
-    lengths at which the head grows, and around the buffer's: sent at once, and read from the journal. Without
-    properties, so without topic aliases."""
-    peer = Peer5(RamFlash(4, 4096), 512, max_inflight=1)
-    peer.up()
-    for remaining in (60, 126, 127, 128, 129, 251, 252, 253, 254, 255, 256, 600):  # at level 4
-        for topic in (b"t", b"a/longer/topic"):
-            n = remaining - len(topic) - 4
-            payloads = [bytes([k]) * n for k in range(3)]
-            found = []
-            for k, payload in enumerate(payloads):
-                peer.publish(payload, 1 + k % 2, topic)
-                found += peer.sent()
-            for k in range(3):
-                p = found[k]
-                more = peer.feed(wire.puback(p.mid) if p.qos == 1 else wire.pubrec(p.mid) + wire.pubcomp(p.mid))
-                found += [p for p in more if p.kind == PUBLISH]
-            eq([p.properties for p in found], [[]] * 3)
-            eq([(p.topic, p.payload) for p in found], [(topic.decode(), payload) for payload in payloads])
-            peer.publish(payloads[0], 0, topic)
-            eq([p.payload for p in peer.sent()], [payloads[0]])
-
-
 # --- quota ---
 
 
