@@ -53,7 +53,7 @@ def connect(tmp_path, clock):
         broker.stop()
 
 
-@pytest.mark.parametrize("rules, level", [("aws", 5), ("event-grid", 4), ("iot-hub", 4)])
+@pytest.mark.parametrize("rules, level", [("aws", 5), ("iot-hub", 4)])
 def test_an_hour(connect, clock, rules, level):
     broker, make = connect(rules)
     out, pattern, inward = TOPICS[rules]
