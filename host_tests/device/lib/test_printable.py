@@ -9,6 +9,9 @@ from inflight.net.websocket import _Answer
 from inflight.session.refused import ConnectRefused, Disconnected, PublishRefused
 from telemetry import describe
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 HIDDEN = (
     "\0\t\n\v\f\r\x1b\x1c\x7f"  # C0
     "\x80\x85\x9b\x9f"  # C1

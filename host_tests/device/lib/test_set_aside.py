@@ -12,6 +12,9 @@ from session_peer5 import Peer5
 from tools.reference import wire
 from tools.reference.kinds import PINGREQ, PUBLISH
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 PONG = b"\xd0\x00"
 MINUTE = 60_000
 MAXIMUM = 0x27
