@@ -183,6 +183,20 @@ def test_a_forged_announcement_is_no_outcome_of_the_number_that_it_names():
         eq([retained for _, _, retained in device.app.told], [False, False, False, True])
 
 
+def test_no_memory_to_check_an_announcement_is_no_outcome_either():
+    def fails(*_):
+        raise MemoryError
+
+    with Device() as device:
+        device.announce(RELEASE)
+        kept, announcement.is_signed = announcement.is_signed, fails
+        try:
+            eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
+        finally:
+            announcement.is_signed = kept
+        assert device.app.update.busy
+
+
 def test_a_release_with_an_outcome_is_answered_with_it_each_time():
     record = Record()
     record.fetch(6, 300)
