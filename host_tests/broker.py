@@ -163,7 +163,11 @@ class Broker(_Listener):
             if self.failure is None:
                 self.close()
             thread.join(PATIENCE_S)
-            if isinstance(self.failure, Violation) and "the broker was closed" not in str(self.failure):
+            if (
+                error is not self.failure
+                and isinstance(self.failure, Violation)
+                and "the broker was closed" not in str(self.failure)
+            ):
                 raise self.failure from error
             raise
         thread.join(2 * PATIENCE_S)

@@ -62,7 +62,19 @@ class Clock(_Clock):
 def new_loop():
     """An event loop for asyncio clients, on virtual time if they are."""
     time = inflight.cpython.time
-    return VirtualLoop(time) if isinstance(time, Clock) else asyncio.new_event_loop()
+    return _Loop(time) if isinstance(time, Clock) else asyncio.new_event_loop()
+
+
+class _Loop(VirtualLoop):
+    def __init__(self, clock):
+        self._clock = clock
+        super().__init__(clock)
+
+    def _run_once(self):
+        # Here, since a client that connects again and again never waits.
+        for broker in self._clock.brokers:
+            broker.raise_failure()
+        super()._run_once()  # type: ignore[misc]
 
 
 class _Connection(Connection):
@@ -106,9 +118,16 @@ class VirtualBroker(Broker):
 
     def idle(self):
         """The client waits: runs the script."""
+        self.raise_failure()
         if self._playing:
             self._script_may.release()
             self._client_may.acquire()
+
+    def raise_failure(self):
+        """Raises what has ended the script, once: nobody waits for the rest in vain."""
+        if self.failure and not self._over:
+            self._over = True
+            raise self.failure
 
     def _wait(self):
         # The script waits: the client runs.
@@ -160,6 +179,7 @@ class VirtualAutomatic(Automatic):
     """An Automatic broker without a thread: it serves the client while that waits."""
 
     wakes_at = 0
+    _told = False  # of the failure
 
     def __init__(self, clock, *args, **options):
         self.clock = clock
@@ -175,6 +195,13 @@ class VirtualAutomatic(Automatic):
     def idle(self):
         if not self.failure:
             self._run(self._serve_ready)
+        self.raise_failure()
+
+    def raise_failure(self):
+        """Raises what has ended the broker, once."""
+        if self.failure and not self._told:
+            self._told = True
+            raise self.failure
 
     def _serve_ready(self):
         while self._serve_once(0):

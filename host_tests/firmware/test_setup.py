@@ -12,7 +12,7 @@ import trustme
 
 from host_tests.firmware.setting_up import Page, Serial, ask_name, improv
 from inflight import __version__
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from inflight_tools.cache import write_below
 from tools.peers.certificates import der, server_context
 from tools.peers.daemon import held_port

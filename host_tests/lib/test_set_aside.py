@@ -10,8 +10,8 @@ from inflight.journal.journal import OUT
 from inflight.journal.records import OVERHEAD
 from inflight.session.refused import MessageDamaged, MessageSetAside
 from nor import NorFlash
-from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
-from tools.reference.wire import connack, pingresp, pubcomp
+from tools.reference.kinds import PINGREQ, PUBLISH
+from tools.reference.wire import connack, pingresp
 
 
 def policy(connections, bad=b"bad"):
@@ -43,10 +43,9 @@ def told(errors):
     return [(e.mid, e.seq, e.topic, e.kept) for e in errors if isinstance(e, MessageSetAside)]
 
 
-@pytest.mark.parametrize("level", [3, 4, 5])
-def test_a_message_that_ends_each_connection(broker, make, level):
+def test_a_message_that_ends_each_connection(broker, make):
     """[MQTT-4.4.0-1] It is set aside and told; drain() returns when nothing else is pending."""
-    client = make(broker.port, protocol_level=level)
+    client = make(broker.port)
     connections = []
     with broker.play(policy(connections)):
         bad = client.publish("t/bad", b"bad", 1)
@@ -124,43 +123,17 @@ def test_pending_messages_of_damaged_flash(make, tmp_path):
     flash.close()
 
 
-def test_discard_in_flight(broker, make, pump):
-    """[MQTT-4.3.3-1] A PUBREL ends the handshake of QoS 2; the end is told to nobody."""
-    client = make(broker.port)
-    completed = []
-    client.on_complete = completed.append
-
-    def script(b):
-        b.welcome()
-        p = b.expect(PUBLISH, qos=2)
-        b.answer_ping(b"\x50\x02" + p.mid.to_bytes(2, "big"))
-        b.expect(PUBREL, mid=p.mid)
-        b.send(pubcomp(p.mid))
-        b.take(payload=b"next")
-
-    with broker.play(script):
-        client.connect()
-        mid = client.publish("t", b"x", 2)
-        assert client.discard(mid)
-        client.ping()
-        pump(client, lambda: not client.pending)
-        after = client.publish("t", b"next", 1)
-        assert client.drain(60_000)
-    assert completed == [after]
-
-
-@pytest.mark.parametrize("code", [0x89, 0x8A, 0x97, 5])
-def test_a_pause_after_connect_was_refused(virtual, make, code):
+def test_a_pause_after_connect_was_refused(virtual, make):
     """The application calls run_for() after connect() has raised: it waits, as after an attempt of its own. connect()
     does not."""
-    options = {"protocol_level": 4 if code == 5 else 5, "backoff_ms": (10_000, 30_000)}
+    options = {"backoff_ms": (10_000, 30_000)}
     called, pauses = [], []
 
     def script(b):
         for _ in range(24):
-            p = b.called()
+            b.called()
             called.append(virtual.clock.now)
-            b.send(connack(0, code, None if p.level == 4 else b"\0"))
+            b.send(connack(0, 5))
             b.expect_close()
 
     with virtual.play(script):
@@ -192,22 +165,20 @@ def goes_on(client):
     client.disconnect()
 
 
-@pytest.mark.parametrize("level", [3, 4, 5])
-def test_a_message_whose_state_reads_as_done_after_the_mount(broker, make, level):
+def test_a_message_whose_state_reads_as_done_after_the_mount(broker, make):
     """It was acknowledged. The journal is mounted again: nothing is pending for ever, and what comes next leaves."""
     flash = NorFlash(8, 4096)
     make(broker.port, flash).publish("t", b"acknowledged", 1)
     journal = Journal(flash)
     half_done(flash, journal)
-    client = Client("127.0.0.1", "dev", journal, port=broker.port, protocol_level=level, on_error=lambda e: None)
+    client = Client("127.0.0.1", "dev", journal, port=broker.port, on_error=lambda e: None)
     with broker.play(policy([])):
         goes_on(client)
 
 
-@pytest.mark.parametrize("level", [3, 4, 5])
-def test_the_same_of_one_that_was_set_aside(broker, make, level):
+def test_the_same_of_one_that_was_set_aside(broker, make):
     flash = NorFlash(8, 4096)
-    client = make(broker.port, flash, protocol_level=level)
+    client = make(broker.port, flash)
     bad = bytearray(b"bad")
     client.publish("t/bad", bad, 1)
     with broker.play(policy([], bad)):

@@ -36,12 +36,12 @@ def run(folder, others, effort, frozen=None):
     with Mosquitto(folder / "broker") as broker, responder() as port:
         parts = {
             "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
-            "rom": lambda: measure.ours(code, broker.port, effort, folder, rom=True),
+            "rom": lambda: measure.costs(code, broker.port, ["ours"], effort, folder, rom=True),
             "modules": lambda: measure.modules(code),
             "smallest": lambda: measure.smallest(code, broker.port, names, effort, folder),
-            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True)["ours"],
+            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True),
             "rates": lambda: measure.rates(code, port, names, effort),
-            "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort)["ours_websocket"],
+            "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort),
             "level_5": lambda: measure.level_5(code, broker.port, port, others, effort, folder),
             "trips": lambda: measure.trips(code, port, names, effort),
             "pieces": lambda: measure.pieces(code, port, effort, folder),
@@ -50,8 +50,8 @@ def run(folder, others, effort, frozen=None):
             "wear_by_size": lambda: measure.wear_by_size(code, port, effort),
         }
         if firmware:
-            parts["frozen"] = lambda: measure.ours(firmware, broker.port, effort, folder)
-            parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, ["ours"], effort, folder)["ours"]
+            parts["frozen"] = lambda: measure.costs(firmware, broker.port, ["ours"], effort, folder)
+            parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, ["ours"], effort, folder)
         for name, part in parts.items():
             log(name.replace("_", " "))
             figures[name] = part()

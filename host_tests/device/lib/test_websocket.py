@@ -2,9 +2,10 @@
 
 import os
 import sys
+from errno import EACCES, ECONNABORTED, ECONNREFUSED
 
 from harness import SkipTest, eq, raises
-from inflight.net.websocket import WebSocket
+from inflight.net.websocket import WebSocket, _Answer
 from inflight.packet import ProtocolError
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-wasm"
@@ -332,6 +333,49 @@ def test_what_a_server_must_not_send():
             eq(sum([n or 0 for n in got]), 2)
             websocket.close()
             eq(said(stream), [(CLOSE, bytes([code >> 8, code & 255]))])
+
+
+KEY = b"dGhlIHNhbXBsZSBub25jZQ=="  # of RFC 6455, 1.3
+ACCEPT = b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+UPGRADE, CONNECTION = b"upgrade: WebSocket", b"Connection: keep-alive, Upgrade"
+PROTOCOL = b"Sec-WebSocket-Protocol:mqtt"
+SWITCHING = b"HTTP/1.1 101 Switching Protocols"
+
+
+def take(lines):
+    """The answer of a server to KEY. Returns True if it is complete, and one of a WebSocket for MQTT."""
+    try:
+        from hashlib import sha1  # noqa: F401
+    except ImportError:
+        raise SkipTest("this port has no SHA-1")
+    answer = _Answer(KEY, False)
+    for c in b"\r\n".join(lines) + b"\r\n\r\n":
+        answer.take(c)
+    return answer.complete
+
+
+def test_answers_of_a_server():
+    """[MQTT-6.0.0-4] [MQTT5-6.0.0-4] What is wrong with them is told."""
+    good = [SWITCHING, UPGRADE, CONNECTION, ACCEPT, PROTOCOL]
+    eq(take(good), True)
+    eq(take(good[:2] + [b"Set-Cookie: " + bytes(3000)] + good[2:]), True)
+    for lines, number, text in (
+        ([b"HTTP/1.1 404 Not Found"], ECONNREFUSED, "404 Not Found"),
+        ([b"HTTP/1.1 401 Unauthorized"], EACCES, "401"),
+        ([b"HTTP/1.1 403 Forbidden"], EACCES, "403"),
+        ([b"\x20\x02\0\0"], ECONNREFUSED, "the server answered"),
+        ([SWITCHING, CONNECTION, ACCEPT, PROTOCOL], ECONNABORTED, "no WebSocket"),
+        ([SWITCHING, UPGRADE, ACCEPT, PROTOCOL], ECONNABORTED, "no WebSocket"),
+        ([SWITCHING, UPGRADE, CONNECTION, PROTOCOL], ECONNABORTED, "Accept"),
+        ([SWITCHING, UPGRADE, CONNECTION, ACCEPT.lower(), PROTOCOL], ECONNABORTED, "Accept"),
+        ([SWITCHING, UPGRADE, CONNECTION, ACCEPT], ECONNABORTED, "Protocol mqtt"),
+        ([SWITCHING, UPGRADE, CONNECTION, ACCEPT, b"Sec-WebSocket-Protocol: soap"], ECONNABORTED, "Protocol mqtt"),
+        (good + [b"Sec-WebSocket-Extensions: permessage-deflate"], ECONNABORTED, "extension"),
+        (good + [b"X: " + bytes(9000)], ECONNABORTED, "too long"),
+    ):
+        error = raises(OSError, take, lines)
+        eq((lines, error.args[0]), (lines, number))
+        assert text in error.args[1], error
 
 
 def test_heap():

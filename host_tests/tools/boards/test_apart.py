@@ -5,9 +5,9 @@ import builtins
 
 import pytest
 
-from inflight_tools.boards.apart import take_apart
-from inflight_tools.boards.bundle import deployed_name, library, shrunk, translate
-from inflight_tools.boards.loading import MERGED
+from inflight_tools.boards.build.apart import take_apart
+from inflight_tools.boards.build.bundle import deployed_name, library, shrunk, translate
+from inflight_tools.boards.build.loading import MERGED
 
 _FILE = """
 import struct

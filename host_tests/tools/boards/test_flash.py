@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from host_tests.tools.boards.esp_rom import EspRom
 from host_tests.tools.boards.made_firmware import CHIP_IDS, MB, esp_firmware, pico_firmware, stock_layout
 from host_tests.tools.boards.mounted import mounted
-from inflight_tools.boards import bundle, connected, flash
+from inflight_tools.boards import connected, flash
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images.esp32 import Esp32Image, read_table
 from inflight_tools.boards.images.esp32_port import Esp32Port, explain
 from inflight_tools.boards.images.filesystem import build

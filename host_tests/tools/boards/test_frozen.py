@@ -9,7 +9,8 @@ import pytest
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware, stock_layout
 from host_tests.tools.boards.mounted import mounted
 from host_tests.tools.boards.standin import StandIn
-from inflight_tools.boards import bundle, slots
+from inflight_tools.boards import slots
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
@@ -36,7 +37,7 @@ def image(folder, board, content, **options):
     """The image for a board with the firmware `content`."""
     (folder / "firmware").write_bytes(content)
     (folder / "config.json").write_text('{"host": "broker.example"}')
-    return make(board, folder / "firmware", None, folder / "config.json", None, None, None, **options)
+    return make(board, folder / "firmware", None, folder / "config.json", **options)
 
 
 def files_of(made):

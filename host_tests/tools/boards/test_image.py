@@ -14,7 +14,8 @@ import update_record
 from host_tests.processes import INFLIGHT
 from host_tests.tools.boards.made_firmware import CHIP_IDS, MB, esp_application, esp_firmware, pico_firmware
 from host_tests.tools.boards.mounted import mounted
-from inflight_tools.boards import bundle, slots
+from inflight_tools.boards import slots
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.board_image import make
 from inflight_tools.boards.images.esp32 import Esp32Image, application, read_table

@@ -8,7 +8,8 @@ import pytest
 from host_tests.processes import INFLIGHT
 from host_tests.tools.boards.made_firmware import pico_firmware, uf2, uf2_errata_block
 from host_tests.tools.boards.mounted import FLASH, blocks, booted, file_system, mounted
-from inflight_tools.boards import bundle, slots
+from inflight_tools.boards import slots
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import variant

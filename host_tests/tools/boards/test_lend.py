@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from inflight_tools.boards.bundle import deployed_name, library
-from inflight_tools.boards.loading import LENT
-from inflight_tools.boards.shrink import shrink
+from inflight_tools.boards.build.bundle import deployed_name, library
+from inflight_tools.boards.build.loading import LENT
+from inflight_tools.boards.build.shrink import shrink
 from tools.runtimes import device_run, runtime
 
 SHORT = [deployed_name(f"inflight.{name}").rpartition(".")[2] for name in LENT]

@@ -11,7 +11,7 @@ from host_tests.docs.pages import first_program
 from host_tests.docs.reader import ReplyingBroker
 from host_tests.tools.boards.site import of_folder
 from host_tests.tools.boards.standin import StandIn
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import Link
 from inflight_tools.cli import build

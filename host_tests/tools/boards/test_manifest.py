@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from inflight_tools.boards import bundle, native
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.frozen import of
 from inflight_tools.cli import build
 from inflight_tools.sources import modules_in

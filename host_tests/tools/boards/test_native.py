@@ -15,7 +15,8 @@ from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_fir
 from host_tests.tools.boards.mounted import booted, file_system, mounted
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools import cli
-from inflight_tools.boards import bundle, deploy, native
+from inflight_tools.boards import deploy
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.images import board_image, variants
 from inflight_tools.cache import write_below
 from inflight_tools.update import keys, release

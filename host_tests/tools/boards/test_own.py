@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from host_tests.tools.boards.made_firmware import esp_firmware
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools import cli
-from inflight_tools.boards import bundle, deploy, frozen, own
+from inflight_tools.boards import deploy, frozen, own
+from inflight_tools.boards.build import bundle
 from inflight_tools.update import release
 from tools.demo.sensors import best_runtime
 from tools.runtimes import runtime

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from host_tests.tools.boards.standin import StandIn
-from inflight_tools.boards.bundle import compile_all, library
+from inflight_tools.boards.build.bundle import compile_all, library
 from inflight_tools.boards.device import rom
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link

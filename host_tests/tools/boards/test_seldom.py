@@ -6,8 +6,8 @@ from itertools import chain
 
 import pytest
 
-from inflight_tools.boards.bundle import library, shrunk, sources
-from inflight_tools.boards.loading import OCCASIONAL, SELDOM
+from inflight_tools.boards.build.bundle import library, shrunk, sources
+from inflight_tools.boards.build.loading import OCCASIONAL, SELDOM
 from tools.runtimes import device_run, runtime
 
 BOARDS = ("esp32", "rp2040", "unix")

@@ -1,13 +1,16 @@
 """The source compiled for boards is smaller than the checkout's, and behaves the same."""
 
 import ast
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_mpy, deployed_name, library, modules
-from inflight_tools.boards.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
-from inflight_tools.boards.shrink import shrink
+from inflight_tools.boards.build import loading
+from inflight_tools.boards.build.bundle import compile_mpy, deployed_name, library, modules
+from inflight_tools.boards.build.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
+from inflight_tools.boards.build.shrink import shrink
 from tools.runtimes import device_run, runtime
 
 
@@ -61,6 +64,17 @@ def test_micropythons_own_modules_are_imported_without_a_look_at_files():
 def test_names_that_collide_are_reported(first, second, message):
     with pytest.raises(ValueError, match=message):
         shrink({"inflight/compat": first, "inflight/packet": second})
+
+
+def test_the_example_of_the_readme():
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", (Path(loading.__file__).parent / "README.md").read_text(), re.M | re.S
+    )
+    before, after = map(ast.parse, blocks)
+    others = {"inflight/compat": "def const(x): return x", "inflight/arguments": "def check_filter(x): pass"}
+    texts = {"inflight/packet": ast.unparse(before), "inflight/__init__": "", **others}
+    core = ast.parse(shrink(texts, public={"packed", "topic"})["inflight/core"])
+    assert ast.unparse(after) in [ast.unparse(node) for node in core.body]
 
 
 def test_names_that_are_used_most_come_first():

@@ -9,17 +9,6 @@ import sys
 import pytest
 
 
-def _numbers(value, path=""):
-    if isinstance(value, dict):
-        for name, part in value.items():
-            yield from _numbers(part, f"{path}/{name}")
-    elif isinstance(value, list):
-        for place, part in enumerate(value):
-            yield from _numbers(part, f"{path}/{place}")
-    elif not isinstance(value, str):
-        yield path, value
-
-
 def _run(argv):
     """(status, stdout, stderr). Out of time, it ends with all that it has started."""
     pipe = subprocess.PIPE
@@ -42,13 +31,12 @@ def test_each_part_has_its_figures(tmp_path):
     argv = [sys.executable, "-m", "tools.bench.bench_pipeline", *small, "--markdown", "--json", out]
     status, said, errors = _run([str(word) for word in argv])
     assert status == 0, errors[-3000:]
-    figures = json.loads(out.read_text())
-    assert set(figures) == {"machine", "stages", "history", "small", "commits", "fleets", "collector", "delay"}
-    empty = {"load", "health", "dead_letters", "source_log_bytes"}  # of a run that is so small
-    assert [path for path, value in _numbers(figures) if not value > 0 and path.split("/")[-1] not in empty] == []
-    assert figures["stages"][0]["messages"] == 1000
-    assert figures["stages"][0]["deliveries"] == 1020
-    assert len(figures["history"]["batch_s"]) == 3
-    titles = [line for line in said.splitlines() if line.startswith("**")]
-    assert len(titles) == 8
+    tables = json.loads(out.read_text())["tables"]
+    figures = [
+        (row, figure) for columns in tables.values() for column in columns.values() for row, figure in column.items()
+    ]
+    assert [row for row, figure in figures if not isinstance(figure, str) and not figure > 0] == []
+    assert [*tables["Stages, deliveries/s (share of the ceiling)"]] == ["3,000 rows"]
+    assert [*tables["Small micro-batches"]] == ["2 batches of 50 deliveries"]
+    assert len(tables) == len([line for line in said.splitlines() if line.startswith("**")]) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]

@@ -20,7 +20,8 @@ from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware
 from inflight import __version__
 from inflight.journal import sectors
 from inflight_tools import cli
-from inflight_tools.boards import bundle, slots
+from inflight_tools.boards import slots
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images.filesystem import BLOCK, build
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.sources import search_path

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inflight_tools.boards import slots
-from inflight_tools.boards.bundle import LIB, files
+from inflight_tools.boards.build.bundle import LIB, files
 from inflight_tools.sources import modules_in
 from tools.emulators.pico_w import copies, filesystem, image, mounting, own, sensor, waking
 from tools.emulators.pico_w.board import Board

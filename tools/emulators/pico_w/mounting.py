@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inflight import FileFlash, Journal
 from inflight.journal.journal import DONE, IN, OUT
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from tools.emulators.pico_w import copies, filesystem, sensor
 from tools.emulators.pico_w.board import Board
 from tools.emulators.pico_w.filesystem import BLOCK

@@ -9,7 +9,7 @@ import typer
 
 import inflight
 from inflight_tools import options
-from inflight_tools.boards import bundle, native
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.deploy import fitting
 from inflight_tools.boards.device import install

@@ -5,8 +5,8 @@ import ast
 import re
 from pathlib import Path
 
-from inflight_tools.boards.bundle import compile_mpy, sources
-from inflight_tools.boards.loading import OCCASIONAL
+from inflight_tools.boards.build.bundle import compile_mpy, sources
+from inflight_tools.boards.build.loading import OCCASIONAL
 from inflight_tools.settings import APP
 
 RULES = "rules"  # the module that the application calls with each reading

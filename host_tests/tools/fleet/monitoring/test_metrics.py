@@ -15,7 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from inflight_tools.fleet import commands, monitoring, together
+from inflight_tools.fleet import commands, monitoring
 from inflight_tools.fleet.collect.counters import Counters
 from inflight_tools.fleet.monitoring.address import address
 from inflight_tools.fleet.monitoring.metrics import (
@@ -25,6 +25,8 @@ from inflight_tools.fleet.monitoring.metrics import (
     TransferMetrics,
     serve,
 )
+from inflight_tools.fleet.pipeline import together
+from inflight_tools.fleet.spark.command import follow
 from inflight_tools.fleet.transfer.loop import Figures
 from tools.setup.common import CHECKOUT
 
@@ -98,7 +100,7 @@ def test_the_stream_tells_of_its_batches_and_of_unread_files():
     unread = {"a.ndjson": (100, time.time()), "b.ndjson": (50, 0)}
     watch = SimpleNamespace(stuck=lambda: 0, unread=lambda: unread)
     metrics = TablesMetrics()
-    commands.follow(query, watch, threading.Event(), False, metrics)
+    follow(query, watch, threading.Event(), False, metrics)
     found = {name.removeprefix("inflight_tables_"): value for name, value in scrape(metrics).items()}
     assert found.pop("last_batch_timestamp_seconds") > 1_700_000_000
     expected = {"batches_total": 1, "deliveries_total": 50, "batch_seconds_total": 2.5, "last_batch_seconds": 2.5}

@@ -1,6 +1,7 @@
 """`inflight fleet check`, and the sums that it and the metrics of a fleet have."""
 
 import json
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ COUNTED = {"accepted": 9}
 @pytest.fixture
 def check(tables, tmp_path, monkeypatch):
     """check(...) returns (exit status, standard output) 70 s after AT."""
-    monkeypatch.setattr(commands.time, "time", lambda: float(AT + 70))
+    monkeypatch.setattr(time, "time", lambda: float(AT + 70))
 
     def ask(*words):
         done = CliRunner().invoke(commands.app, ["check", *words, "--data", str(tmp_path)], env={"COLUMNS": "400"})

@@ -10,7 +10,7 @@ from websockets.sync.server import serve
 
 from host_tests.tools.fleet.where.conftest import AT
 from inflight_tools.fleet.commands import app
-from inflight_tools.fleet.home_assistant import hours
+from inflight_tools.fleet.home_assistant.late_hours import hours
 
 HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
