@@ -7,8 +7,6 @@ from inflight.client.consumers import Inbox, Received
 from inflight.client.handlers import Message
 
 RUNTIMES = "cpython micropython-x86"
-MORE_RUNTIMES = "micropython-x64"
-
 FIELDS = ("expiry", "content_type", "response_topic", "correlation", "text", "user")
 
 
