@@ -55,7 +55,7 @@ def both_mounts_agree(flash):
         numbers = journal.next_seq, journal.last_mid, journal.erases, journal.epoch
         losses = journal.damaged, journal.skipped, journal.found_damaged, journal.found_skipped, journal.lost
         quick = checkpoints and journal.unread > 0
-        there = records(journal)
+        there = records(journal), in_order(journal)
         assert most[0] >= journal.live and most[1] >= journal.used
         # In which sector it goes on, beside what was written there; how many are erased.
         more = [journal.append(IN, 65535, b"", 0) // flash.block_size]
