@@ -188,12 +188,12 @@ class Account:
                     continue
                 raise AssertionError("it goes on without a recovery")
             assert self.flash.snapshot() == before
-        begun = self.begun[0] if self.begun and self.begun[0] not in self.promised else None
+        gone = self.begun[0] if self.begun and journal._begun >= 0 else None
         journal.recover()
         assert not journal.failed
         self.use(journal)
-        # Who appended a message was told that it is not there.
-        assert not begun or begun[0] != OUT or begun not in self.promised, "%r is there" % (begun,)
+        # Who appended a message, and could not commit it, was told that it is not there.
+        assert gone not in self.promised, "%r is there" % (gone,)
 
     def judge(self, journal):
         """Adopts the outcome of what was begun: it happened or not, and nothing else did."""
