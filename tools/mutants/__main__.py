@@ -1,8 +1,8 @@
 """Which test sees which broken promise: applies each kept mutant (catalog.py) to a copy of the tree, and runs tests.
 
-`python -m tools.mutants` shows for each mutant the first test file that sees it. Exit status 1 if none does, if a mutant
-does not apply any more, or if a test that it names is missing or fails without it, too. `--files host_tests/lib` asks
-only these files and folders; names choose mutants. The tests that a mutant names are tried first, then the others."""
+`python -m tools.mutants` shows for each mutant the first test file that sees it. Exit status 1 if none does, if a
+mutant does not apply any more, or if a test that it names is missing or fails without it, too. `--files host_tests/lib`
+asks only these files and folders; names choose mutants. The tests that a mutant names are tried first."""
 
 import queue
 import sys
@@ -39,7 +39,9 @@ def test_files(root, places):
         path = root / place
         files = [path] if path.is_file() else sorted(path.rglob("test_*.py"))
         if not files:
-            folders = sorted({file.parent.relative_to(root).as_posix() for file in root.rglob("host_tests/**/test_*.py")})
+            folders = sorted(
+                {file.parent.relative_to(root).as_posix() for file in root.glob("host_tests/**/test_*.py")}
+            )
             raise typer.BadParameter(f"no test file is in {place!r}; there are {', '.join(folders)}")
         found += [file.relative_to(root).as_posix() for file in files]
     return found
@@ -59,7 +61,7 @@ def judge(tree, mutant, files):
     rest = [file for file in files if file not in mutant.tests]
     words = set(Path(mutant.file).with_suffix("").parts)
     rest.sort(key=lambda file: -len(words.intersection(Path(file).parts)))
-    result = tree.seen_by(mutant, rest) if rest else None
+    result = tree.seen_by(mutant, rest, None) if rest else None
     return result.failed if result else "", complaints
 
 

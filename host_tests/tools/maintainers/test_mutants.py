@@ -1,0 +1,144 @@
+"""Kept mutants fit the tree; a fixed tenth of them is seen by a test that each names; what `make mutants` does with a
+mutant that no test sees, with a tree that is not committed, and with names that there are not."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+
+import pytest
+import typer
+
+from tools.mutants import __main__ as mutants
+from tools.mutants import catalog
+from tools.mutants.tree import Tree
+from tools.setup.common import CHECKOUT
+
+KEPT = catalog.read()
+LEAST = 80
+
+
+@pytest.mark.parametrize("mutant", KEPT, ids=lambda mutant: mutant.name)
+def test_applies(mutant):
+    assert mutant.apply(CHECKOUT) != (CHECKOUT / mutant.file).read_text()
+    for test in mutant.tests:
+        assert (CHECKOUT / test.split("::")[0]).is_file(), f"{mutant.name}: {test}"
+
+
+def test_each_part_of_the_product_has_some():
+    assert len(KEPT) >= LEAST
+    files = [mutant.file for mutant in KEPT]
+    for place, least in {
+        "lib/inflight/journal/quick.py lib/inflight/journal/checkpoint.py": 10,
+        "lib/inflight/level5/": 10,
+        "boards/": 4,
+        "firmware/": 10,
+        "tools/inflight_tools/fleet/": 20,
+        "tools/inflight_tools/": 25,
+    }.items():
+        assert sum(file.startswith(tuple(place.split())) for file in files) >= least, place
+    assert Counter(mutant.part for mutant in KEPT)["asyncio"] >= 10
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory):
+    return Tree(CHECKOUT, tmp_path_factory.mktemp("mutants") / "tree")
+
+
+@pytest.mark.parametrize("mutant", KEPT[::10], ids=lambda mutant: mutant.name)
+def test_a_tenth_is_seen(tree, mutant):
+    assert tree.seen_by(mutant, mutant.tests).failed
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A checkout with a module, and a test that sees one of its two promises."""
+    root = tmp_path / "project"
+    (root / "host_tests").mkdir(parents=True)
+    (root / "part.py").write_text("def tripled(n):\n    return n * 3\n\n\ndef halved(n):\n    return n // 2\n")
+    (root / "host_tests/test_part.py").write_text(
+        textwrap.dedent("""
+            import sys
+            sys.path.insert(0, ".")
+            import part
+            def test_tripled():
+                assert part.tripled(2) == 6
+        """)
+    )
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "1"]):
+        subprocess.run(["git", "-C", root, *words], check=True)
+    return root
+
+
+def mutant(before="n * 3", after="n * 4", tests=("host_tests/test_part.py::test_tripled",)):
+    return catalog.Mutant("changed", "part.py", before, after, "numbers are right", tests, "part")
+
+
+def judged(root, *kept, files=("host_tests/test_part.py",)):
+    return mutants.judge_all(root, list(kept), list(files), 1, lambda row: None)
+
+
+def test_tells_the_test_that_sees_it_or_that_none_does(project):
+    halved = mutant("n // 2", "n")
+    assert [row[1] for row in judged(project, mutant(), halved)] == ["host_tests/test_part.py::test_tripled", ""]
+
+
+def test_changes_that_are_not_committed_are_tested_and_left_alone(project):
+    changed = (project / "part.py").read_text().replace("n * 3", "3 * n")
+    (project / "part.py").write_text(changed)
+    ((_, test, _, complaints),) = judged(project, mutant("3 * n", "4 * n"))
+    assert test and not complaints
+    assert (project / "part.py").read_text() == changed
+
+
+@pytest.mark.parametrize(
+    "kept, said",
+    [
+        (mutant("n * 5"), "stands 0 times in part.py"),
+        (mutant(tests=("host_tests/test_part.py::test_other",)), "names a test that there is not"),
+    ],
+    ids=["text", "test"],
+)
+def test_what_does_not_fit_any_more_is_told(project, kept, said):
+    ((_, _, _, complaints),) = judged(project, kept)
+    assert said in complaints[0]
+
+
+def test_a_test_that_fails_by_itself_sees_nothing(project):
+    with (project / "host_tests/test_part.py").open("a") as file:
+        file.write("    assert False\n")
+    ((_, test, _, complaints),) = judged(project, mutant())
+    assert not test and "fails without a mutant, too" in complaints[0]
+
+
+def test_interrupted_it_leaves_the_tree_as_it_is(project):
+    """While a test of a mutant waits, Ctrl-C ends the command, and that test."""
+    entered = project.parent / "entered"
+    (project / "host_tests/test_part.py").write_text(
+        f"import pathlib, signal\ndef test_tripled():\n    pathlib.Path({str(entered)!r}).touch()\n    signal.pause()\n"
+    )
+    code = f"""
+from host_tests.tools.maintainers.test_mutants import judged, mutant
+import pathlib
+judged(pathlib.Path({str(project)!r}), mutant())
+"""
+    copies = project.parent / "copies"
+    copies.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=CHECKOUT, env={**os.environ, "TMPDIR": str(copies)}, stderr=subprocess.DEVNULL
+    )
+    while not entered.exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) != 0
+    assert not list(copies.glob("inflight-mutants-*"))
+    done = subprocess.run(["git", "-C", project, "diff", "--stat"], capture_output=True, text=True)
+    assert "part.py" not in done.stdout.replace("test_part.py", "")
+
+
+@pytest.mark.parametrize("ask", [lambda: mutants.chosen(KEPT, ["dup"]), lambda: mutants.test_files(CHECKOUT, ["dup"])])
+def test_an_unknown_name_is_a_usage_error_with_the_valid_ones(ask):
+    with pytest.raises(typer.BadParameter, match="nearest|host_tests/lib"):
+        ask()
