@@ -135,6 +135,7 @@ def test_refused(broker, make):
             b.send(answer)
             b.expect_close()
         b.welcome()
+        b.welcome()
 
     with broker.play(script):
         for code, _ in refusals:
@@ -143,6 +144,7 @@ def test_refused(broker, make):
             assert caught.value.code == code and isinstance(caught.value, OSError) and not client.connected
         while not again.connected:
             again.run_for(100)
+        client.connect()
     assert client.counters()["refused"] == len(refusals)
     assert [e.code for e in again.errors] == [3, 3]
 
@@ -222,17 +224,22 @@ def test_first_address_of_another_family(broker, make, monkeypatch):
         assert client.connected
 
 
-def test_session_without_a_journal(broker, make):
-    """A client without a journal accepts the broker's session."""
-    client = make(broker.port, False)
+def test_session_without_a_journal(broker, make, pump):
+    """A client without a journal accepts the broker's session, and knows in RAM what it has received."""
+    got = []
+    client = make(broker.port, False, receive_maximum=2, on_message=lambda m: got.append(m.mid))
 
     def script(b):
         b.welcome(1)
-        b.answer_ping()
+        for mid in (1, 2, 1):
+            b.deliver("t", b"", 2, mid)
+        b.release(1)
+        b.deliver("t", b"", 2, 3)
 
     with broker.play(script):
         client.connect()
-        client.ping()
+        pump(client, lambda: broker.finished)
+    assert got == [1, 2, 3]
 
 
 def test_ids_are_freed_in_an_unknown_session(broker, make):

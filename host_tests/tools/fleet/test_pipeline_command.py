@@ -182,3 +182,18 @@ with stop_event() as stopping:
 
 def test_a_signal_within_a_wait_ends_it():
     assert subprocess.run([sys.executable, "-c", WITHIN_WAIT], timeout=240).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("9464", ("127.0.0.1:9464", "127.0.0.1:9465")),
+        ("0.0.0.0:9464", ("0.0.0.0:9464", "0.0.0.0:9465")),
+        ("[::1]:9464", ("::1:9464", "::1:9465")),
+        ("0", ("127.0.0.1:0", "127.0.0.1:0")),  # any free ports
+    ],
+)
+def test_intervals_and_places_of_metrics(monkeypatch, tmp_path, text, places):
+    collect, tables = started(monkeypatch, tmp_path, "--metrics", text, "--age", 2, "--every", 3)
+    assert (collect["age"], tables["every"]) == (2.0, 3.0)
+    assert (collect["metrics"], tables["metrics"]) == places

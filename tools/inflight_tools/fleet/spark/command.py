@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +20,10 @@ from inflight_tools.fleet.collect.spool import make_folder
 from inflight_tools.fleet.locations import for_spark, location, present
 from inflight_tools.fleet.lock import Busy, take_lock
 from inflight_tools.fleet.monitoring.option import serve_metrics
-from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
+from inflight_tools.fleet.spark.landing import STALE_S, LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
 from inflight_tools.fleet.spark.space import full_folder
+from inflight_tools.fleet.spark.storage import Storage
 from inflight_tools.output import failing, failure, first_line, log
 from inflight_tools.signals import stop_event
 
@@ -179,7 +181,7 @@ def tables(
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
-        watch = Watch(Landing(spark, landing, to))
+        watch = Watch(LandingFiles(landing, to, partial(Storage, spark)))
 
         def begin():
             nonlocal new_checkpoint

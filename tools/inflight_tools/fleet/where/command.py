@@ -22,20 +22,19 @@ ELSEWHERE = 3  # exit status: the message is not in the tables
 def _found(device, number, epoch, landing, of, topics, grace, retired):
     from inflight_tools.fleet.query import views
     from inflight_tools.fleet.query.database import Database
-    from inflight_tools.fleet.where.history import History
 
     now, unread = time.time(), LandingFiles(landing, of).unread()  # before the tables: what is read meanwhile counts
     with Database(of) as database:
         if not database.tables["raw"]:
             raise FileNotFoundError(f"there are no tables in {of}: has `inflight fleet tables` run?")
         views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0)
-        return answer(History(database, device), device, number, landing, of, topics, epoch)
+        return answer(database, device, number, landing, of, topics, epoch)
 
 
 def _show(device, number, epoch, landing, of, topics, grace, retired, as_json):
     """Prints where the message is, and ends the command with its exit status."""
     with querying(Unknown):
-        from inflight_tools.fleet.where.words import rows, sentence
+        from inflight_tools.fleet.where.sentences import rows, sentence
 
         found = _found(device, number, epoch, landing, of, topics, grace, retired)
     if as_json:

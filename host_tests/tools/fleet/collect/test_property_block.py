@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from inflight_tools.fleet.collect.client5 import split
 from inflight_tools.fleet.collect.line import line
-from inflight_tools.fleet.collect.properties import properties
+from inflight_tools.fleet.collect.property_block import properties
 from inflight_tools.fleet.lines.properties import MOST
 from tools.reference.properties import block
 from tools.reference.wire import publish
