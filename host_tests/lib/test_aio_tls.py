@@ -2,6 +2,7 @@
 host."""
 
 import asyncio
+import os
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from host_tests.lib import aio_clients
 from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
 from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
+from tools.reference.kinds import PINGREQ
 from tools.reference.wire import connack
 
 pytestmark = STRICT
@@ -91,6 +93,25 @@ def test_peer_without_tls():
         play(broker, script, scene)
     finally:
         broker.close()
+
+
+def test_bytes_that_are_no_tls(serve):
+    """They end the connection."""
+    broker = serve()
+    client = make(broker.port, reconnect=False)
+
+    async def scene():
+        await client.connect()
+        with pytest.raises(OSError):
+            await client.ping()
+        await client.disconnect()
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        os.write(b.connection.sock.fileno(), b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    play(broker, script, scene)
 
 
 @pytest.mark.parametrize("when", ["dial", "handshake", "connect"])
