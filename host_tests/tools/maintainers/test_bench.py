@@ -43,7 +43,8 @@ def test_steady_state_allocates_nothing(name, mosquitto, tmp_path):
     assert found["import"] <= 29_760 and level_5["import"] <= 36_480
     assert found["client"] <= 2700 and level_5["client"] <= 6000
     # 2,240 bytes are MicroPython's table of names, which doubles as the journal is loaded, or as the client connects.
-    assert found["journal"] + found["client"] <= 7000 and level_5["journal"] + level_5["client"] <= 10_600
+    # The path of the journal's file is among the others: 6,992 to 7,024 were measured of one tree.
+    assert found["journal"] + found["client"] <= 7060 and level_5["journal"] + level_5["client"] <= 10_600
 
 
 @pytest.fixture(scope="module")
