@@ -129,9 +129,12 @@ class _Listener:
             work()
         except BaseException as error:  # raised by the test's own thread
             self.failure = error
-            self.close()
+            self._has_failed()
         finally:
             self.finished = True
+
+    def _has_failed(self):
+        self.close()
 
     def close(self):
         # shutdown() wakes a thread that waits in accept() or recv(); close() alone does not.

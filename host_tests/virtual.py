@@ -62,19 +62,7 @@ class Clock(_Clock):
 def new_loop():
     """An event loop for asyncio clients, on virtual time if they are."""
     time = inflight.cpython.time
-    return _Loop(time) if isinstance(time, Clock) else asyncio.new_event_loop()
-
-
-class _Loop(VirtualLoop):
-    def __init__(self, clock):
-        self._clock = clock
-        super().__init__(clock)
-
-    def _run_once(self):
-        # Here, since a client that connects again and again never waits.
-        for broker in self._clock.brokers:
-            broker.raise_failure()
-        super()._run_once()  # type: ignore[misc]
+    return VirtualLoop(time) if isinstance(time, Clock) else asyncio.new_event_loop()
 
 
 class _Connection(Connection):
@@ -117,17 +105,16 @@ class VirtualBroker(Broker):
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     def idle(self):
-        """The client waits: runs the script."""
-        self.raise_failure()
+        """The client waits: runs the script. Raises what has ended it, once: nobody waits for the rest in vain."""
         if self._playing:
             self._script_may.release()
             self._client_may.acquire()
-
-    def raise_failure(self):
-        """Raises what has ended the script, once: nobody waits for the rest in vain."""
-        if self.failure and not self._over:
+        elif self.failure and not self._over:
             self._over = True
             raise self.failure
+
+    def _has_failed(self):
+        pass  # a client that connects anew waits for CONNACK: that raises
 
     def _wait(self):
         # The script waits: the client runs.
@@ -195,13 +182,12 @@ class VirtualAutomatic(Automatic):
     def idle(self):
         if not self.failure:
             self._run(self._serve_ready)
-        self.raise_failure()
-
-    def raise_failure(self):
-        """Raises what has ended the broker, once."""
         if self.failure and not self._told:
             self._told = True
             raise self.failure
+
+    def _has_failed(self):
+        pass  # it is raised
 
     def _serve_ready(self):
         while self._serve_once(0):

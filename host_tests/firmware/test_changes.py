@@ -109,23 +109,6 @@ def test_home_assistant_has_it_as_the_newest_value(make, automatic, run, door):
         assert state["readings"] == {"temperature": 21.5, "door": True}
 
 
-def test_before_the_first_readings_of_all(make, automatic, run, door, monkeypatch):
-    """Another sensor measures for longer."""
-
-    class Slow:
-        def __init__(self, fields, name):
-            self.start = lambda: 5_000
-            self.read = lambda: [(name, "Cel", 4)]
-
-    monkeypatch.setitem(sys.modules, "sensor_slow", types.SimpleNamespace(FIELDS={}, Driver=Slow))
-    with automatic() as broker:
-        app = make(broker.port, ha=True, **QUIET | {"sensors": [DOOR, {"driver": "slow"}]})
-        run(app, 1)
-        assert doors(broker) == [False]
-        run(app, 10)
-        assert [*gathered(broker).values()][-1][1] == {"temperature": 21.5, "door": False, "slow": 4}
-
-
 def test_on_a_device(machine, broker, published):
     """As a process, with its own entry point."""
     (machine.home / "sensor_file.py").write_text(DRIVER.replace("HOME", str(machine.home)))
@@ -150,3 +133,17 @@ def test_rules_are_called_with_it(make, automatic, run, door):
         door.open = True
         run(app, 0.5)
         assert called == [("door", None, True)]
+
+
+def test_what_a_full_journal_refused_is_published_when_there_is_space(make, automatic, run, door):
+    with automatic() as broker:
+        app = make(broker.port, RamFlash(5, 1024), **QUIET | {"batch": 1})
+        app.client.online = False
+        while not app.full:
+            door.open = not door.open
+            run(app, 10)
+        run(app, 60)
+        assert app.full > 1  # counted each time
+        app.client.online = True
+        run(app, 20)
+        assert doors(broker)[-1] == door.open and app.client.counters()["dropped"] == 0

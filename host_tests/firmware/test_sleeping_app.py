@@ -299,15 +299,6 @@ def test_readings_of_an_outage_are_gathered(wake, broker, nobody, published):
     assert published("health")[0]["wake"]["missed"] == 12
 
 
-def test_readings_of_wakes_between_reports_are_gathered(wake, broker):
-    for _ in range(9):
-        wake(broker.port, report_every=4)
-    assert len(gathered(broker)) == 9
-    assert (
-        sum(m.topic.endswith("telemetry") for m in broker.arrived) == 3 + 1 + 2
-    )  # at reports, what dates, and between
-
-
 def test_a_message_that_may_have_been_sent_stays(wake, nobody, automatic):
     """A broker that acknowledges nothing has it perhaps."""
     wake(nobody)

@@ -1,6 +1,5 @@
 """A sensor that sleeps and that a pin wakes, with a broker: the event, and the next sleep."""
 
-import json
 import sys
 import time
 import types
@@ -200,13 +199,6 @@ def test_readings_without_a_clock_have_the_time_of_the_board(wake, pin, nobody, 
     assert dating["boot"] == readings[0]["seq"]
     assert [reading["up"] for reading in readings] == pytest.approx([0, 7, 40, 3_640, 3_700], abs=3)
     assert dating["up"] == pytest.approx(3_700, abs=3) and dating["bt"] == pytest.approx(real, abs=3)
-
-
-def test_home_assistant_has_the_event(wake, pin, broker):
-    wake(broker.port, ha=True)
-    wake(broker.port, True, ha=True)
-    state = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/dev/state"][-1]
-    assert state["readings"] == {"temperature": 21.5, "wake": True}
 
 
 def test_on_a_board_that_no_pin_wakes(machine, broker, published):

@@ -2,6 +2,7 @@
 host."""
 
 import asyncio
+import os
 import threading
 
 import pytest
@@ -12,8 +13,8 @@ from host_tests.lib import aio_clients
 from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
 from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
-from tools.reference.kinds import PUBLISH, PUBREC, PUBREL
-from tools.reference.wire import connack, pubcomp, publish, pubrec
+from tools.reference.kinds import PINGREQ
+from tools.reference.wire import connack
 
 pytestmark = STRICT
 AUTHORITY = trustme.CA()
@@ -55,53 +56,6 @@ def make(port, ca=AUTHORITY, **options):
     return aio_clients.make(port, tls=client_context(ca), **options)
 
 
-def test_right_authority(serve):
-    """Short and long payloads in both directions, in TLS records of every length, with an outage."""
-    broker = serve()
-    client = make(broker.port)
-    long = bytes(range(256)) * 300
-    got = []
-
-    async def scene():
-        async with client:
-            await client.subscribe("t", 2, lambda m: got.append(m.payload), stream=True)
-            await client.connect()
-            await client.publish("long", long)
-            await client.publish("short", b"2", 2)
-            assert await client.drain(aio_clients.LIMIT_S * 1000)
-            assert b"".join(got) == long
-
-    def script(b):
-        b.welcome()
-        b.grant(2)
-        b.expect(PUBLISH, payload=long)
-        mid = b.expect(PUBLISH, payload=b"2").mid
-        b.cut()
-        b.welcome(1)
-        b.expect(PUBLISH, payload=b"2", mid=mid, dup=True)
-        b.send(publish("t", long, 2, 1), pubrec(mid))
-        assert {b.receive().kind, b.receive().kind} == {PUBREC, PUBREL}
-        b.send(pubcomp(mid))
-        b.goodbye()
-
-    play(broker, script, scene)
-
-
-@pytest.mark.parametrize("why", ["authority", "host name"])
-def test_wrong(serve, why):
-    """An OSError with the reason, at once; the untrusted broker receives no packet."""
-    broker = serve("127.0.0.2" if why == "host name" else "127.0.0.1")
-    client = make(broker.port, trustme.CA() if why == "authority" else AUTHORITY, backoff_ms=(60_000, 60_000))
-
-    async def scene():
-        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            await client.connect()
-        await client.disconnect()
-
-    play(broker, TlsBroker.expect_refusal, scene)
-    assert broker.connection.packets == []
-
-
 def test_silent_peer(broker, monkeypatch, reads):
     """The broker accepts the connection and never answers the handshake: a time-out, and no busy waiting."""
     client = make(broker.port, timeout_ms=200)
@@ -139,6 +93,25 @@ def test_peer_without_tls():
         play(broker, script, scene)
     finally:
         broker.close()
+
+
+def test_bytes_that_are_no_tls(serve):
+    """They end the connection."""
+    broker = serve()
+    client = make(broker.port, reconnect=False)
+
+    async def scene():
+        await client.connect()
+        with pytest.raises(OSError):
+            await client.ping()
+        await client.disconnect()
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        os.write(b.connection.sock.fileno(), b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    play(broker, script, scene)
 
 
 @pytest.mark.parametrize("when", ["dial", "handshake", "connect"])

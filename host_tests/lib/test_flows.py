@@ -213,7 +213,6 @@ def test_what_a_handler_gets(broker, make, pump):
     assert client.counters()["duplicates"] == 1 and not client.pending
 
 
-@only_blocking
 def test_messages_go_out_while_qos_2_finds_no_space(broker, make, pump):
     """A QoS 2 message without space ends its connection when the client's own messages are acknowledged. Until then no
     other one goes before it [MQTT-4.6.0-3]."""

@@ -35,24 +35,6 @@ def heard():
 # --- mosquitto, which sends a copy for each subscription ---
 
 
-def test_each_handler_once(mosquitto, make, pump, heard):
-    """[MQTT5-3.3.4-3] A message to the topic of overlapping filters runs each handler once."""
-    qos = 2
-    client = make(mosquitto().port, protocol_level=5)
-    client.subscribe("ov/#", qos, heard.of("all"))
-    client.subscribe("ov/relay", qos, heard.of("relay"))
-    client.connect()
-    client.subscribe("ov/+", qos, heard.of("level"))
-    for k in range(5):
-        client.publish("ov/relay", b"%d" % k, qos)
-    client.publish("end", b"", 1)
-    client.subscribe("end", 1, heard.of("end"))
-    client.publish("end", b"", 1)
-    pump(client, lambda: heard["end"])
-    expected = [b"%d" % k for k in range(5)]
-    assert heard == {"all": expected, "relay": expected, "level": expected, "end": [b""]}
-
-
 def test_messages_that_waited_for_another_life(mosquitto, make, pump, heard):
     """[MQTT5-4.4.0-1] What the broker kept while the device was off runs each handler once, although the program
     subscribes in another order now: an identifier follows from the filters."""

@@ -5,7 +5,6 @@ import codecs
 import contextlib
 import functools
 import importlib
-import importlib.util
 import json
 import math
 import re
@@ -14,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 from inflight_tools.sources import device_sources, search_path
@@ -172,19 +170,6 @@ def device_code() -> Iterator[None]:
         for name in names:
             sys.modules.pop(name, None)
         sys.modules.update(hidden)
-
-
-def firmware_module(name: str) -> ModuleType:
-    """A module of the firmware that imports nothing of a board."""
-    return _loaded(f"firmware_{name}", device_sources().firmware / f"{name}.py")
-
-
-def _loaded(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def is_public_key(text: str) -> bool:

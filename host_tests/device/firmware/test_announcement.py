@@ -207,6 +207,9 @@ def test_a_release_with_an_outcome_is_answered_with_it_each_time():
         for _ in range(2):
             eq(device.announce(forged(6)), [(6, "good", "")])
             eq(device.announce(RELEASE), [(7, "bad", "it has failed before")])
+        with open("%s/%s.reason" % (FOLDER, record.other), "w") as f:
+            f.write("no connection")
+        eq(device.announce(RELEASE), [(7, "bad", "no connection")])
 
 
 def test_what_a_cable_has_left_of_the_record_refuses_the_releases_before():

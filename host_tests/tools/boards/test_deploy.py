@@ -6,9 +6,9 @@ import socket
 from types import SimpleNamespace
 
 import pytest
-from littlefs import LittleFS, UserContextFile
 
 from host_tests.thorough import more
+from host_tests.tools.boards import standin
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards import deploy as tool
 from inflight_tools.boards import slots
@@ -17,13 +17,7 @@ from inflight_tools.boards.device import link as cable
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
-from tools.demo.sensors import best_runtime
 from update_record import FETCH, IDLE, Record, unpack
-
-try:
-    RUNTIME = best_runtime()
-except RuntimeError as e:
-    pytest.skip(str(e), allow_module_level=True)
 
 APPLICATION = {
     "/lib/inflight/core.mpy": b"M" * 5000,
@@ -35,14 +29,10 @@ APPLICATION = {
 SETTINGS = {"/config.json": b'{"host": "broker.example", "user": "me", "password": "hunter2"}'}
 
 
-def board(folder, **options):
-    return StandIn(folder, RUNTIME, **options)
-
-
 @pytest.fixture
 def link(tmp_path, monkeypatch):
     """A Link to a board with an empty flash."""
-    with board(tmp_path) as there, Link(there.port) as found:
+    with StandIn(tmp_path) as there, Link(there.port) as found:
         yield found
         monkeypatch.setattr(cable, "_QUIET_S", 0)  # nobody opens the port again
 
@@ -63,18 +53,8 @@ def add_files(link, contents):
 
 
 def flash(folder):
-    """{path: content} of the files in the flash of the board in `folder`, without the record of them."""
-    context = UserContextFile(str(folder / "flash.img"))
-    blocks = (folder / "flash.img").stat().st_size // 4096
-    system = LittleFS(context, block_size=4096, block_count=blocks, read_size=32, prog_size=32, cache_size=128)
-    found = {}
-    for top, _, names in system.walk("/"):
-        for name in names:
-            path = f"{top.rstrip('/')}/{name}"
-            with system.open(path, "rb") as f:
-                found[path] = f.read()
-    found.pop(RECORD, None)
-    return found
+    """The files of the board there, without the record of them."""
+    return {path: content for path, content in standin.flash(folder).items() if path != RECORD}
 
 
 # --- what is copied ---
@@ -97,7 +77,7 @@ def test_a_pico_gets_its_application_as_one_file(tmp_path):
     application = APPLICATION | starts | {"/lib/word.mpy": compile_mpy("WORD = 'new'", "word")}
     older = {"/word.mpy": compile_mpy("WORD = 'old'", "word")}  # the image comes first
     image = slots.packed(application, "rp2040")["/app.image"]
-    with board(tmp_path, platform="rp2") as there, Link(there.port) as link:
+    with StandIn(tmp_path, platform="rp2") as there, Link(there.port) as link:
         add_files(link, application)
         add_files(link, {RECORD: json.dumps({path: sha(data) for path, data in application.items()}).encode()})
         plan = install(link, "rp2040", application, SETTINGS)
@@ -199,7 +179,7 @@ def test_a_file_that_would_hide_a_module(link, tmp_path):
 
 def test_not_enough_space(tmp_path):
     large = {"/lib/large.mpy": b"x" * 100_000}
-    with board(tmp_path, blocks=24) as there, Link(there.port) as link:
+    with StandIn(tmp_path, blocks=24) as there, Link(there.port) as link:
         with pytest.raises(
             DeviceError, match=r"^not enough space: \d+ KiB needed, \d+ KiB free: .* nothing was changed$"
         ):
@@ -224,7 +204,7 @@ def test_a_wrong_board(platform, version, message):
 
 def test_no_configuration_anywhere(tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "files", lambda board: APPLICATION)
-    with board(tmp_path) as there:
+    with StandIn(tmp_path) as there:
         with pytest.raises(DeviceError, match="no configuration on the board: bring one, --config config.json"):
             tool.deploy("unix", there.port)
         tool.deploy("unix", there.port, SETTINGS)
@@ -234,7 +214,7 @@ def test_no_configuration_anywhere(tmp_path, monkeypatch):
 def test_ports_that_do_not_open(tmp_path):
     with pytest.raises(DeviceError, match="^no port /dev/ttyNONE: plug the board in"), Link("/dev/ttyNONE"):
         pass
-    with board(tmp_path) as there:
+    with StandIn(tmp_path) as there:
         port = there.port
     with pytest.raises(DeviceError, match="^no answer at socket://"), Link(port):
         pass
@@ -255,7 +235,7 @@ def test_a_port_without_micropython(monkeypatch):
 
 
 def test_the_board_is_reset_at_the_end_even_after_an_error(tmp_path):
-    with board(tmp_path) as there:
+    with StandIn(tmp_path) as there:
         starts = there.starts
         with pytest.raises(ZeroDivisionError), Link(there.port):
             raise ZeroDivisionError
@@ -295,7 +275,7 @@ NEW = {path: content + b"# new" for path, content in OLD.items()} | {"/lib/more.
 def deployed(tmp_path_factory):
     """(the flash of a board that has the old version, the bytes that an uninterrupted deploy of the new one sends)"""
     folder = tmp_path_factory.mktemp("whole")
-    with board(folder) as there:
+    with StandIn(folder) as there:
         put_by(there.port, OLD)
         old = (folder / "flash.img").read_bytes()
         there.received.clear()
@@ -305,21 +285,21 @@ def deployed(tmp_path_factory):
 
 @pytest.fixture
 def old(tmp_path, deployed):
-    with board(tmp_path):
+    with StandIn(tmp_path):
         pass  # makes its folders
     (tmp_path / "flash.img").write_bytes(deployed[0])
 
 
 @pytest.mark.parametrize("part", [0.5, 0.97, *more(0.02, 0.9)])
 def test_a_pulled_cable_leaves_the_old_version_or_the_new_one(tmp_path, old, deployed, part):
-    with board(tmp_path) as there:
+    with StandIn(tmp_path) as there:
         there.cut_after = int(deployed[1] * part)
         with pytest.raises(DeviceError, match="check the cable and run it again") as caught:
             put_by(there.port, NEW, {"/config.json": SETTINGS["/config.json"] + b" "})
         assert "hunter2" not in str(caught.value)
     found = flash(tmp_path)
     assert {path: found.get(path) for path in NEW} in (NEW, {path: OLD.get(path) for path in NEW})
-    with board(tmp_path) as there:
+    with StandIn(tmp_path) as there:
         put_by(there.port, NEW)
     assert flash(tmp_path) == NEW | SETTINGS
 
@@ -327,8 +307,8 @@ def test_a_pulled_cable_leaves_the_old_version_or_the_new_one(tmp_path, old, dep
 @pytest.mark.parametrize("writes", [76, 92, *more(40, 84)])  # files are renamed at about 76 to 95
 def test_power_cut_at_any_write_can_be_repaired(tmp_path, old, writes):
     # deploy may notice that the files are not as written.
-    with board(tmp_path, writes=writes) as there, contextlib.suppress(DeviceError):
+    with StandIn(tmp_path, writes=writes) as there, contextlib.suppress(DeviceError):
         put_by(there.port, NEW)
-    with board(tmp_path) as there:
+    with StandIn(tmp_path) as there:
         put_by(there.port, NEW)
     assert flash(tmp_path) == NEW | SETTINGS

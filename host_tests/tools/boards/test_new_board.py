@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from host_tests.tools.boards.made_firmware import pico_firmware
-from host_tests.tools.boards.mounted import mounted
-from host_tests.tools.boards.standin import StandIn
-from tools.demo.sensors import best_runtime
+from host_tests.tools.boards.standin import StandIn, flash
 from tools.setup.common import CHECKOUT
+
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")  # who adds a board is a maintainer
 
 WORKER = "new board"
 
@@ -57,37 +57,27 @@ def inflight(tmp_path_factory):
     return run
 
 
-def test_image(inflight):
+def test_image_manifest_and_release(inflight):
     words = "--board abacus_w --firmware firmware.uf2 --config config.json --out abacus.uf2"
     inflight("board", "image", *words.split())
     content = (inflight.folder / "abacus.uf2").read_bytes()
     files = b"".join(content[at + 32 : at + 288] for at in range(0, len(content), 512))
     assert b"abacus" in files and b"secret-key" in files
-
-
-def test_freeze(inflight):
     inflight("board", "freeze", "frozen", "--board", "abacus", "--application")
     modules = {path.stem for path in (inflight.folder / "frozen").rglob("*.py")}
     assert {"board", "power", "radio", "app"} <= modules
     assert "$(PORT_DIR)/boards/manifest.py" in (inflight.folder / "frozen/manifest.py").read_text()
-
-
-def test_release(inflight):
     inflight("keys")
     inflight(*["release", "--board", "abacus", "--number", "1", "--out", "abacus.release"])
     assert b'"board":"abacus"' in (inflight.folder / "abacus.release").read_bytes()
 
 
 def test_deploy(inflight, tmp_path):
-    try:
-        runtime = best_runtime()
-    except RuntimeError as e:
-        pytest.skip(str(e))
-    with StandIn(tmp_path, runtime, blocks=212) as there:
+    with StandIn(tmp_path, blocks=212) as there:
         words = f"--board abacus_w --port {there.port} --config config.json --wait 0"
         said = inflight("board", "deploy", *words.split())
         assert "files written" in said
-    found = mounted((tmp_path / "flash.img").read_bytes())
+    found = flash(tmp_path)
     assert "/lib/board.mpy" in found and b"abacus" in found["/lib/board.mpy"]
     assert "/lib/board.mpy" in json.loads(found["/lib/inflight.json"])
 

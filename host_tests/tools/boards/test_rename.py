@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from inflight_tools.boards.build.bundle import compile_all, library, shrunk, sources, translate
+from inflight_tools.boards.build.bundle import compile_all, library, modules, shrunk, sources, translate
 from inflight_tools.boards.build.rename import _ROM, mentioned, names_in, rename
 from tools.runtimes import runtime
 
@@ -18,7 +18,7 @@ WORKER = "shrunk"
 @functools.cache
 def deployed(board=None):
     """The modules of a board, or of the library alone, as they are deployed: {path: text}."""
-    return shrunk(sources(board), application=True) if board else shrunk(library())
+    return modules(board) if board else shrunk(library())
 
 
 def attributes(text):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from inflight_tools.boards.build.bundle import deployed_name
 from inflight_tools.output import log
-from tools.bench.figures import littlefs, peers
+from tools.bench.figures import littlefs
 from tools.bench.figures.run import OURS, Failed, on_cpython
 
 MODULES = "core client journal_core receive handlers flash mqtt5_core websocket aio consumers"
@@ -38,6 +38,7 @@ class Effort:
     records: tuple  # live records at recovery
     wear: int  # messages for the flash wear
     sizes: tuple  # of the messages of the plot
+    heap: int = 256  # bytes between two heaps that are tried
     peer_s: int = 300  # when another client has not ended after so long, it hangs
 
 
@@ -112,20 +113,8 @@ def _costs(code, broker, name, effort, folder, rom):
     return failed or found | {row: min(one[row] for one in again) for row in _KEPT}
 
 
-def level_5(code, broker, port, contenders, effort, folder):
-    """Ours at level 5, and those of `contenders` that speak it: {costs and rates: as those of level 4, of_level_4:
-    {row: share of our rate at level 4, of clients that take turns in one process}, on_cpython}."""
-    names = ["ours_level_5", *(peers.AT_LEVEL_5[name] for name in contenders if name in peers.AT_LEVEL_5)]
-    return {
-        "costs": costs(code, broker, names, effort, folder),
-        "rates": rates(code, port, names, effort),
-        "of_level_4": _of_level_4(code, port, effort),
-        "on_cpython": _on_cpython(port, effort),
-    }
-
-
-def _on_cpython(port, effort):
-    """{name: {client, publish: bytes; rows: messages/s}} at level 5."""
+def at_level_5_on_cpython(port, effort):
+    """{name: {client, publish: bytes; rows: messages/s}}"""
     # In processes of their own: what was imported for one must not be there for the other.
     found = {name: on_cpython("memory", driver, port) for name, driver in _ON_CPYTHON.items()}
     for row, (qos, window) in {"qos0": (0, 1), "qos1": (1, 1), "qos1_window20": (1, 20)}.items():
@@ -135,7 +124,8 @@ def _on_cpython(port, effort):
     return found
 
 
-def _of_level_4(code, port, effort):
+def of_level_4(code, port, effort):
+    """{client: {row: share of our rate at level 4}}, of clients that take turns in one process."""
     shares = {}
     for row, (qos, nodelay, trip, window) in ROWS.items():
         n = max(1, _count(effort, qos, trip, window) // (1 if trip else 4))
@@ -144,7 +134,7 @@ def _of_level_4(code, port, effort):
         for _ in range(effort.runs):
             pairs += code.run("rates", port, qos, nodelay, trip, window, n, rounds, "ours,ours_level_5")
         shares[row] = statistics.median(level_5 / level_4 for level_4, level_5 in pairs)
-    return shares
+    return {"ours": dict.fromkeys(ROWS, 1), "ours_level_5": shares}
 
 
 def modules(code):
@@ -213,14 +203,6 @@ def trips(code, port, contenders, effort):
     return lines
 
 
-def pieces(code, port, effort, folder):
-    """Microseconds of the parts of a publish at QoS 1, and of all with the broker's answer: {medium: {part: us}}."""
-    n = effort.round[1]
-    media = {"journal in RAM": (n, ""), "in a file": (max(20, n // 10), folder / "pieces")}
-    taken = {medium: code.run("pieces", port, n, effort.rounds, file) for medium, (n, file) in media.items()}
-    return {medium: dict(sorted(parts.items())) for medium, parts in taken.items()}
-
-
 def recovery(code, effort, folder):
     """{records: {journal: ms to mount it, session: ms to make it}} in a ring of 256 KiB."""
     return {f"{n:,} records": code.run("recovery", folder / "recovery", 64, n) for n in effort.records}
@@ -234,7 +216,7 @@ def smallest(code, broker, contenders, effort, folder, rom=False):
 
 
 def _smallest(code, broker, name, effort, folder, rom):
-    low, high = 2048, 262_144
+    low, high = 0, 262_144
     options = {"rom": rom, "timeout": _SMALLEST_S}
 
     def journal():
@@ -249,13 +231,13 @@ def _smallest(code, broker, name, effort, folder, rom):
     most = _attempt(effort, code, name, "smallest", name, broker, journal(), heap=high, **options)
     if failure(most):
         return most  # it fails with any heap
-    while high - low > 256:
-        middle = (low + high) // 512 * 256
+    while high - low > effort.heap:
+        middle = (low + high) // (2 * effort.heap) * effort.heap
         low, high = (low, middle) if works(middle) else (middle, high)
     tried = high
     while name.startswith("ours") and tried < high + 8192:
-        tried += 256
-        high = high if works(tried) else tried + 256
+        tried += effort.heap
+        high = high if works(tried) else tried + effort.heap
     return {"smallest": high}
 
 

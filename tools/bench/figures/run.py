@@ -42,17 +42,15 @@ class Failed(RuntimeError):
 
 
 class Code:
-    """The modules that scripts import, compiled into `folder`: the scripts, the library (unless the interpreter has it
-    frozen in), and `peers`, {module: its files}."""
+    """The modules that scripts import, compiled into `folder`: the scripts, the library, and `peers`, {module: its
+    files}."""
 
-    def __init__(self, folder, interpreter, peers=None, frozen=False):
+    def __init__(self, folder, interpreter, peers=None):
         self.interpreter = interpreter
         self.sizes = {}  # bytes of .mpy of each module, by contender
         self._folder = folder
         scripts = {path.stem: path for path in SCRIPTS.glob("*.py")}
         found = compile_all(library() | scripts, _shared_names(peers or {}))
-        if frozen:
-            found = {place: found[place] for place in scripts}
         self._write(found)
         self.sizes[OURS] = {place.partition("/")[2]: len(data) for place, data in found.items() if "/" in place}
         for name, files in (peers or {}).items():

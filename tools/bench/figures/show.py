@@ -6,28 +6,24 @@ from tools.bench.figures.run import OURS
 from tools.shown import across, text
 
 _QOS = range(3)
-_GOALS = [  # row, goal, part of the figures, figure. Only Inflight has its code in ROM, or frozen into a firmware.
+_GOALS = [  # row, goal, part of the figures, figure
     *((f"heap per publish, QoS {q}, bytes", "0", "costs", f"publish_{q}") for q in _QOS),
     *((f"heap per message received, QoS {q}, bytes", "32", "costs", f"receive_{q}") for q in _QOS),
     ("heap after import, bytes", "20,000", "costs", "import"),
     ("the same, code in ROM", "11,000", "rom", "import"),
-    ("the same, frozen into the firmware", "7,500", "frozen", "import"),
     ("a connected client beside its buffer, bytes", "1,400", "costs", "client"),
     ("a journal of 64 KiB, bytes", "", "costs", "journal"),
     ("smallest heap that works, bytes", "40,000", "smallest", "smallest"),
     ("the same, code in ROM", "23,000", "smallest_rom", "smallest"),
-    ("the same, frozen into the firmware", "17,000", "smallest_frozen", "smallest"),
     ("QoS 0, share of the ceiling, default socket", "0.6", "rates", "qos0_default"),
     ("the same, TCP_NODELAY", "0.6", "rates", "qos0_nodelay"),
     ("QoS 1 one at a time, default socket", "0.7", "rates", "qos1_default"),
     ("the same, TCP_NODELAY", "0.7", "rates", "qos1_nodelay"),
     ("QoS 1, 20 ms round trip, window 20", "0.95", "rates", "qos1_trip20"),
+    ("QoS 0, TCP_NODELAY, share of level 4", "", "of_level_4", "qos0_nodelay"),
+    ("QoS 1 one at a time, TCP_NODELAY, share of level 4", "", "of_level_4", "qos1_nodelay"),
+    ("QoS 1, 20 ms round trip, window 20, share of level 4", "", "of_level_4", "qos1_trip20"),
 ]
-_RATES = (
-    ("QoS 0, TCP_NODELAY", "qos0_nodelay"),
-    ("QoS 1 one at a time, TCP_NODELAY", "qos1_nodelay"),
-    ("QoS 1, 20 ms round trip, window 20", "qos1_trip20"),
-)
 _USES = {
     "a blocking client that publishes at QoS 0": ("core", "client"),
     "asyncio instead": ("core", "aio"),
@@ -57,26 +53,16 @@ def tables(figures):
     machine = figures["machine"]
     title = "Figures to reach ({runtime}, {cores} cores, load {load} from elsewhere at the start)"
     yield title.format(**machine), _goals(figures)
-    ways = {"TCP": figures["rates"]["ours"], "WebSocket": figures["websocket"]["ours_websocket"]}
-    rows = [[label, *(_cell(way, key) for way in ways.values())] for label, key in _RATES]
-    yield "TCP and WebSocket, share of a bare TCP socket's rate", [["", *ways], *rows]
-    yield "MQTT 5 and MQTT 3.1.1", _level_5(figures)
-    on_cpython = figures["level_5"]["on_cpython"].items()
-    yield (
-        "MQTT 5 on CPython",
-        across({name: {_ON_CPYTHON[key]: n for key, n in own.items()} for name, own in on_cpython}),
-    )
+    on_cpython = figures["on_cpython"].items()
+    columns = {name: {_ON_CPYTHON[key]: figure for key, figure in own.items()} for name, own in on_cpython}
+    yield "MQTT 5 on CPython", across(columns)
     modules = figures["modules"]
     used = {key: {what: sum(modules[name][key] for name in _USES[what]) for what in _USES} for key in ("heap", "rom")}
-    yield (
-        "Heap for the code of what a client uses, bytes",
-        across({"heap": used["heap"], "heap, code in ROM": used["rom"]}),
-    )
+    columns = {"heap": used["heap"], "heap, code in ROM": used["rom"]}
+    yield "Heap for the code of what a client uses, bytes", across(columns)
     heads = {"mpy": "file (.mpy)", "heap": "heap after import", "rom": "heap, code in ROM"}
     sizes = {head: {module: own[key] for module, own in modules.items()} for key, head in heads.items()}
     yield "Modules of the client, bytes", across(sizes)
-    # Each is the best of several rounds, so the parts need not add up to the whole.
-    yield "Microseconds of a publish at QoS 1 and its acknowledgement", across(figures["pieces"])
     yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", across(figures["recovery"])
     yield "Flash for a message of 89 bytes (topic and payload)", _wear(figures["wear"])
 
@@ -89,35 +75,13 @@ def _cell(found, key):
 
 
 def _goals(figures):
-    names = list(figures["costs"])
-    rows = [
-        [row, goal, *(_cell(figures[part].get(name, {}), key) for name in names)]
-        for row, goal, part, key in _GOALS
-        if part in figures
-    ]
+    names = list(figures["rates"])
+    rows = []
+    for row, goal, part, key in _GOALS:
+        rows.append([row, goal, *(_cell(figures[part].get(name, {}), key) for name in names)])
     record = next(cost["record"] for cost in figures["wear"] if cost["way"] == OURS and cost["qos"])
     rows.append(["flash used up per byte of topic and payload", "1.3", text(record / 89), *["-"] * (len(names) - 1)])
-    return [["", "goal", *("Inflight" if name == "ours" else peers.name_of(name) for name in names)], *rows]
-
-
-def _level_5(figures):
-    level_5 = figures["level_5"]
-    costs, rates = ({"level 4": figures[part]["ours"], **level_5[part]} for part in ("costs", "rates"))
-    theirs = {driver: f"{peers.name_of(name)}, level 5" for name, driver in peers.AT_LEVEL_5.items()}
-    heap = [(label, key) for label, _, part, key in _GOALS if part == "costs" and key != "journal"]
-    shares = {"level 4": dict.fromkeys(level_5["of_level_4"], "1"), "ours_level_5": level_5["of_level_4"]}
-    return [
-        ["", *({"ours_level_5": "level 5", **theirs}.get(name, name) for name in costs)],
-        *([label, *(_cell(found, key) for found in costs.values())] for label, key in heap),
-        *(
-            [f"{label}, share of the ceiling", *(_cell(found, key) for found in rates.values())]
-            for label, key in _RATES
-        ),
-        *(
-            [f"{label}, share of level 4", *(_cell(shares.get(name, {}), key) for name in rates)]
-            for label, key in _RATES
-        ),
-    ]
+    return [["", "goal", *map(peers.name_of, names)], *rows]
 
 
 def _wear(wear):

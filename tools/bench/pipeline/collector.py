@@ -57,7 +57,7 @@ def _run(landing, port, messages, sync):
     collector.run()
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
     return {
-        f"messages of {len(_PAYLOAD)} bytes/s": messages / seconds,
+        f"messages/s, of {len(_PAYLOAD)} bytes": messages / seconds,
         "messages in a batch": messages / collector.counters.batches,
         # Of the collector's process; varies less than the rate on a busy machine.
         "µs of processor per message": 1e6 * cpu_s / messages,

@@ -8,7 +8,7 @@ import ast
 from copy import copy
 
 from inflight_tools.boards.build.loading import APART, MERGED, PACKAGE
-from inflight_tools.boards.build.names import FUNCTIONS, children, defined, variables_of, walk
+from inflight_tools.boards.build.names import FUNCTIONS, blocks, children, defined, variables_of, walk
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -146,18 +146,13 @@ def _insert(block, names, other):
     for i, statement in enumerate(block):
         if not _uses(statement, names):
             continue
-        blocks = [] if isinstance(statement, (*_LOOPS, *FUNCTIONS)) else _blocks(statement)
-        if not blocks or _uses(statement, names, but=blocks):
+        inner = [] if isinstance(statement, (*_LOOPS, *FUNCTIONS)) else blocks(statement)
+        if not inner or _uses(statement, names, but=inner):
             rest = sorted(name for name in names if any(_uses(each, {name}) for each in block[i:]))
             block.insert(i, ast.ImportFrom(other, [ast.alias(name) for name in rest], 1))
             return
-        for each in blocks:
+        for each in inner:
             _insert(each, names, other)
-
-
-def _blocks(statement):
-    parts = (statement, *getattr(statement, "handlers", ()))
-    return [getattr(part, field) for part in parts for field in ("body", "orelse", "finalbody") if hasattr(part, field)]
 
 
 def _uses(node, names, but=()):

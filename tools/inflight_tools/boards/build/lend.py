@@ -9,7 +9,7 @@ imports it first."""
 import ast
 
 from inflight_tools.boards.build.loading import BORROWED, COLLECTED, LENT, PACKAGE
-from inflight_tools.boards.build.names import FUNCTIONS, children, variables_of, walk
+from inflight_tools.boards.build.names import FUNCTIONS, blocks, children, variables_of, walk
 from inflight_tools.boards.build.rename import names_of
 
 _PLACES = {*BORROWED, *(f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED))}
@@ -89,13 +89,8 @@ def _lend_block(block, place, inside):
             inside |= {id(node) for each in block[i:] for node in walk(each)}
             return
         if not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-            for child in _blocks(statement):
+            for child in blocks(statement):
                 _lend_block(child, place, inside)
-
-
-def _blocks(statement):
-    for part in (statement, *getattr(statement, "handlers", ())):
-        yield from (getattr(part, field) for field in ("body", "orelse", "finalbody") if hasattr(part, field))
 
 
 def _within(node):

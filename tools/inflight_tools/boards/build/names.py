@@ -45,6 +45,23 @@ def defined(statement):
     return [one.id for one in walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
 
 
+def imported_modules(text):
+    """The names of the modules that the module `text` imports, packages for what is in one; not its own package's."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return {name.partition(".")[0] for name in found}
+
+
+def blocks(statement):
+    """The lists of statements in a statement."""
+    parts = (statement, *getattr(statement, "handlers", ()))
+    return [getattr(part, field) for part in parts for field in ("body", "orelse", "finalbody") if hasattr(part, field)]
+
+
 def uses(node, variables=frozenset()):
     """The names in the bytecode of `node`, once for each use. variables: of the functions around it."""
     if isinstance(node, FUNCTIONS):

@@ -1,4 +1,4 @@
-"""The bench runs, small, and has a figure for all that it promises. How large they are is nobody's promise."""
+"""A small bench of the pipeline has a figure for all that it promises; a small demonstration loses nothing."""
 
 import json
 import os
@@ -40,3 +40,31 @@ def test_each_part_has_its_figures(tmp_path):
     assert [*tables["Small micro-batches"]] == ["2 batches of 50 deliveries"]
     assert len(tables) == len([line for line in said.splitlines() if line.startswith("**")]) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+
+
+def _table(text):
+    """{first cell: the other cells} of the tables in the text."""
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    return {name: cells for name, *cells in lines}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.long("INFLIGHT_PIPELINE")
+def test_a_small_fleet_loses_nothing(tmp_path):
+    page = tmp_path / "report.html"
+    words = ["--devices", "4", "--duration", "6", "--seed", "1", "--report", str(page)]
+    status, said, errors = _run([sys.executable, "-m", "tools.demo", *words])
+    assert status == 0, said + errors
+    assert "Nothing was lost" in said
+    received, reported = (_table(part) for part in said.split("Figures of the report"))
+    rows = {name: cells[:2] for name, cells in received.items()}
+    assert [int(n) for n in rows["lost"]] == [0, 0]
+    assert int(rows["duplicated"][1]) == 0
+    assert all(int(n) > 0 for n in rows["accepted"])
+    assert rows["accepted"] == rows["delivered"]
+    assert "power cuts survived: 10" in said
+    places = ("still in a journal", "acknowledged, on the way", "acknowledged, lost", "given up by a device")
+    assert {reported[name][0] for name in (*places, "duplicate rows", "dead letters")} == {"0"}
+    assert int(reported["in the tables"][0]) >= sum(map(int, rows["accepted"]))
+    assert "collector killed: 2" in said
+    assert "Nothing was lost" in page.read_text()
