@@ -176,7 +176,7 @@ def test_pause_after_a_reason_that_lasts(virtual, make5, monkeypatch, welcome):
 
     with virtual.play(script):
         for k in range(len(codes)):
-            client = make5(virtual.port, backoff_ms=(100, 60_000))
+            client = make5(virtual.port, backoff_ms=(100, 5000))
             if welcome:
                 client.connect()
                 virtual.clock.now += 300

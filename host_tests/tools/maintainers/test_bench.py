@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import keyword
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,8 +9,6 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from inflight_tools.boards.build.bundle import LIB
-from inflight_tools.boards.build.rename import mentioned
 from tools.bench import benchmark
 from tools.bench.figures import measure, peers
 from tools.bench.figures.run import OURS, Code, Failed
@@ -91,19 +88,6 @@ def test_flash_that_a_message_takes(measured):
     assert ours["bytes", 1]["programmed"] < ours["bytes", 2]["programmed"] < 112
     most = max(row["erases"] for row in ours.values())
     assert all(row["erases"] > most and row["programmed"] > 111 for row in rows if row["way"] != OURS)
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_another_client_does_not_make_ours_larger(tmp_path):
-    """Whatever names it has inside."""
-    text = (HERE / "standin_peer.py").read_text()
-    names = mentioned((LIB / "inflight/session/session.py").read_text()) - mentioned(text)
-    own = [name for name in sorted(names) if name.isidentifier() and not keyword.iskeyword(name)]
-    (tmp_path / "umqtt").mkdir()
-    (tmp_path / "umqtt/simple.py").write_text(text + "".join(f"    {name} = 0\n" for name in own))
-    interpreter = benchmark.best_runtime()
-    alone, beside = Code(tmp_path / "1", interpreter), Code(tmp_path / "2", interpreter, peers.find(tmp_path))
-    assert sum(beside.sizes[OURS].values()) <= sum(alone.sizes[OURS].values()) * 1.005
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
