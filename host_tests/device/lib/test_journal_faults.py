@@ -13,7 +13,7 @@ RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
 
 MICRO = sys.implementation.name == "micropython"  # has no heap for many images
-EVERY = 6 * CUT_STEP if MICRO else CUT_STEP // 2 + 1
+EVERY = 6 * CUT_STEP if MICRO else CUT_STEP
 if not MICRO:
     quick_crc()
 
