@@ -292,35 +292,33 @@ class Base:
             return WRITE
         self._guard |= READING
         need = READ
-        held = self._held
-        if not held:
+        if not self._held:
             n = self._transport.receive(session.into, session.space)
             if n:
                 session.bytes_received(n, ticks_ms())
-                held = SOME
-        while held:  # others count their time between two reads
-            kind = held
-            if held == SOME:
+                self._held = SOME  # not a local variable: after an interrupt the next step has to know it
+        while self._held:  # others count their time between two reads
+            kind = self._held
+            if kind == SOME:
                 kind = 0 if session.code else session.next_event(ticks_ms())
             if kind == PUBLISH:
                 if not self._deliver():
-                    held = PUBLISH
+                    self._held = PUBLISH
                     need = CONSUMER
                     break
             elif session.completed:
                 self._report_complete(session.completed)
             elif not kind:
-                held = need = 0
+                self._held = need = 0
                 break
             elif self._requested:
                 self._answered()
-            held = SOME
+            self._held = SOME
             self._guard &= ~READING
             if not self._write():
                 need = WRITE
                 break
             self._guard |= READING
-        self._held = held
         self._guard &= ~READING
         if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
             raise OSError(ETIMEDOUT, "no answer")
