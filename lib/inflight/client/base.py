@@ -161,7 +161,10 @@ class Base:
 
     @property
     def pending(self):
-        """Messages of QoS 1 and 2 accepted but not yet completed by the broker."""
+        """Messages of QoS 1 and 2 accepted but not yet completed by the broker. Raises OSError if an operation was
+        interrupted and flash fails: then nobody knows."""
+        if self.session.busy and not self._guard & RUNNING:
+            self._check_interrupted()
         return self.session.pending
 
     def is_pending(self, mid):
@@ -170,11 +173,12 @@ class Base:
         65,535 messages at the earliest."""
         if mid.__class__ is not int:
             refuse("mid", mid)
-        self._begin(RUNNING)
+        before = self._guard
         try:
+            self._begin(RUNNING)
             return self.session.is_pending(mid)
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def pending_messages(self):
         """An iterator over the pending messages, from the oldest on: (Message ID, sequence number, topic, size of the
@@ -352,7 +356,8 @@ class Base:
             self._report(self.on_connect, self.session.present)
 
     def _begin(self, bits):
-        # An operation begins, if none of these bits stands: `try` follows, and sets RUNNING off.
+        # An operation begins, if none of these bits stands. Within `try`, whose `finally` puts RUNNING and OUTSIDE back
+        # to what they were before: an interrupt may come at any line.
         if self._guard & bits & RUNNING:
             raise RuntimeError("the client is busy: this call came within another one, repeat it later")
         if self._guard & bits:
@@ -437,7 +442,7 @@ class Base:
         if self._transport:
             self._transport.close()
             self._transport = None
-        self._guard &= RUNNING | OUTSIDE
+        self._guard &= RUNNING
 
     def _drop_connection(self, error):
         self._broken = None
