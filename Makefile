@@ -42,7 +42,8 @@ SEEDED = $(if $(SEED),--seed $(SEED))
 
 crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
 	INFLIGHT_TOOLS=1 INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py host_tests/lib/test_power_cuts.py \
-		host_tests/device/lib/test_journal_failures.py host_tests/device/lib/test_journal_damage.py
+		host_tests/device/lib/test_journal_faults.py host_tests/device/lib/test_journal_failures.py \
+		host_tests/device/lib/test_journal_damage.py
 	@$(VENV)/python -m tools.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
 worlds: setup  ## all states of small worlds: every order of arrival, every power cut (ARGS="--world received")
@@ -103,7 +104,7 @@ test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xte
 		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
-figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap|mount|wake|energy)
+figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap|wake|energy)
 	$(SETUP) firmware
 	@$(OWN) $(VENV)/python -m tools.emulators.pico_w.figures $(ARGS)
 
@@ -122,7 +123,7 @@ monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/tt
 
 test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, kills, power cuts, full disks (an hour)
 	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/tools/fleet \
-		host_tests/tools/maintainers/test_bench_pipeline.py $(ARGS)
+		host_tests/tools/maintainers/test_pipeline.py $(ARGS)
 
 bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and what grows (MILLIONS=1,10)
 	@$(VENV)/python -m tools.bench.bench_pipeline $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)

@@ -76,9 +76,9 @@ class App(Node):
         self._short_health.put_off(ticks_ms())
         self._connectivity = Connectivity(self.network, config.wifi_ssid, config.wifi_key) if config.joins else None
         if config.setup:
-            import offline
+            from offline import keep
 
-            self._connectivity = offline.keep(self, self._connectivity)
+            self._connectivity = keep(self, self._connectivity)
         self._sync = Timer(_CLOCK_MS)
         self._doubts = 0  # answers in a row that were refused
         self._restart = Timer(_RESTART_MS)  # due without a connection for so long
@@ -127,9 +127,9 @@ class App(Node):
         if self.client.connected or not (self._connectivity or self.config.trial):
             self._restart.put_off(now)
         elif self._restart.due(now):
-            import crash
+            from crash import restart
 
-            crash.restart(self, "no connection for 15 minutes")
+            restart(self, "no connection for 15 minutes")
             return
         status = self.network.status()
         if self._connectivity:

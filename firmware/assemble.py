@@ -1,7 +1,6 @@
 # Builds the application of a board from its configuration. Runs once.
 
 import os
-import sys
 from errno import ENOENT
 
 from files import beside, exists
@@ -65,9 +64,9 @@ def _last_crash(board):
 
     if board.reset_cause() not in (WATCHDOG, PANIC) and not exists(beside(board, "crash.json")):
         return None
-    import crash
+    from crash import last
 
-    return crash.last(board)
+    return last(board)
 
 
 def assemble(board, began):
@@ -105,9 +104,9 @@ def _assemble(board, began, record, path, trial):
         set_up_by_cable(board)
         if board.ATTENDED:
             return None
-        import crash
+        from crash import note, safe
 
-        record = crash.safe(board, crash.note(board, e))
+        record = safe(board, note(board, e))
     try:
         from safe import limit
 
@@ -115,9 +114,13 @@ def _assemble(board, began, record, path, trial):
     except ValueError as e:
         say(str(e))
         return None
-    finally:
-        for name in ("crash", "safe", "config", "network_fields", "trials", "update_record"):
-            sys.modules.pop(name, None)
+
+
+def _configuration(board, path, limit):
+    # Gives the modules that check it back before the journal is mounted.
+    from config import load
+
+    return load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
 
 
 def _journal_flash(board, kb):
@@ -149,9 +152,7 @@ def build(board, began, crash=None, limit=None, path=None, trial=False):
     """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. path: the
     file of a configuration that is tried, see settings. trial: a release is tried, which this start counts for. Raises
     ValueError with the necessary change, OSError if the flash fails."""
-    from config import load
-
-    config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
+    config = _configuration(board, path, limit)
     config.trial = path is not None
     if config.setup and not (trial or path):
         from offline import begin
@@ -164,15 +165,12 @@ def build(board, began, crash=None, limit=None, path=None, trial=False):
         from secure import context
 
         tls = context(config.tls_ca, config.tls_cert, config.tls_key)
-        del sys.modules["secure"]
     Application = kind(config)
     # Behind the application: with that of a sensor that sleeps a Pico W collects no garbage any more.
     from inflight import Client, Journal
     from log import report
     from node import will
 
-    for name in ("settings", "config", "network_fields"):
-        sys.modules.pop(name, None)
     if limit:
         from safe import mount
 

@@ -6,8 +6,6 @@
 # the journal, so that each command is answered. If the power is cut between a command and its number, the command is
 # executed again: that makes no difference to any but those of actuators, which write down their own, see actuators.
 
-import sys
-
 import log
 from files import beside, write
 from inflight.compat import const
@@ -65,7 +63,6 @@ def publish_log(app):
     log.waiting = False
     app.report("log", {"lines": _lines()})
     log.text = ""
-    sys.modules.pop("commands", None)
 
 
 def _stay_awake(app, payload):
@@ -200,8 +197,6 @@ def execute(app, name, message, number=""):
         reply = {"ok": False, "error": str(e)}
     except OSError as e:  # flash that is full or fails
         reply = {"ok": False, "error": describe(e)}
-    for used in ("config", "network_fields", "settings", "commands"):
-        sys.modules.pop(used, None)
     if message.redelivered:
         reply["redelivered"] = True
     return reply

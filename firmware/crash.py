@@ -3,7 +3,6 @@
 
 import json
 import os
-import sys
 
 from codes import PANIC, WATCHDOG
 from files import beside
@@ -132,15 +131,13 @@ def ended(app):
         _reset(app.board, app.crash)
 
 
-def report(app, fields):
+def report(app, fields, shorten):
     """Adds the error that ended an earlier start to the fields of a health message, once; ends safe mode after its
-    time."""
+    time. shorten(fields) leaves out what is not needed, where the journal has short records."""
     record = app.crash
     longest = app.journal.largest
     if not record["told"] and app.journal.fits(OUT, min(_SIZE, longest)):
         if longest < _SIZE:  # slot files
-            from health import shorten
-
             shorten(fields)
         fields["error"] = {"text": record["error"], "at": record["at"]}
         record["told"] = True
@@ -150,4 +147,3 @@ def report(app, fields):
     elif app.uptime() >= _WELL_S:
         _reset(app.board, record)
         app.crash = None
-    sys.modules.pop("crash", None)

@@ -73,15 +73,15 @@ def report(app):
             if value is not None:
                 kept[name] = value
     else:
-        shorten(fields)
+        _shorten(fields)
     if app.crash:
-        import crash
+        from crash import report as report_crash
 
-        crash.report(app, fields)
+        report_crash(app, fields, _shorten)
     return fields
 
 
-def shorten(fields):
-    """Leaves counters that are 0 out of the fields of a health message."""
+def _shorten(fields):
+    # Leaves out counters that are 0.
     counters = fields["counters"]
     fields["counters"] = {name: counters[name] for name in counters if counters[name] or name == "accepted"}

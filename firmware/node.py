@@ -297,7 +297,6 @@ class Node:
             from batch import Batch
 
             self._batch = Batch(self, self.telemetry_topic)
-            sys.modules.pop("batch")
 
     def _date_readings(self):
         # Tells when undated readings were made. Not from within what is lent, or called by what is: publish() takes
@@ -318,24 +317,24 @@ class Node:
         up = telemetry.hundredths(self._since_boot())
         return telemetry.dating(self.config.device, self.moment()[1], *numbers, up)
 
-    # --- commands, and what else is seldom: modules that unload themselves ---
+    # --- commands, and what else is seldom: modules that the build gives back ---
 
     def _publish_log(self):
         if self.client.connected:
-            import commands
+            from commands import publish_log
 
-            commands.publish_log(self)
+            publish_log(self)
 
     def _confirm(self):
         if self.config.trial:
-            import settings
+            from settings import confirm
 
-            settings.confirm(self)
+            confirm(self)
 
     def _on_command(self, message):
-        import commands
+        from commands import answer
 
-        commands.answer(self, message.topic[len(self._base) + len("command/") :], message)
+        answer(self, message.topic[len(self._base) + len("command/") :], message)
 
     # --- network ---
 

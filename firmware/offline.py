@@ -5,8 +5,6 @@
 # follow from that; _OPENED if the last start opened the page. Behind them stands what the application keeps, see app:
 # the time that the page takes is added. A power cut forgets all of it.
 
-import sys
-
 from codes import ONLINE
 from inflight.compat import const, sleep_ms, ticks_add, ticks_diff, ticks_ms
 from log import report, say
@@ -18,28 +16,8 @@ _TIME = const(8)
 _HOUR_S = const(3_600)
 _STEP_S = const(10)
 _MOST_S = const(65_530)
-_PINS = const(63)
 _READS = const(5)  # of the button: a disturbance is shorter
 _READ_MS = const(10)
-
-
-def check(config, error):
-    """Checks the field `setup` of the Config `config`. Raises error(text)."""
-    given = config.setup
-    code = given.get("code") if isinstance(given, dict) else None
-    # It is the key of an access point, too: a passphrase of WPA2.
-    if not isinstance(code, str) or not 8 <= len(code) <= 63 or not 31 < min(code.encode()) <= max(code.encode()) < 127:
-        raise error('setup: write a code of 8 to 63 characters of ASCII, "setup": {"code": "..."}')
-    for name in given:
-        if name == "pin":
-            if type(given[name]) is not int or not 0 <= given[name] <= _PINS:
-                raise error("setup: pin: write a whole number from 0 to %d" % _PINS)
-        elif name != "code":
-            from suggestion import unknown
-
-            raise error(unknown("setup: unknown field", name, ("code", "pin")))
-    if not config.wifi_ssid:
-        raise error("setup needs wifi_ssid: write both, or leave setup out")
 
 
 def _gone_s(board):
@@ -77,9 +55,9 @@ class _Offline:
         # Not while settings or a release are tried: these starts are counted, and open no page.
         app = self._app
         if self._gone_s >= _HOUR_S and not (app.config.trial or getattr(app.update, "runs", False)):
-            import crash
+            from crash import restart
 
-            crash.restart(app, "no network for an hour: the set-up opens")
+            restart(app, "no network for an hour: the set-up opens")
 
 
 def keep(app, connectivity):
@@ -106,7 +84,6 @@ def _is_pressed(number):
 def begin(board, config, began):
     """Opens the page if that is due, and restarts the device after it. Returns if it is not. began: ticks_ms() of this
     start."""
-    sys.modules.pop("offline", None)
     pressed = "pin" in config.setup and _is_pressed(config.setup["pin"])
     kept = board.recall() or b""
     time = kept[_SIZE:]

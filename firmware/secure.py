@@ -2,27 +2,25 @@
 
 import sys
 
-from config import ConfigError
-
 
 def _read(field, path):
     try:
         with open(path, "rb") as f:
             return f.read()
     except OSError:
-        raise ConfigError("%s: no file %s: copy it to the device, or correct the name" % (field, path))
+        raise ValueError("%s: no file %s: copy it to the device, or correct the name" % (field, path))
 
 
 def context(ca, cert=None, key=None):
     """Returns an SSLContext that accepts brokers with a certificate by the CA in file `ca`, and presents the
-    certificate in file `cert` with its `key`. Raises ConfigError."""
+    certificate in file `cert` with its `key`. Raises ValueError."""
     authority = _read("tls_ca", ca)
     chain = cert and (_read("tls_cert", cert), _read("tls_key", key))
     make = _micropython if sys.implementation.name == "micropython" else _cpython
     try:
         return make(authority, chain, cert, key)
     except (OSError, ValueError) as e:
-        raise ConfigError("tls: write certificates and keys as DER files without a password (%s)" % e)
+        raise ValueError("tls: write certificates and keys as DER files without a password (%s)" % e)
 
 
 def _micropython(authority, chain, cert, key):

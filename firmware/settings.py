@@ -5,7 +5,6 @@
 
 import json
 import os
-import sys
 
 from config import ConfigError, check, parse
 from files import exists, write
@@ -111,5 +110,3 @@ def confirm(app):
     app.config.trial = False
     path = app.board.config_path()
     _rename(path + _TRY, path)
-    for name in ("settings", "config", "network_fields"):
-        sys.modules.pop(name, None)

@@ -57,9 +57,9 @@ def _assemble(board, began):
 def _ended(app):
     # As it should.
     if app.crash:
-        import crash
+        from crash import ended
 
-        crash.ended(app)
+        ended(app)
     _commit(app.journal)
 
 
@@ -82,9 +82,9 @@ def _end(board, app, error):
         _commit(app.journal)
         app.client = app.journal = None  # it may have been a MemoryError
     try:
-        import crash
+        from crash import crashed
 
-        crash.crashed(board, error, config, ran_s)
+        crashed(board, error, config, ran_s)
         if config and not config.sleep_ms:
             app.remember()
     except Exception as e:

@@ -1,12 +1,9 @@
-# What somebody may have meant. Loaded for an error, and unloaded.
-
-import sys
+# What somebody may have meant. Loaded for an error.
 
 
 def unknown(what, name, known):
     """The text of an error: `what`, with that name, is none of `known`, a sequence of texts; and which of them is most
     like it."""
-    sys.modules.pop("suggestion", None)
     word = str(name).lower()
     most = 0.49  # letters moved within a short word are half of it
     found = None

@@ -129,9 +129,12 @@ class _Listener:
             work()
         except BaseException as error:  # raised by the test's own thread
             self.failure = error
-            self.close()
+            self._has_failed()
         finally:
             self.finished = True
+
+    def _has_failed(self):
+        self.close()
 
     def close(self):
         # shutdown() wakes a thread that waits in accept() or recv(); close() alone does not.
@@ -163,7 +166,11 @@ class Broker(_Listener):
             if self.failure is None:
                 self.close()
             thread.join(PATIENCE_S)
-            if isinstance(self.failure, Violation) and "the broker was closed" not in str(self.failure):
+            if (
+                error is not self.failure
+                and isinstance(self.failure, Violation)
+                and "the broker was closed" not in str(self.failure)
+            ):
                 raise self.failure from error
             raise
         thread.join(2 * PATIENCE_S)

@@ -105,10 +105,16 @@ class VirtualBroker(Broker):
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     def idle(self):
-        """The client waits: runs the script."""
+        """The client waits: runs the script. Raises what has ended it, once: nobody waits for the rest in vain."""
         if self._playing:
             self._script_may.release()
             self._client_may.acquire()
+        elif self.failure and not self._over:
+            self._over = True
+            raise self.failure
+
+    def _has_failed(self):
+        pass  # a client that connects anew waits for CONNACK: that raises
 
     def _wait(self):
         # The script waits: the client runs.
@@ -160,6 +166,7 @@ class VirtualAutomatic(Automatic):
     """An Automatic broker without a thread: it serves the client while that waits."""
 
     wakes_at = 0
+    _told = False  # of the failure
 
     def __init__(self, clock, *args, **options):
         self.clock = clock
@@ -175,6 +182,12 @@ class VirtualAutomatic(Automatic):
     def idle(self):
         if not self.failure:
             self._run(self._serve_ready)
+        if self.failure and not self._told:
+            self._told = True
+            raise self.failure
+
+    def _has_failed(self):
+        pass  # it is raised
 
     def _serve_ready(self):
         while self._serve_once(0):

@@ -92,7 +92,7 @@ def library():
 def _meanings():
     """{field: the comments above its row, and the comment behind it}"""
     found, above = {}, []
-    for file in ("firmware/config.py", "boards/common/network_fields.py"):
+    for file in ("firmware/config.py", "firmware/network_fields.py"):
         for line in (CHECKOUT / file).read_text("utf-8").splitlines():
             row = re.fullmatch(r' +\(?"(\w+)"(?::.+?)?,?\)?(?:  # (.+))?', line)
             comment = re.fullmatch(r" +# (.+)", line)

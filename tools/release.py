@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 
 import inflight
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images import variants
 from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.cache import firmware_folders, write_below

@@ -15,6 +15,20 @@ def show(tables, markdown):
             Console().print(table(title, rows))
 
 
+def across(columns):
+    """Rows of text of {title of a column: {row: figure}}; the first column has all rows."""
+    rows = next(iter(columns.values()))
+    return [["", *columns], *([row, *(text(column.get(row, "-")) for column in columns.values())] for row in rows)]
+
+
+def text(figure):
+    """A number with as many digits as count; texts as they are."""
+    if isinstance(figure, str):
+        return figure
+    digits = 0 if figure >= 100 or figure == int(figure) else 1 if figure >= 2 else 2
+    return f"{figure:,.{digits}f}"
+
+
 def table(title, rows):
     head, *rest = rows
     made = Table(title=title, title_justify="left")

@@ -1,4 +1,4 @@
-# Sets the clock from the network by SNTP (RFC 5905). Needed seldom: it unloads itself.
+# Sets the clock from the network by SNTP (RFC 5905). Needed seldom.
 
 import sys
 import time
@@ -37,8 +37,7 @@ def sync(host=None, within=None):
             _set(TIME)
         return result
     finally:
-        for name in ("clock", "built"):
-            sys.modules.pop(name, None)
+        sys.modules.pop("built", None)  # the build writes it, and gives it not back
 
 
 def _ask(host):

@@ -32,12 +32,6 @@ def network(fields=None):
     return power.network
 
 
-def firmware_slot():
-    import firmware_slot
-
-    return firmware_slot
-
-
 def sync_time(host=None, within=None):
     from clock import sync
 

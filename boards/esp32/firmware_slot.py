@@ -10,7 +10,6 @@ import hashlib
 from esp32 import Partition
 
 from inflight.compat import const
-from slot import Damaged
 
 _SECTOR = const(4_096)
 _PIECE = const(512)
@@ -18,24 +17,27 @@ _ERASE = const(6)  # ioctl() of a block device
 _CHIP = const(12)  # offset of the chip's number, 2 bytes, in firmware
 
 
-def target(release):
-    """Where the firmware goes that the announcement `release` (a dict) describes. Raises Refused."""
-    from announcement import Refused
+class Damaged(Exception):
+    """The firmware is not what the release says."""
 
+
+def target(release):
+    """Where the firmware goes that the announcement `release` (a dict) describes. Raises ValueError with the
+    reason if it cannot go anywhere."""
     running = Partition(Partition.RUNNING)  # type: ignore[arg-type]
     try:
         part = running.get_next_update()
     except OSError:
         part = None
     if not part or part.info()[1] == running.info()[1]:
-        raise Refused("this device has one partition for firmware: flash it with --ota, once")
+        raise ValueError("this device has one partition for firmware: flash it with --ota, once")
     chip = bytearray(2)
     running.readblocks(0, chip, _CHIP)
     if int.from_bytes(chip, "little") != release["chip"]:
-        raise Refused("its firmware is for another chip")
+        raise ValueError("its firmware is for another chip")
     _, subtype, _, space = part.info()[:4]
     if release["size"] > space:
-        raise Refused("too large: firmware of %d KB, the partition has %d" % (release["size"] >> 10, space >> 10))
+        raise ValueError("too large: firmware of %d KB, the partition has %d" % (release["size"] >> 10, space >> 10))
     return subtype
 
 

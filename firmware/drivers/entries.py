@@ -1,6 +1,6 @@
 # The entries of `sensors` and `actuators`, checked before a configuration is taken: by the command `set`, the set-up,
 # and the tools. At a start each driver checks its own entry, since an error concerns one sensor or actuator, not the
-# device. Loaded for that, and unloaded with all that it loads.
+# device. Loaded for that; unloads all that it loads.
 
 import sys
 
@@ -12,13 +12,13 @@ def check(config, pin=None):
     """Checks the entries of the Config `config`, its wake_on_pin, and that no pin is used twice. pin(number, driver,
     field): raises ValueError if this board has no such pin, or not for that; by default the board's own check. Raises
     ValueError."""
+    from unload import since
+
     before = list(sys.modules)
     try:
         _check(config, pin or _made)
     finally:
-        for name in list(sys.modules):
-            if name not in before or name == "entries":
-                del sys.modules[name]
+        since(before)
 
 
 def _made(number, driver, field):

@@ -5,7 +5,6 @@
 # Assistant takes what arrives for what is now.
 
 import json
-import sys
 
 
 class Home:
@@ -68,7 +67,6 @@ class Home:
                 self._publish("%s/%s/state" % (app.config.root, app.config.device), json.dumps(state).encode())
         except OSError:
             pass  # the client reports it; again with the next connection
-        sys.modules.pop("discovery", None)
 
     def _publish(self, topic, payload):
         try:

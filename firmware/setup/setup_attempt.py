@@ -54,16 +54,13 @@ def reach(board, config):
 
 
 def _connect(config, tls):
+    from unload import since
+
     before = list(sys.modules)
     try:
         _connect_once(config, tls)
     finally:  # the page takes the space of the client
-        for name in list(sys.modules):
-            if name not in before and name.startswith("inflight."):
-                del sys.modules[name]
-                package, _, module = name.rpartition(".")
-                if package in sys.modules:
-                    delattr(sys.modules[package], module)
+        since(before)
 
 
 def _connect_once(config, tls):

@@ -1,6 +1,6 @@
 # The sensors that the buses of a board show, for the page of the set-up. Each driver that knows an address is asked for
-# readings: so chips with the same address are told apart, and a person sees what they measure. Loaded for a search, and
-# unloaded with all that it loads.
+# readings: so chips with the same address are told apart, and a person sees what they measure. Loaded for a search;
+# unloads all that it loads.
 
 import sys
 
@@ -23,6 +23,8 @@ _CHIPS = (
 def answering(sda, scl, wire):
     """Returns a list of (entry for `sensors`, what it measures now) at these pins, 1-Wire at the last one; None if this
     machine has no pins. Takes some seconds."""
+    from unload import since
+
     before = list(sys.modules)
     try:
         from machine import Pin, SoftI2C
@@ -39,9 +41,7 @@ def answering(sda, scl, wire):
     except (ImportError, ValueError, TypeError):
         return None
     finally:
-        for name in list(sys.modules):
-            if name not in before:
-                del sys.modules[name]
+        since(before)
 
 
 def _at(address, sda, scl):

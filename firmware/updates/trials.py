@@ -7,9 +7,11 @@ import sys
 from codes import PANIC, WATCHDOG
 from files import beside, exists, write
 from inflight.compat import const
+from release_state import told
 from update_record import BAD, TRIAL, load, store
-from updates import listen, told
+from updates import listen
 
+sys.modules.pop("update_record")  # the launcher's: the build gives nothing of that back
 _LIMIT = const(3)  # a device that stays awake has so many times the time of the trial
 _WATCHDOG_MS = const(120_000)
 _NOTHING = "it did not prove itself in any start"
@@ -47,9 +49,9 @@ class Trial:
         if exists(path):
             with open(path) as f:
                 return f.read()
-        import crash
+        from crash import clear
 
-        error = crash.clear(board)
+        error = clear(board)
         cause = board.reset_cause()
         reason = cause if cause in (WATCHDOG, PANIC) else error or _NOTHING
         try:
@@ -126,9 +128,9 @@ class Trial:
             reason = "the broker has not acknowledged its messages" if app.client.connected else "no connection"
         self._record.bad()
         store(self._folder, self._record)
-        import crash
+        from crash import restart
 
-        crash.restart(app, reason)
+        restart(app, reason)
 
     def _tell(self):
         # Once more with each step while the journal is full: until then the record keeps the outcome.
@@ -146,8 +148,6 @@ class Trial:
         except OSError:
             pass  # the next start tells it once more
         app.update = None
-        for name in ("trials", "update_record"):
-            sys.modules.pop(name, None)
         if self._announced:
             try:
                 listen(app)  # the broker sends the announcement once more

@@ -8,10 +8,11 @@ from binascii import unhexlify
 
 from files import beside, exists, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from release_state import told
 from telemetry import describe
 from update_record import FETCH, TRIAL, load, store
-from updates import told
 
+sys.modules.pop("update_record")  # the launcher's: the build gives nothing of that back
 _LONGEST = const(2_048)  # bytes of an announcement
 _UNIT = const(4_096)  # bytes of the blocks in an announcement
 _WINDOW = const(8)  # chunks that are asked for at once
@@ -20,7 +21,6 @@ _FRAME = const(32)  # bytes of a PUBLISH with a chunk, beside the topic as long 
 _WORK_MS = const(200)  # without running the client
 _LONGEST_PAUSE_MS = const(300_000)
 _PATIENCE_MS = const(2_000)  # for which a device that would sleep waits for a chunk
-_MODULES = ("updating", "slot", "firmware_slot", "announcement", "update_record")
 
 
 def folder_of(board):
@@ -129,12 +129,16 @@ class Update:
 
         erase(self._place(record))
         if firmware:
-            self._app.board.firmware_slot().erase(firmware)
+            from firmware_slot import erase as erase_firmware
+
+            erase_firmware(firmware)
 
     def _slot_of(self, release, record):
         digest = unhexlify(release["sha256"])
         if record.firmware:
-            return self._app.board.firmware_slot().Slot(record.firmware, release["size"], digest)
+            from firmware_slot import Slot as FirmwareSlot
+
+            return FirmwareSlot(record.firmware, release["size"], digest)
         from slot import Slot
 
         return Slot(self._place(record), release["index"], digest)
@@ -159,8 +163,6 @@ class Update:
         except Refused as e:
             # Without a number unless it is signed: whoever has no key would end the rollout of that number.
             self._report(announced_number if e.signed else None, "refused", str(e))
-        finally:
-            sys.modules.pop("announcement", None)
         return None
 
     def _target(self, release, record):
@@ -168,11 +170,16 @@ class Update:
         if "chip" not in release:
             self._make_space(release["blocks"] * _UNIT, record)
             return 0
-        if hasattr(self._app.board, "firmware_slot"):
-            return self._app.board.firmware_slot().target(release)
         from announcement import Refused
 
-        raise Refused("the firmware of this board comes by cable only")
+        try:
+            from firmware_slot import target
+
+            return target(release)
+        except ImportError:
+            raise Refused("the firmware of this board comes by cable only")
+        except ValueError as e:
+            raise Refused(str(e))
 
     def _has_outcome(self, number, record):
         # Without a candidate, `failed` is what a cable has left of the releases before.
@@ -310,5 +317,3 @@ class Update:
         if self._untold:
             return
         self._app.update = None
-        for name in _MODULES:
-            sys.modules.pop(name, None)

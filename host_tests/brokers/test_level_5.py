@@ -134,20 +134,16 @@ def test_session_expiry(broker, join):
         client.disconnect()
 
 
-@pytest.mark.parametrize("way", ["vanishes", "comes back", "asks for it"])
+@pytest.mark.parametrize("way", ["vanishes", "comes back"])
 def test_will_delay(broker, join, make, together, way):
-    """The will is published when the delay has passed, unless the client is back before; and when the
-    client asks for it as it leaves."""
+    """The will is published when the delay has passed, unless the client is back before."""
     listener = join(broker, "listener", "w")
     device = RamFlash()
     delay = 60 if way == "comes back" else 1
     client = join(
         broker, "dev", device=device, will=(f"{broker.root}/w", b"gone", 1, False, properties(will_delay=delay))
     )
-    if way == "asks for it":
-        client.disconnect(will=True)
-    else:
-        make.cut_power(client)
+    make.cut_power(client)
     if way == "comes back":
         client = join(broker, "dev", device=device)
         listener.ping()
@@ -171,19 +167,6 @@ def test_taken_over(broker, join, together):
     join(broker, "twin", clean_session=True, backoff_ms=(10_000, 60_000))
     assert together([first], lambda: not first.connected)
     assert first.errors[0].code == 0x8E and first.counters()["taken_over"] == 1
-
-
-def test_request_and_response(broker, join, together):
-    """The answer comes to the topic that the request names, with its correlation data."""
-    server = join(broker, "server")
-    server.subscribe(f"{broker.root}/requests", 1, lambda m: m.reply(b"answer to " + m.payload, 1))
-    asker = join(broker, "asker")
-    asker.subscribe(f"{broker.root}/answers", 1, lambda m: asker.got.append((m.payload, m.correlation)))
-    for k in range(5):
-        question = properties(response_topic=f"{broker.root}/answers", correlation=b"%d" % k)
-        asker.publish(f"{broker.root}/requests", b"%d" % k, 1, properties=question)
-    assert together([server, asker], lambda: len(asker.got) == 5)
-    assert sorted(asker.got) == [(b"answer to %d" % k, b"%d" % k) for k in range(5)]
 
 
 def test_shared_subscription(broker, join, together):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tools.crash import cutting
+import account
 
 
 @pytest.fixture(autouse=True)
 def quick_crc(monkeypatch):
-    cutting.quick_crc(monkeypatch.setattr)
+    account.quick_crc(monkeypatch.setattr)

@@ -11,13 +11,11 @@ import inflight.journal.sectors
 import inflight.session.receive
 from host_tests.crash import test_explorer as random_cuts
 from host_tests.thorough import more
-from inflight.journal.journal import DONE, Journal
-from inflight.packet import PUBREC
 from inflight.session.session import Session
-from inflight.states import DUPLICATE, NEW, REDELIVERED
+from inflight.states import DUPLICATE, NEW
 from tools.crash import kept
 from tools.crash.simulation import Simulation
-from tools.reference.oracle import LOST, ORDER, OTHER, TWICE, Finding
+from tools.reference.oracle import LOST, OTHER, TWICE, Finding
 from tools.worlds import __main__ as main
 from tools.worlds import search
 from tools.worlds.search import explore
@@ -50,72 +48,6 @@ def _acknowledges_the_oldest(monkeypatch):
     )
 
 
-def _releases_the_oldest(monkeypatch):
-    acknowledged = Session.acknowledged
-
-    def oldest(self, kind, mid):
-        waiting = [self.mids[i] for i in range(self.rows) if self.states[i] & 7 == 2]
-        return acknowledged(self, kind, waiting[0] if kind == PUBREC and waiting else mid)
-
-    monkeypatch.setattr(Session, "acknowledged", oldest)
-
-
-def _closes_up(*names):
-    # Session.remove() moves up these columns alone.
-    whole = Session.remove
-
-    def remove(self, i):
-        before = {name: list(getattr(self, name)) for name in ("mids", "addresses", "states")}
-        whole(self, i)
-        for name in set(before) - set(names):
-            for k, value in enumerate(before[name]):
-                getattr(self, name)[k] = value
-
-    return lambda monkeypatch: monkeypatch.setattr(Session, "remove", remove)
-
-
-def _window_stays_empty(monkeypatch):
-    def finish(self, i):
-        self.journal.mark(self.addresses[i], DONE)
-        self.remove(i)
-
-    monkeypatch.setattr(Session, "finish", finish)
-
-
-def _resends_the_oldest(monkeypatch):
-    retransmit = Session.retransmit
-
-    def oldest(self):
-        rows, self.rows = self.rows, min(self.rows, 1)
-        retransmit(self)
-        self.rows = rows
-
-    monkeypatch.setattr(Session, "retransmit", oldest)
-
-
-def _release_stays(monkeypatch):
-    retransmit = Session.retransmit
-
-    def but_releases(self):
-        complete = [i for i in range(self.rows) if self.states[i] & 7 == 4]
-        retransmit(self)
-        for i in complete:
-            self.states[i] = self.states[i] & ~7 | 4
-
-    monkeypatch.setattr(Session, "retransmit", but_releases)
-
-
-def _release_forgotten_at_start(monkeypatch):
-    find = Journal.find
-
-    def live(self, kind, seq):
-        at = find(self, kind, seq)
-        self.found_state = 0
-        return at
-
-    monkeypatch.setattr(Journal, "find", live)
-
-
 def _repetition_is_delivered(monkeypatch):
     received = inflight.session.receive.received
     monkeypatch.setattr(
@@ -123,75 +55,25 @@ def _repetition_is_delivered(monkeypatch):
     )
 
 
-def _redelivery_is_not_told(monkeypatch):
-    received = inflight.session.receive.received
-    monkeypatch.setattr(
-        inflight.session.receive, "received", lambda s, mid: {REDELIVERED: NEW}.get(kind := received(s, mid), kind)
-    )
-
-
-def _id_stays_taken(monkeypatch):
-    def released(session):
-        i = session.row(session.mid, session.limit)
-        if i >= 0:
-            session.remove(i)
-
-    monkeypatch.setattr(inflight.session.receive, "released", released)
-
-
 def _moves_unheard(monkeypatch):
     monkeypatch.setattr(Session, "moved", lambda self, old, new: None)
-
-
-def _sent_offline_forgotten(monkeypatch):
-    write = Session.write_record
-
-    def forgetful(self, most):
-        self.below = 0
-        write(self, most)
-
-    monkeypatch.setattr(Session, "write_record", forgetful)
 
 
 def _erase_stays_unfinished(monkeypatch):
     monkeypatch.setattr(inflight.journal.sectors, "_is_erase_unfinished", lambda *_: False)
 
 
-def _again(name, world, *more):
-    # A defect of the tests of random cuts.
-    breaks, kinds = random_cuts.DEFECTS[name]
-    return breaks, {*kinds, *more}, world
+def _without_dup(monkeypatch):
+    random_cuts.DEFECTS["DUP is forgotten"][0](monkeypatch)
 
 
+# In the orders of arrival, in broken links, in power cuts.
 DEFECTS = {
-    # in the orders of arrival
     "an acknowledgement is taken for the oldest message's": (_acknowledges_the_oldest, {OTHER, LOST, TWICE}, SENT),
-    "PUBREC releases the oldest message": (_releases_the_oldest, {OTHER, LOST, TWICE}, World(4, (2, 2), (), 0, 0)),
-    "states stay behind when a row goes": (_closes_up("mids", "addresses"), {OTHER, TWICE, LOST}, SENT),
-    "addresses stay behind when a row goes": (_closes_up("mids", "states"), {OTHER, TWICE, LOST}, SENT),
-    "the window does not open again": (_window_stays_empty, {LOST}, World(4, (1, 1, 1), (), 0, 0)),
-    # in broken links
-    "only the oldest message is sent again": (_resends_the_oldest, {LOST, OTHER}, SENT),
-    "PUBREL is not sent again": (_release_stays, {OTHER}, SENT),
+    "DUP is forgotten": (_without_dup, {OTHER}, SENT),
     "a repeated PUBLISH is delivered": (_repetition_is_delivered, {TWICE}, RECEIVED),
-    "DUP is forgotten": _again("DUP is forgotten", SENT),
-    "a Message ID is used twice": _again("a Message ID is used twice", SENT),
-    "the last message is sent first": _again("the last message is sent first", SENT),
-    # in power cuts
-    "PUBREC is forgotten at a start": (_release_forgotten_at_start, {TWICE, OTHER}, SENT_CUT),
-    "`redelivered` is not told": (_redelivery_is_not_told, {TWICE}, RECEIVED_CUT),
-    "PUBREL frees the Message ID in RAM alone": (_id_stays_taken, {OTHER}, World(4, (), (2, 2), 0, 0)),
     "nobody hears that a record has moved": (_moves_unheard, {OTHER, LOST, TWICE}, SENT_CUT),
-    "messages that were accepted offline seem never to have left": (_sent_offline_forgotten, {OTHER}, SENT_CUT),
     "an erase that was cut short is not finished": (_erase_stays_unfinished, {OTHER, LOST}, SENT_CUT),
-    "live records are not copied before an erase": _again("live records are not copied before an erase", SENT_CUT),
-    "a torn record is accepted": _again("a torn record is accepted", SENT_CUT, ORDER),
-    "PUBREC is not recorded": _again("PUBREC is not recorded", SENT_CUT),
-    "delivery to the application is not recorded": _again("delivery to the application is not recorded", RECEIVED_CUT),
-    "PUBREL is sent before PUBREC is recorded": _again("PUBREL is sent before PUBREC is recorded", SENT_CUT),
-    "a copied record's original stays": _again("a copied record's original stays", SENT_CUT),
-    "a sector is erased before it is retired": _again("a sector is erased before it is retired", SENT_CUT),
-    "packets are sent before the journal is synced": _again("packets are sent before the journal is synced", SENT_CUT),
 }
 
 

@@ -33,6 +33,22 @@ def raises(exc, fn, *args):
     raise AssertionError("%r did not raise %r" % (fn, exc))
 
 
+def allocated(fn, *args):
+    """Bytes of heap that the second call of fn(*args) allocates: nothing is collected meanwhile. Skips the test where
+    the interpreter does not tell."""
+    if not hasattr(gc, "mem_alloc"):
+        raise SkipTest("CPython does not tell")
+    fn(*args)
+    gc.collect()
+    gc.disable()
+    try:
+        before = gc.mem_alloc()
+        fn(*args)
+        return gc.mem_alloc() - before
+    finally:
+        gc.enable()
+
+
 def print_exception(error):
     if hasattr(sys, "print_exception"):
         sys.print_exception(error, sys.stdout)

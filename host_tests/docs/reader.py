@@ -76,7 +76,7 @@ def running(runtime, folder, broker, text):
     script.write_text(text)
     env = device_run.environment(runtime, _RUN, device_run.CHECKOUT / "lib")  # its sources, as somebody copies them
     process = subprocess.Popen(
-        [*runtime.command("400k"), str(_RUN), str(broker.port), str(script), *expected_names(text)],
+        [*runtime.command("800k"), str(_RUN), str(broker.port), str(script), *expected_names(text)],
         cwd=folder,
         env={**env, "INFLIGHT_HOME": str(folder), "INFLIGHT_DEVICE_ID": "attic-1"},
         stdin=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import contextmanager
 
 from host_tests.emulated_boards.judge import ASLEEP, MOUNT, READY
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from tools.emulators.esp32 import image, sensor
 from tools.emulators.esp32.board import Board
 from tools.emulators.esp32.chip import CHIP

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from host_tests.emulated_boards.tasks import CODE, harness
 from inflight_tools.boards import slots
-from inflight_tools.boards.bundle import compile_mpy, files
+from inflight_tools.boards.build.bundle import compile_mpy, files
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.update import keys, release

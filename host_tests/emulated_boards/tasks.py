@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trustme
 
-from inflight_tools.boards.bundle import compile_mpy, deployed_name, files
+from inflight_tools.boards.build.bundle import compile_mpy, deployed_name, files
 from tools.peers.certificates import der, server_context
 from tools.peers.mosquitto import Mosquitto
 from tools.peers.tls_proxy import tls_proxy

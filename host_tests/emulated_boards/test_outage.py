@@ -7,7 +7,7 @@ import pytest
 
 from host_tests.emulated_boards.tasks import CODE, harness
 from inflight_tools.boards import slots
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from tools.demo.downstream import Downstream
 from tools.peers import ntp
 from tools.peers.mosquitto import Mosquitto

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from host_tests.emulated_boards.tasks import CODE
-from inflight_tools.boards.loading import PACKAGE
+from inflight_tools.boards.build.loading import PACKAGE
 from tools.runtimes import runtime
 from tools.runtimes.device_run import deployed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from host_tests.emulated_boards.tasks import CODE, harness
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from tools.peers.subscriber import Subscriber
 
 pytestmark = pytest.mark.timeout(3600)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from host_tests.firmware.setting_up import HEAD, improv, texts
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 
 # The emulated ESP32 has no access point of its own: where the set-up opens one, it says nothing more.
 pytestmark = [pytest.mark.boards("pico_w"), pytest.mark.timeout(3600)]

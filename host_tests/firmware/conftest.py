@@ -7,8 +7,8 @@ import time
 import pytest
 
 import log
+import ram_board
 from assemble import kind
-from codes import IDLE, ONLINE, POWER_ON
 from config import check
 from host_tests.broker import Automatic
 from host_tests.clients import automatic, clock, cut_power, virtual  # noqa: F401 (fixtures)
@@ -34,78 +34,12 @@ class Pin:
         Pin.level = int(level)
 
 
-class Board:
-    """A fake board. Records the calls."""
-
-    NAME = "ram"
-    ATTENDED = False
-
-    def __init__(self):
-        self.readings = [("temperature", "Cel", 21.5)]
-        self.wifi = ONLINE
-        self.joins = IDLE  # the status after join(); a list: after each
-        self.clock = True  # what sync_time() returns; a list: in turn, the last one for ever
-        self.cause = POWER_ON
-        self.memory = None
-        self.switched_off = 0
-        self.joined, self.set_up, self.asked, self.fed, self.log, self.slept = [], [], [], [], [], []
-        self.within = []  # of sync_time()
-
-    def sensors(self):
-        yield from self.readings
-
-    def network(self, fields=None):
-        return self
-
-    def status(self):
-        return self.wifi
+class Board(ram_board.Board):
+    """One whose configuration is a Path."""
 
     @property
     def configuration(self):
         return json.loads(self.path.read_text())
-
-    def config_path(self):
-        return str(self.path)
-
-    def setup(self, config):
-        self.set_up.append((config.hostname, config.wifi_country, config.wifi_ip))
-
-    def join(self, timeout_ms, ssid=None, key=None):
-        self.joined.append((ssid, key, timeout_ms))
-        self.wifi = self.joins.pop(0) if isinstance(self.joins, list) else self.joins
-        return self.wifi
-
-    def sync_time(self, host=None, within=None):
-        self.asked.append(host)
-        self.within.append(within)
-        if isinstance(self.clock, list):
-            return self.clock.pop(0) if len(self.clock) > 1 else self.clock[0]
-        return self.clock
-
-    def remember(self, data):
-        self.memory = data
-
-    def recall(self):
-        return self.memory
-
-    def sleep(self, ms, deep=False):
-        self.slept.append((ms, deep))
-
-    def off(self, ms=0):
-        self.wifi = IDLE
-        self.switched_off += 1
-
-    def rssi(self):
-        return -67
-
-    def reset_cause(self):
-        return self.cause
-
-    def watchdog(self, ms):
-        self.fed.append(ms)
-
-    def accepted(self, seq, qos, topic):
-        self.log.append((seq, qos, topic))
 
 
 class Counting(Board):

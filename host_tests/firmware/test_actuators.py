@@ -47,42 +47,11 @@ def test_command_sets_the_pin_and_publishes_the_state(make, broker, until, publi
     assert all(m.retain and m.qos == 1 for m in broker.arrived if m.topic == "inflight/dev/actuator/pump")
 
 
-@pytest.mark.parametrize(
-    "name, payload, retain, error",
-    [
-        ("actuator/pump", b"up", 0, "write on, off or toggle"),
-        ("actuator/pump", b"\xff", 0, ""),
-        ("actuator/fan", b"on", 0, "no actuator of this name: use pump"),
-        ("actuator/", b"on", 0, "no actuator of this name: use pump"),
-        ("actuator/pump", b"on", 1, "without retain"),
-        ("pump", b"on", 0, "unknown command"),
-    ],
-)
-def test_wrong_commands_are_answered_and_set_nothing(make, broker, until, published, name, payload, retain, error):
-    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
-    broker.give(f"inflight/dev/command/{name}", payload, 2, retain)
-    (reply,) = until(app, lambda: published(f"reply/{name}"))
-    assert not reply["ok"] and error in reply["error"] and Pin.level == 0
-
-
-def test_without_actuators_there_is_no_such_command(make, broker, until, published):
-    app = make(broker.port, interval_ms=60_000)
-    broker.give("inflight/dev/command/actuator/pump", b"on", 2)
-    (reply,) = until(app, lambda: published("reply/actuator/pump"))
-    assert "unknown command" in reply["error"] and "actuators" not in app.errors
-
-
 def test_each_connection_publishes_the_states(make, broker, until, states):
     app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
     until(app, states)
     broker.connections[-1].finish()
     assert until(app, lambda: len(states()) == 2 and states()) == ["off", "off"]
-
-
-def test_broken_actuator_is_in_health_and_stops_nothing(make, broker, until, published):
-    app = make(broker.port, actuators=[PUMP, {"driver": "valve"}], health_ms=1000)
-    until(app, lambda: published("health") and published("telemetry"))
-    assert "unknown driver" in published("health")[0]["errors"]["valve"]
 
 
 # --- power cuts ---

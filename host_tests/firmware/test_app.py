@@ -9,11 +9,12 @@ import pytest
 
 import commands
 import files
-from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
+from codes import IDLE, ONLINE
 from config import Config
-from host_tests.broker import Automatic
+from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.clients import cut_power
 from host_tests.firmware.conftest import Counting, gathered
+from host_tests.waiting import wait_for
 from inflight import RamFlash
 from inflight.journal.journal import OUT
 from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
@@ -41,21 +42,15 @@ def ask(broker, until, published):
 # --- telemetry ---
 
 
-def test_telemetry_arrives_as_senml_with_its_number(make, broker, until, published):
-    app = make(broker.port)
+@pytest.mark.parametrize("qos", [1, 2])
+def test_telemetry_arrives_as_senml_with_its_number(make, broker, until, published, qos):
+    app = make(broker.port, qos=qos)
     until(app, lambda: len(published("telemetry")) >= 2)
     first = next(m for m in broker.arrived if m.topic.endswith("telemetry"))
     record = json.loads(first.payload)[0]
-    assert first.qos == 1 and not first.retain
+    assert first.qos == qos and not first.retain
     assert (record["bn"], record["n"], record["u"], record["v"]) == ("urn:dev:mac:dev:", "temperature", "Cel", 21.5)
     assert (record["seq"], record["epoch"]) == (0, app.journal.epoch)
-
-
-@pytest.mark.parametrize("qos", [1, 2])
-def test_telemetry_has_the_configured_qos(make, broker, until, qos, published):
-    app = make(broker.port, qos=qos)
-    until(app, lambda: len(published("telemetry")) >= 2)
-    assert {m.qos for m in broker.arrived if m.topic.endswith("telemetry")} == {qos}
 
 
 def test_every_message_has_a_number_of_its_own(make, broker, until, published):
@@ -65,14 +60,6 @@ def test_every_message_has_a_number_of_its_own(make, broker, until, published):
     until(app, lambda: all(published(kind) for kind in kinds) and not app.client.pending)
     assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
     assert {m["epoch"] for kind in kinds for m in published(kind)} == {app.journal.epoch}
-
-
-def test_without_a_clock_times_are_relative(make, broker, until, published):
-    app = make(broker.port)
-    app.board.clock = False
-    until(app, lambda: len(published("telemetry")) >= 2)
-    first, second = published("telemetry")[:2]
-    assert first["bt"] == second["bt"] == 0 and first["up"] < second["up"]
 
 
 def test_readings_before_the_clock_is_set_are_dated(make, nobody, broker, until, published):
@@ -92,23 +79,6 @@ def test_readings_before_the_clock_is_set_are_dated(make, nobody, broker, until,
     for reading in published("telemetry")[first:-1]:
         assert dating["boot"] <= reading["seq"] < dating["seq"]
         assert time.time() - 60 < dating["bt"] + reading["up"] - dating["up"] <= time.time()
-
-
-def test_with_a_clock_times_are_absolute(make, broker, until, published):
-    app = make(broker.port)
-    until(app, lambda: published("telemetry"))
-    assert all(m["bt"] > 1_700_000_000 for m in published("telemetry"))
-
-
-def test_telemetry_goes_on_while_offline_and_arrives_later(make, nobody, broker, until):
-    flash = RamFlash(8, 4096)
-    offline = make(nobody, flash)
-    until(offline, lambda: len(offline.board.log) >= 4)
-    accepted = [seq for seq, _, _ in offline.board.log]
-    online = make(broker.port, flash)
-    until(online, lambda: broker.arrived and not online.client.pending)
-    assert set(accepted) <= set(gathered(broker))
-    assert list(gathered(broker))[: len(accepted)] == accepted
 
 
 # --- gathered readings ---
@@ -174,16 +144,11 @@ def test_a_power_cut_while_readings_are_gathered_loses_none(make, nobody, broker
 # --- a full journal ---
 
 
-def test_full_journal_is_counted(make, nobody, until):
-    app = make(nobody, RamFlash(3, 1024))
-    until(app, lambda: app.full >= 2)
-    assert len(app.board.log) == app.journal.live == app.journal.next_seq
-
-
 def test_after_a_full_journal_no_number_is_missing(make, nobody, broker, until, published):
     flash = RamFlash(3, 1024)
     full = make(nobody, flash)
-    until(full, lambda: full.full)
+    until(full, lambda: full.full >= 2)
+    assert len(full.board.log) == full.journal.live == full.journal.next_seq
     app = make(broker.port, flash)
     until(app, lambda: len(published("telemetry")) > full.journal.next_seq and not app.client.pending)
     assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
@@ -201,31 +166,15 @@ def test_drop_policies_are_counted_by_the_client(make, nobody, until, drop):
 # --- sensors ---
 
 
-def test_sensor_that_fails_is_in_health_and_stops_no_other(make, broker, until, published):
+def test_a_sensor_that_fails_is_in_health_until_it_works_and_stops_no_other(make, broker, until, published):
     app = make(broker.port, health_ms=1000)
     app.board.readings = [("bad", "V", OSError(5, "EIO")), ("good", "V", 3)]
     until(app, lambda: published("health") and published("telemetry"))
-    assert published("telemetry")[-1]["n"] == "good"
-    assert "EIO" in published("health")[-1]["errors"]["bad"]
-
-
-def test_health_forgets_a_sensor_that_works_again(make, broker, until, published):
-    app = make(broker.port, health_ms=1000)
-    app.board.readings = [("bad", "V", OSError(5, "EIO"))]
-    until(app, lambda: published("health"))
+    assert published("telemetry")[-1]["n"] == "good" and "EIO" in published("health")[-1]["errors"]["bad"]
     app.board.readings = [("bad", "V", 3)]
-    until(app, lambda: len(published("health")) >= 2)
+    count = len(published("health"))
+    until(app, lambda: len(published("health")) > count)
     assert published("health")[-1]["errors"] == {}
-
-
-def test_source_that_raises_leaves_the_others(make, broker, until, published):
-    def broken():
-        raise RuntimeError("no such pin")
-
-    app = make(broker.port, sources=[broken, lambda: [("x", "V", 1)]], health_ms=1000)
-    until(app, lambda: published("health") and published("telemetry"))
-    assert published("telemetry")[-1]["n"] == "x"
-    assert "no such pin" in published("health")[-1]["errors"]["broken"]
 
 
 def test_slow_sensor_delays_no_other(make, broker, until, published):
@@ -358,30 +307,20 @@ def test_each_connection_has_its_birth(make, broker, until, published):
 
 
 def test_fields_of_health(make, broker, until, published):
-    app = make(broker.port)
+    """Also the place of the journal, and the life of the flash that is used: percent of 100,000 erases of each
+    sector."""
+    flash = RamFlash(8, 4096)
+    flash.where, flash.repaired = "pinned files", 2
+    app = make(broker.port, flash)
+    app.journal.erases = 7 * 8 * 1000 + 999
     until(app, lambda: published("health"))
     health = published("health")[0]
     assert (health["rssi"], health["reset"], health["wifi"]) == (-67, "power-on", ONLINE)
     assert set(health["counters"]) == set(app.client.counters())
-    assert set(health["journal"]) == {"live", "used", "limit", "erases", "damaged", "skipped", "worn"}
+    counts = {"live", "used", "limit", "erases", "damaged", "skipped", "worn"}
+    assert set(health["journal"]) == counts | {"where", "repaired"}
+    assert [health["journal"][name] for name in ("where", "repaired", "worn")] == ["pinned files", 2, 7]
     assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
-
-
-def test_health_has_the_life_of_the_flash_that_is_used(make, broker, until, published):
-    """Percent of 100,000 erases of each sector."""
-    app = make(broker.port, RamFlash(8, 4096))
-    app.journal.erases = 7 * 8 * 1000 + 999
-    until(app, lambda: published("health"))
-    assert published("health")[0]["journal"]["worn"] == 7
-
-
-def test_health_has_the_place_of_the_journal(make, broker, until, published):
-    flash = RamFlash(8, 4096)
-    flash.where, flash.repaired = "pinned files", 2
-    app = make(broker.port, flash)
-    until(app, lambda: published("health"))
-    journal = published("health")[0]["journal"]
-    assert (journal["where"], journal["repaired"]) == ("pinned files", 2)
 
 
 def test_messages_tell_the_oldest_number_that_the_broker_has_not_completed(make, broker, until, published):
@@ -404,6 +343,7 @@ def test_the_group_is_in_the_status_of_a_device_that_is_there(make, broker, unti
     until(app, lambda: published("status"))
     app.close()
     assert [(m["state"], m.get("group")) for m in published("status")] == [("online", "greenhouse"), ("offline", None)]
+    assert not app.client.pending
 
 
 def test_safe_mode_is_in_the_status(make, broker, until, published):
@@ -424,14 +364,6 @@ def test_a_command_that_waited_may_end_the_start_in_which_a_trial_connects(make,
     assert [m["state"] for m in published("status")] == ["online", "offline"]
 
 
-def test_orderly_end_publishes_offline(make, broker, until, published):
-    app = make(broker.port)
-    until(app, lambda: published("status"))
-    app.close()
-    assert [m["state"] for m in published("status")] == ["online", "offline"]
-    assert not app.client.pending
-
-
 # --- commands ---
 
 
@@ -440,60 +372,67 @@ def app(make, broker):
     return make(broker.port, interval_ms=60_000)
 
 
-def test_ping_returns_its_argument(app, ask):
+def test_ping_and_interval(app, ask, until, published):
+    """The interval counts at once, and after the next start."""
     reply = ask(app, "ping", b"number 7")
     assert reply["ok"] and reply["echo"] == "number 7" and reply["epoch"] == app.journal.epoch
-
-
-def test_interval_sets_the_period(app, ask, until, published):
     assert ask(app, "interval", b"100")["interval_ms"] == 100
     before = len(published("telemetry"))
     until(app, lambda: len(published("telemetry")) >= before + 3)
+    assert app.board.configuration["interval_ms"] == 100
 
 
-@pytest.mark.parametrize("payload", [b"", b"soon", b"99", b"86400001", b"1e3", b"-5", b"\xff", b"9" * 300])
-def test_wrong_interval_is_answered_with_the_valid_range(app, ask, payload):
-    reply = ask(app, "interval", payload)
-    assert not reply["ok"] and "from 100 to 86400000" in reply["error"]
-    assert ask(app, "ping")["ok"]
+KNOWN = "discard, interval, log, ping, reboot, retry, set, stay-awake"
 
 
-def test_interval_survives_a_restart(app, ask):
-    assert ask(app, "interval", b"250")["ok"]
-    assert app.board.configuration["interval_ms"] == 250
+def test_a_wrong_command_is_answered_with_what_to_do(app, ask):
+    for name, payload, error in (
+        *(("interval", payload, "from 100 to 86400000") for payload in (b"", b"soon", b"99", b"86400001", b"\xff")),
+        ("stay-awake", b"1000", "always awake"),
+        *(("discard", payload, "health lists them") for payload in (b"", b"x", b"7")),
+        *((name, b"x", KNOWN) for name in ("format", "ping/now", "PING", "\u00fc\u20ac", "__class__", "")),
+        ("actuator/pump", b"on", KNOWN),
+        ("log", b"all", "use one of info, error, off"),
+        ("ping", b"\xc3\x28", ""),
+        *((f"ping@{number}", b"", "1 to 4294967295") for number in ("0", "4294967296", "-1", "1.5", "x", "1@2", "1/2")),
+    ):
+        reply = ask(app, name, payload, reply=name.partition("@")[0])
+        assert not reply["ok"] and error in reply["error"], (name, payload, reply)
+    assert "retain" in ask(app, "reboot", retain=1)["error"] and not app.stopping
+    assert ask(app, "ping", b"fine")["ok"] and not app.errors
 
 
-@pytest.mark.parametrize(
-    "change, error",
-    [
-        (b"", "not JSON"),
-        (b'{"qos": 1', "not JSON"),
-        (b"[]", "not JSON, or no object"),
-        (b'\xef\xbb\xbf{"qos": 1}', "begins with a BOM"),
-        (b'{"wifi_ssid": "caf\xe9"}', "not UTF-8"),
-        (b'{"wifi_ssid": "\\ud83d\\ude00"}', "write characters as they are"),
-        (b'{"host": "10.0.0.1:1883"}', "write the port in `port`"),
-        (
-            b'{"sensors": [{"driver": "dth22", "pin": 4}]}',
-            'sensors: dth22: unknown driver "dth22": did you mean "dht22"?',
-        ),
-        (b'{"sensors": [{"driver": "dht22", "pim": 4}]}', 'sensors: dht22: unknown field "pim": did you mean "pin"?'),
-        (b'{"sleep_ms": 60000, "wake_on_pin": 4}', "wake_on_pin: MicroPython cannot wake this board by a pin"),
-        (b"{}", "one JSON object"),
-        (b'{"qos": 7}', "qos: write a whole number from 1 to 2"),
-        (b'{"wlan": "x"}', 'unknown field "wlan"'),
-        (b'{"host": null}', "host is missing"),
-        (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
-        (b'{"tls_ca": null}', "use deploy"),
-        (b'{"update_keys": null}', "use deploy"),
-        (b'{"setup": {"code": "another-code"}}', "use deploy"),
-        (b'{"device": "other"}', "the journal belongs to the present name"),
-    ],
+WRONG_SETTINGS = (
+    (b"", "not JSON"),
+    (b'{"qos": 1', "not JSON"),
+    (b"[]", "not JSON, or no object"),
+    (b'\xef\xbb\xbf{"qos": 1}', "begins with a BOM"),
+    (b'{"wifi_ssid": "caf\xe9"}', "not UTF-8"),
+    (b'{"wifi_ssid": "\\ud83d\\ude00"}', "write characters as they are"),
+    (b'{"host": "10.0.0.1:1883"}', "write the port in `port`"),
+    (
+        b'{"sensors": [{"driver": "dth22", "pin": 4}]}',
+        'sensors: dth22: unknown driver "dth22": did you mean "dht22"?',
+    ),
+    (b'{"sensors": [{"driver": "dht22", "pim": 4}]}', 'sensors: dht22: unknown field "pim": did you mean "pin"?'),
+    (b'{"sleep_ms": 60000, "wake_on_pin": 4}', "wake_on_pin: MicroPython cannot wake this board by a pin"),
+    (b"{}", "one JSON object"),
+    (b'{"qos": 7}', "qos: write a whole number from 1 to 2"),
+    (b'{"wlan": "x"}', 'unknown field "wlan"'),
+    (b'{"host": null}', "host is missing"),
+    (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
+    (b'{"tls_ca": null}', "use deploy"),
+    (b'{"update_keys": null}', "use deploy"),
+    (b'{"setup": {"code": "another-code"}}', "use deploy"),
+    (b'{"device": "other"}', "the journal belongs to the present name"),
 )
-def test_settings_are_checked_like_the_configuration(app, ask, change, error):
+
+
+def test_settings_are_checked_like_the_configuration(app, ask):
     before = app.board.configuration
-    reply = ask(app, "set", change)
-    assert not reply["ok"] and error in reply["error"] and "hunter2" not in reply["error"]
+    for change, error in WRONG_SETTINGS:
+        reply = ask(app, "set", change)
+        assert not reply["ok"] and error in reply["error"] and "hunter2" not in reply["error"], (change, reply)
     assert app.board.configuration == before and not app.stopping
 
 
@@ -549,10 +488,6 @@ def test_a_change_keeps_the_changes_before_it(app, broker, ask, published, trial
     assert fields.get("log") == ("info" if trial else None)
 
 
-def test_a_device_that_is_awake_need_not_stay_awake(app, ask):
-    assert "always awake" in ask(app, "stay-awake", b"1000")["error"]
-
-
 # --- the log ---
 
 
@@ -586,7 +521,6 @@ def test_lines_from_a_level_on_are_published(app, ask, until, published):
     app.client.on_error(ValueError("another"))
     ask(app, "ping")
     assert len(published("log")) == 1
-    assert "use one of info, error, off" in ask(app, "log", b"all")["error"]
 
 
 def test_the_level_of_the_configuration(make, broker, until, published):
@@ -595,25 +529,11 @@ def test_the_level_of_the_configuration(make, broker, until, published):
     assert any("network: online" in line for body in published("log") for line in body["lines"])
 
 
-# --- unknown commands ---
-
-
-@pytest.mark.parametrize("name", ["format", "ping/now", "PING", "\u00fc\u20ac", "__class__", ""])
-def test_unknown_command_is_answered_with_the_known_ones(app, ask, name):
-    reply = ask(app, name, b"x")
-    assert not reply["ok"] and "discard, interval, log, ping, reboot, retry, set, stay-awake" in reply["error"]
-
-
 def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
     for n in range(20):
         broker.give("inflight/dev/command/\x01%d" % n, b"", 2)
     assert ask(app, "ping")["ok"]
     assert list(app.errors) == ["reply"]
-
-
-def test_ping_with_ill_formed_text_is_an_error(app, ask):
-    assert not ask(app, "ping", b"\xc3\x28")["ok"]
-    assert ask(app, "ping", b"fine")["ok"]
 
 
 def test_a_command_with_a_number_is_executed_once(app, broker, until, published):
@@ -634,12 +554,6 @@ def test_a_command_with_a_number_is_executed_once(app, broker, until, published)
         send(number, 900)
     assert send(6, 700)["repeated"] and app.telemetry.ms == 900
     assert send(5, 500)["interval_ms"] == 500  # it is too long ago
-
-
-@pytest.mark.parametrize("number", ["0", "4294967296", "-1", "1.5", "x", "1@2", "1/2"])
-def test_a_number_that_is_none(app, ask, number):
-    reply = ask(app, f"ping@{number}", reply="ping")
-    assert not reply["ok"] and "1 to 4294967295" in reply["error"]
 
 
 def test_flash_that_fails_while_health_looks_for_messages_set_aside(make, broker, until, published, monkeypatch):
@@ -673,25 +587,6 @@ def test_flash_that_fails_while_a_command_is_carried_out(app, ask, monkeypatch):
     assert "EIO" in ask(app, "log")["lines"][-2]
 
 
-@pytest.mark.parametrize("payload", [b"", b"x", b"-1", b"7"])
-def test_only_what_was_set_aside_can_be_discarded(app, ask, payload):
-    assert "health lists them" in ask(app, "discard", payload)["error"]
-
-
-def test_retained_command_is_not_executed(app, ask):
-    reply = ask(app, "reboot", retain=1)
-    assert not reply["ok"] and "retain" in reply["error"]
-    assert not app.stopping
-
-
-@pytest.mark.parametrize("topic", ["inflight/other/command/reboot", "inflight/dev/commands/reboot", "x/command/reboot"])
-def test_commands_of_others_are_ignored(app, broker, ask, topic):
-    broker.give(topic, b"", 2)
-    assert ask(app, "ping", b"after")["echo"] == "after"
-    assert not app.stopping
-    assert not [m for m in broker.arrived if "reboot" in m.topic]
-
-
 def test_reboot_happens_after_all_messages_are_delivered(app, broker, until, published):
     broker.give("inflight/dev/command/reboot", b"", 2)
     app.run()
@@ -699,7 +594,7 @@ def test_reboot_happens_after_all_messages_are_delivered(app, broker, until, pub
     assert published("status")[-1]["state"] == "offline"
     assert not app.client.pending
     # The broker has no unacknowledged command that it would deliver again after the start.
-    assert not broker.sessions["dev"].flight
+    wait_for(lambda: not broker.sessions["dev"].flight, PATIENCE_S)
 
 
 def test_command_interrupted_by_a_power_cut_is_marked_redelivered(make, broker, until, monkeypatch, published):
@@ -748,53 +643,19 @@ def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some
 # --- network, watchdog ---
 
 
-def test_wifi_is_joined_when_it_is_down(make, nobody, until):
-    app = make(nobody, wifi_ssid="net", wifi_key="the-wifi-key")
-    app.board.wifi = IDLE
-    until(app, lambda: app.board.joined)
-    assert app.board.joined == [("net", "the-wifi-key", 0)]
-
-
 def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, published):
     def fail(config):
         raise ValueError("no such country")
 
-    app = make(broker.port, wifi_ssid="net")
+    app = make(broker.port, wifi_ssid="net", watchdog_ms=0)
     app.board.wifi = IDLE
     app.board.joins = ONLINE
     app.board.setup = fail
     until(app, lambda: app.board.joined and published("health"))
-    assert "no such country" in app.errors["wifi"]
+    assert "no such country" in app.errors["wifi"] and not app.board.fed
 
 
-def test_clock_is_set_from_the_configured_host(make, broker, until):
-    app = make(broker.port, ntp="time.example")
-    until(app, lambda: app.board.asked)
-    assert set(app.board.asked) == {"time.example"}
-
-
-@pytest.mark.parametrize("status", [ONLINE, CONNECTING])
-def test_wifi_that_works_is_not_joined_again(make, nobody, until, status):
-    app = make(nobody, wifi_ssid="net", wifi_key="the-wifi-key")
-    app.board.wifi = status
-    until(app, lambda: len(app.board.log) >= 2)
-    assert not app.board.joined
-
-
-def test_wifi_is_not_joined_without_an_ssid(make, nobody, until):
-    app = make(nobody)
-    app.board.wifi = WRONG_KEY
-    until(app, lambda: len(app.board.log) >= 2)
-    assert not app.board.joined
-
-
-def test_watchdog_is_fed(make, nobody, until):
-    app = make(nobody, watchdog_ms=30_000)
-    until(app, lambda: len(app.board.fed) >= 3)
-    assert set(app.board.fed) == {30_000}
-
-
-def test_no_watchdog(make, nobody, until):
-    app = make(nobody, watchdog_ms=0)
-    until(app, lambda: len(app.board.log) >= 2)
-    assert not app.board.fed
+def test_clock_is_set_from_the_configured_host_and_the_watchdog_fed(make, broker, until):
+    app = make(broker.port, ntp="time.example", watchdog_ms=30_000)
+    until(app, lambda: app.board.asked and len(app.board.fed) >= 3)
+    assert set(app.board.asked) == {"time.example"} and set(app.board.fed) == {30_000}

@@ -10,6 +10,9 @@ from host_tests.clients import cut_power
 from host_tests.firmware.conftest import gathered
 from inflight import RamFlash
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
+
 DOOR = {"driver": "door", "name": "door", "report_on_change": True, "check_ms": 100}
 QUIET = {"interval_ms": 3_600_000, "health_ms": 86_400_000, "sensors": [DOOR]}
 
@@ -106,23 +109,6 @@ def test_home_assistant_has_it_as_the_newest_value(make, automatic, run, door):
         assert state["readings"] == {"temperature": 21.5, "door": True}
 
 
-def test_before_the_first_readings_of_all(make, automatic, run, door, monkeypatch):
-    """Another sensor measures for longer."""
-
-    class Slow:
-        def __init__(self, fields, name):
-            self.start = lambda: 5_000
-            self.read = lambda: [(name, "Cel", 4)]
-
-    monkeypatch.setitem(sys.modules, "sensor_slow", types.SimpleNamespace(FIELDS={}, Driver=Slow))
-    with automatic() as broker:
-        app = make(broker.port, ha=True, **QUIET | {"sensors": [DOOR, {"driver": "slow"}]})
-        run(app, 1)
-        assert doors(broker) == [False]
-        run(app, 10)
-        assert [*gathered(broker).values()][-1][1] == {"temperature": 21.5, "door": False, "slow": 4}
-
-
 def test_on_a_device(machine, broker, published):
     """As a process, with its own entry point."""
     (machine.home / "sensor_file.py").write_text(DRIVER.replace("HOME", str(machine.home)))
@@ -149,40 +135,6 @@ def test_rules_are_called_with_it(make, automatic, run, door):
         assert called == [("door", None, True)]
 
 
-def test_a_noisy_input_does_not_fill_the_journal_and_health_counts_it(make, nobody, automatic, run, door):
-    """In an hour of noise it takes as much as a reading each 10 s."""
-    flash = RamFlash(16, 4096)
-    app = make(nobody, flash, **QUIET)
-    for _ in range(360):
-        door.open = not door.open
-        run(app, 10)
-    fields = QUIET | {"health_ms": 1_000}
-    assert app.full == 0
-    assert app.journal.next_seq <= 1 + 10 + 360 + 2
-    cut_power(app.client)
-    with automatic() as broker:
-        app = make(broker.port, flash, **fields)
-        for _ in range(300):
-            door.open = not door.open
-            run(app, 0.2)
-        run(app, 12)
-        assert doors(broker)[-1] == door.open
-        health = [json.loads(m.payload) for m in broker.arrived if m.topic.endswith("/health")][-1]
-        assert health["coalesced"] > 100
-
-
-def test_a_sensor_that_fails_stops_nothing(make, automatic, run, door):
-    with automatic() as broker:
-        app = make(broker.port, **QUIET)
-        run(app, 5)
-        door.broken = OSError(5, "EIO")
-        run(app, 5)
-        assert "EIO" in app.errors["door"] and doors(broker) == [False]
-        door.broken, door.open = None, True
-        run(app, 0.5)
-        assert not app.errors and doors(broker) == [False, True]
-
-
 def test_what_a_full_journal_refused_is_published_when_there_is_space(make, automatic, run, door):
     with automatic() as broker:
         app = make(broker.port, RamFlash(5, 1024), **QUIET | {"batch": 1})
@@ -195,10 +147,3 @@ def test_what_a_full_journal_refused_is_published_when_there_is_space(make, auto
         app.client.online = True
         run(app, 20)
         assert doors(broker)[-1] == door.open and app.client.counters()["dropped"] == 0
-
-
-def test_health_of_a_device_without_such_a_sensor_has_no_count(make, automatic, run, door):
-    with automatic() as broker:
-        app = make(broker.port, **QUIET | {"health_ms": 1_000, "sensors": [{"driver": "door"}]})
-        run(app, 3)
-        assert not any("coalesced" in json.loads(m.payload) for m in broker.arrived if m.topic.endswith("/health"))

@@ -59,9 +59,10 @@ def announced(broker):
     return run
 
 
-def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, announced):
+def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, announced, published):
+    """They take no sequence number."""
     app = make(broker.port, ha=True, interval_ms=60_000)
-    until(app, lambda: set(announced()) >= TOPICS)
+    until(app, lambda: set(announced()) >= TOPICS and published("health") and not app.client.pending)
     assert set(announced()) == TOPICS
     found = announced()["sensor/dev/temperature"]
     assert (found["device_class"], found["unit_of_measurement"]) == ("temperature", "°C")
@@ -72,11 +73,6 @@ def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, a
         assert topics[1:] == (["inflight/dev/state"] if fields["name"] == "temperature" else [])
     assert len({fields["unique_id"] for fields in announced().values()}) == len(TOPICS)
     assert {tuple(fields["device"]["identifiers"]) for fields in announced().values()} == {("dev",)}
-
-
-def test_they_take_no_sequence_number(make, broker, until, announced, published):
-    app = make(broker.port, ha=True, interval_ms=60_000)
-    until(app, lambda: set(announced()) >= TOPICS and published("health") and not app.client.pending)
     numbers = [m.payload for m in broker.arrived if m.topic.startswith("inflight/") and m.topic != STATE]
     assert len(numbers) == app.journal.next_seq
 
@@ -88,22 +84,16 @@ def test_without_ha_nothing_is_announced(make, broker, until, announced, publish
         assert not announced() and app.home is None
 
 
-def test_actuators_are_entities(make, broker, until, announced, machine_module):
-    app = make(broker.port, ha="ha/x", actuators=ACTUATORS, interval_ms=60_000)
+@pytest.mark.parametrize("given, qos", [({}, 2), ({"qos": 1}, 1)])
+def test_actuators_are_entities(make, broker, until, announced, machine_module, given, qos):
+    """Home Assistant sends commands at the highest QoS that is configured."""
+    app = make(broker.port, ha="ha/x", actuators=ACTUATORS, interval_ms=60_000, **given)
     wanted = {"switch/dev/actuator-pump", "number/dev/actuator-fan", "light/dev/actuator-lamp"}
-    until(app, lambda: wanted <= set(announced("ha/x")))
+    until(app, lambda: wanted | {"button/dev/reboot", "number/dev/interval"} <= set(announced("ha/x")))
     switch = announced("ha/x")["switch/dev/actuator-pump"]
-    assert (switch["command_topic"], switch["qos"]) == ("inflight/dev/command/actuator/pump", 2)
+    assert switch["command_topic"] == "inflight/dev/command/actuator/pump"
     assert switch["state_topic"] == "inflight/dev/actuator/pump"
-
-
-def test_home_assistant_sends_commands_at_the_highest_qos_that_is_configured(
-    make, broker, until, announced, machine_module
-):
-    app = make(broker.port, ha=True, actuators=ACTUATORS, interval_ms=60_000, qos=1)
-    until(app, lambda: {"light/dev/actuator-lamp", "button/dev/reboot", "number/dev/interval"} <= set(announced()))
-    qos = {fields["qos"] for fields in announced().values() if "command_topic" in fields}
-    assert qos == {1}
+    assert {fields["qos"] for fields in announced("ha/x").values() if "command_topic" in fields} == {qos}
 
 
 # --- the state ---
@@ -198,18 +188,13 @@ def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, published
 # --- when it is announced ---
 
 
-def test_announced_again_when_home_assistant_starts(make, broker, until, announced):
+def test_announced_again_when_home_assistant_starts_and_with_each_connection(make, broker, until, announced):
     app = make(broker.port, ha=True, interval_ms=60_000)
     until(app, lambda: set(announced()) >= TOPICS)
     broker.arrived.clear()
     broker.give("homeassistant/status", b"offline", 0)
     broker.give("homeassistant/status", b"online", 0)
     until(app, lambda: set(announced()) == TOPICS)
-
-
-def test_announced_again_with_each_connection(make, broker, until, announced):
-    app = make(broker.port, ha=True, interval_ms=60_000)
-    until(app, lambda: set(announced()) >= TOPICS)
     broker.arrived.clear()
     broker.connections[-1].finish()
     until(app, lambda: set(announced()) == TOPICS)

@@ -18,8 +18,8 @@ from host_tests.firmware.test_home_assistant import READINGS
 from host_tests.waiting import wait_for
 from inflight_tools.fleet import home_assistant as statistics
 from inflight_tools.fleet.commands import app as fleet
+from tools import pictures
 from tools.demo.downstream import Downstream
-from tools.home_assistant import picture
 from tools.peers import chromium, mosquitto
 from tools.peers.home_assistant import HomeAssistant
 from tools.setup.common import CHECKOUT
@@ -234,7 +234,7 @@ def test_statistics_in_the_unit_that_somebody_chose(make, broker, core, home, ru
 
 @pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
 def test_the_picture_shows_a_device(tmp_path):
-    picture.main(tmp_path / "taken.png")
-    kept = CHECKOUT / "docs/home-assistant.png"
-    for file in (tmp_path / "taken.png", kept):
-        assert struct.unpack(">II", file.read_bytes()[16:24]) == picture.SIZE and file.stat().st_size <= 50_000
+    pictures.main(["home-assistant"], tmp_path)
+    for file in (tmp_path / "home-assistant.png", CHECKOUT / "docs/home-assistant.png"):
+        assert struct.unpack(">II", file.read_bytes()[16:24]) == pictures.HOME_ASSISTANT_PX
+        assert file.stat().st_size <= 50_000

@@ -50,8 +50,7 @@ def kept(make, port, kb, **fields):
 
 
 @pytest.mark.usefixtures("whole_seconds")
-@pytest.mark.parametrize("kb", [12, 32])
-@pytest.mark.parametrize("fields", OPTIONS, ids=str)
+@pytest.mark.parametrize("kb, fields", [(32, {}), *((12, fields) for fields in OPTIONS)], ids=str)
 def test_a_device_bridges_what_is_told(make, nobody, kb, fields):
     fields = {"device": "dev", **fields}
     config = check({"host": "b", "interval_ms": 10_000, **fields}, "dev")

@@ -91,20 +91,6 @@ def test_without_a_connection_the_radio_restarts_and_then_the_device(device, nob
     assert app.board.joined[-1] == ("net", "the-wifi-key", 0)
 
 
-def test_a_connection_begins_the_time_anew(device, virtual):
-    app = device.start(virtual.port)
-    with virtual.play(connection_until(4)):
-        assert device.run(4.1) == []
-    assert device.run(60) == [(9, "radio off"), (14, "radio off"), (19, "restart")]
-    assert app.client.counters()["connects"] == 1
-
-
-def test_a_connected_device_restarts_nothing(device, virtual):
-    device.start(virtual.port)
-    with virtual.play(connection_until(60)):
-        assert device.run(60) == []
-
-
 def test_a_device_whose_network_somebody_else_manages_does_not_restart(device, nobody):
     """Without wifi_ssid that is the operating system, or boot.py."""
     device.start(nobody, wifi_ssid=None, wifi_key=None).board.wifi = IDLE
@@ -119,25 +105,6 @@ def test_a_device_without_a_connection_by_new_settings_restarts(device, nobody):
 
 
 # --- connecting when there is a network ---
-
-
-def test_wifi_is_set_up_once_before_it_is_joined(device, nobody):
-    ip = ["10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.1"]
-    app = device.start(nobody, wifi_ip=ip, wifi_country="DE", hostname="attic")
-    app.board.wifi = IDLE
-    device.run(1)
-    assert len(app.board.joined) == 4
-    assert app.board.set_up == [("attic", "DE", ip)]
-
-
-def test_the_client_does_not_connect_before_there_is_a_network(device, virtual):
-    app = device.start(virtual.port)
-    app.board.wifi = app.board.joins = CONNECTING
-    assert device.run(2) == [] and not device.errors
-    app.board.wifi = ONLINE
-    with virtual.play(connection_until(0)):
-        device.run(2.1)
-    assert app.client.counters()["connects"] == 1
 
 
 def test_when_the_network_comes_the_client_connects_at_once(device, virtual):

@@ -7,6 +7,9 @@ import pytest
 
 from host_tests.docs.pages import EXAMPLES
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
+
 RULES = next(path for path in EXAMPLES if path.stem == "rules")
 RELAY = {"driver": "file", "name": "relay"}
 ATTIC = {"driver": "series", "name": "attic"}
@@ -117,10 +120,3 @@ def test_safe_mode_has_no_rules(make, nobody, monkeypatch):
         app.client.on_error = lambda error, app=app: setattr(app, "stopping", True)  # nobody answers
         app.run()
     assert called == [("temperature", 21.5)]
-
-
-def test_without_rules_nothing_is_said_of_them(machine, broker, published):
-    machine.configure(port=broker.port, health_ms=1_000)
-    machine.start()
-    machine.wait_for(lambda: published("health"), 2)
-    assert not [body for body in published("health") if "rules" in body or "rules" in body["errors"]]

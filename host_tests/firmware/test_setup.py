@@ -1,6 +1,5 @@
 """A device without configuration, as a process: its page, its name server, and Improv."""
 
-import gzip
 import json
 import os
 import re
@@ -13,7 +12,7 @@ import trustme
 
 from host_tests.firmware.setting_up import Page, Serial, ask_name, improv
 from inflight import __version__
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from inflight_tools.cache import write_below
 from tools.peers.certificates import der, server_context
 from tools.peers.daemon import held_port
@@ -59,6 +58,8 @@ def configuration(device):
 
 
 def test_a_device_is_set_up_and_publishes(device, page, broker, published):
+    assert len(page.text.encode()) < 8192 and "<script" not in page.text
+    assert '<option value="&lt;b&gt;&amp;&quot;&#39;"' in page.text and "<b>" not in page.text
     told = page.try_(**WIFI, host="127.0.0.1", port=broker.port, device="attic-1", user="", password="")
     assert told == "Saved. The device restarts, and connects to 127.0.0.1."
     output, status = device.end()
@@ -163,30 +164,6 @@ def test_improv_is_not_there(device, again):
     assert again.there() and configuration(device) == again.fields
 
 
-# --- the page ---
-
-
-def test_the_page_is_small_and_lists_networks_by_signal(page):
-    options = [page.text.index(f'<option value="{name}"') for name in ("attic", "&lt;b&gt;&amp;&quot;&#39;", "cellar")]
-    assert options == sorted(options)
-    assert "<script" not in page.text and "<b>" not in page.text
-    assert len(gzip.compress(page.text.encode())) < len(page.text.encode()) < 8192
-
-
-def test_the_page_tells_what_comes_next(device, page, broker):
-    """The topic of the readings, and the address in the network; Home Assistant only where it is configured."""
-    assert page.try_(**WIFI, host="127.0.0.1", port=broker.port, device="attic-1").startswith("Saved.")
-    assert "<b>inflight/attic-1/telemetry</b>" in page.text and "<b>127.0.0.2</b>" in page.text
-    assert "<b>inflight-box</b> goes away" in page.text and "Home Assistant" not in page.text
-
-
-def test_networks_are_searched_again(device, page):
-    (device.home / "networks.json").write_text(json.dumps([{"ssid": "new", "rssi": -50}]))
-    status, headers, _ = page.request("GET", "/scan")
-    assert (status, headers["Location"]) == (303, "/")
-    assert '"new"' in page.request("GET", "/")[2] and '"attic"' not in page.text
-
-
 def test_hundreds_of_networks_do_not_stop_it(device, broker):
     """A neighbour can announce them: the strongest are listed, as far as there is memory for them."""
     many = [{"ssid": f"network-{n:03}", "rssi": -60, "key": "some-key"} for n in range(600)]
@@ -215,51 +192,6 @@ def test_every_other_address_leads_to_the_page(device, page):
 # --- failures ---
 
 
-class NotABroker:
-    """A server that answers with something else than MQTT."""
-
-    def __enter__(self):
-        self._sock = socket.create_server(("127.0.0.1", 0))
-        self.port = self._sock.getsockname()[1]
-        return self
-
-    def answer(self):
-        connection = self._sock.accept()[0]
-        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        return connection
-
-    def __exit__(self, *_):
-        self._sock.close()
-
-
-def test_failures_are_told_and_nothing_is_kept(device, page, nobody):
-    secrets = {"password": "the-password", "user": "me"}
-    for given, told in (
-        ({"ssid": "attic", "key": "wrong-key"}, "The key of the network attic is wrong"),
-        ({"other": "nowhere", "key": "some-key"}, "There is no network nowhere here"),
-        (WIFI, f"No broker at 127.0.0.1:{nobody}: nothing listens there"),
-        ({**WIFI, "port": "x"}, "Port: write a whole number from 0 to 65535"),
-        ({**WIFI, "host": ""}, "Host is missing: write {&quot;host&quot;: &quot;broker.example&quot;}"),
-        ({**WIFI, "device": "a b"}, "Device: use letters, digits and -_."),
-        ({**WIFI, "user": ""}, "Password needs user: write both, or leave password out"),
-        ({}, "Choose a network"),
-    ):
-        assert page.try_(**{"host": "127.0.0.1", "port": nobody, **secrets, **given}) == told
-        for secret in ("the-password", "the-wifi-key", "wrong-key", "some-key"):
-            assert secret not in page.text
-    assert configuration(device) is None
-    # What is no secret is shown again.
-    assert 'value="127.0.0.1"' in page.text and 'value="me"' in page.text
-
-
-def test_what_is_no_broker_is_told(page):
-    with NotABroker() as other:
-        assert page.submit(**WIFI, host="127.0.0.1", port=other.port) == 303
-        connection = other.answer()
-        assert page.told().startswith(f"No broker at 127.0.0.1:{other.port}: ")
-        connection.close()
-
-
 def test_a_refused_login_is_told_and_corrected(device, page, mosquitto, tmp_path):
     broker = mosquitto(*only(tmp_path, {"me": "right"}))
     place = {"host": "127.0.0.1", "port": broker.port, "user": "me"}
@@ -269,14 +201,6 @@ def test_a_refused_login_is_told_and_corrected(device, page, mosquitto, tmp_path
     assert page.try_(ssid="attic", key="", **place, password="right").startswith("Saved.")
     assert device.end()[1] == AGAIN
     assert configuration(device)["password"] == "right" and configuration(device)["wifi_key"] == "the-wifi-key"
-
-
-def test_a_secret_goes_nowhere_else(page, nobody, broker):
-    """Somebody else's form must not bring it to another host."""
-    place = {"host": "127.0.0.1", "user": "me"}
-    page.try_(**WIFI, **place, port=nobody, password="the-password")
-    assert page.try_(ssid="attic", **place, port=broker.port).startswith("Saved.")
-    assert broker.connections[0].packets[0].password is None
 
 
 @pytest.mark.parametrize("form", ["pem", "der"])
@@ -338,17 +262,6 @@ def test_hostile_requests_change_nothing(device, page, broker):
         assert (answer[9:12] or b"") in status, (data[:80], answer[:80])
     assert page.there() and configuration(device) is None and not broker.connections
     assert not [path for path in device.home.iterdir() if path.name not in ("networks.json", "next-start")]
-
-
-def test_a_silent_connection_does_not_bar_others(page):
-    """Browsers open some in advance."""
-    with socket.create_connection(("127.0.0.1", page.port)), socket.create_connection(("127.0.0.1", page.port)):
-        assert page.there()
-
-
-def test_form_of_another_site_is_refused(device, page, broker):
-    assert page.submit(**WIFI, host="127.0.0.1", port=broker.port, origin="http://evil.example") == 403
-    assert page.there() and configuration(device) is None and not broker.connections
 
 
 def test_a_form_is_not_refused_before_it_has_come(device, page):
@@ -425,9 +338,7 @@ def settings(ssid, key):
     return bytes([len(ssid)]) + ssid + bytes([len(key)]) + key
 
 
-def test_improv_tells_state_device_and_networks(device, serial):
-    serial.command(2)
-    assert [serial.packet(), serial.packet()] == [OK, (1, b"\2")]
+def test_improv_brings_the_network_and_the_page_the_rest(device, page, serial, broker):
     serial.send(b">>> \r\nIMPROV\1\3\2\2\0\0" + b"garbage")  # a wrong checksum
     assert serial.packet() == (2, b"\1")
     serial.command(3)
@@ -438,9 +349,6 @@ def test_improv_tells_state_device_and_networks(device, serial):
     assert found[0] == (4, ["attic", "-60", "YES"]) and found[1][1][2] == "NO" and found[-1] == (4, [])
     serial.command(99)
     assert serial.packet() == (2, b"\2")
-
-
-def test_improv_brings_the_network_and_the_page_the_rest(device, page, serial, broker):
     serial.command(1, b"\5x")
     assert [serial.packet(), serial.packet()] == [OK, (2, b"\1")]
     serial.command(1, settings(b"attic", b"wrong-key"))

@@ -158,11 +158,3 @@ def test_neither_have_the_pages_of_a_device_with_a_configuration(machine, look):
     look(site.text)
     assert site.try_(ssid="attic", key="the-wifi-key", **code).startswith("Saved")
     look(site.text)
-
-
-def test_any_address_leads_to_the_page_which_fits_a_phone(device, tmp_path):
-    with chromium.Chromium(tmp_path / "chromium") as browser:
-        page = browser.open(device.url + "generate_204", width=360)
-        assert page.ask("document.documentElement.scrollWidth") == 360 == page.ask("innerWidth")
-        assert page.ask("location.href") == device.url
-        assert page.ask("[...document.querySelectorAll('option')].map(o => o.value)") == ["attic", "a" * 32]

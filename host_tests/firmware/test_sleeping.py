@@ -49,26 +49,6 @@ def test_nothing_read_is_lost_by_killing_it(machine, broker, qos, published):
     assert not twice
 
 
-def test_without_a_broker_readings_are_kept_and_delivered_later_in_order(machine, broker, nobody, published):
-    configure(machine, nobody)
-    wake(machine, 4)
-    assert [topic for _, _, topic in machine.accepted()] == ["telemetry"] * 5  # one dates the first reading
-    configure(machine, broker.port)
-    wake(machine)
-    assert [body["seq"] for body in published()] == [seq for seq, _, _ in machine.accepted()]
-    assert len(published("telemetry")) == 5
-    assert published("health")[0]["wake"]["missed"] == 4
-
-
-def test_commands_sent_while_it_sleeps_are_executed_once(machine, broker, published):
-    configure(machine, broker.port)
-    wake(machine)
-    for n in range(10):
-        broker.give("inflight/box/command/ping", b"%d" % n, 2)
-    wake(machine, 3)
-    assert [body["echo"] for body in published("reply/ping")] == [str(n) for n in range(10)]
-
-
 def test_memory_survives_deep_sleep(machine, broker, published):
     configure(machine, broker.port, health_ms=1000)
     wake(machine, 6)
@@ -117,24 +97,6 @@ def test_with_updates_each_wake_subscribes(machine, broker):
     configure(machine, broker.port, update_keys=[KEY])
     wake(machine, 3)
     assert subscribed(broker) == [2, 2, 2]
-
-
-def test_the_radio_is_off_between_reports(machine, broker, published):
-    configure(machine, broker.port, report_every=5)
-    wake(machine, 11)
-    assert len(broker.connections) == 3
-    assert len(published("telemetry")) == 11
-
-
-def test_a_reboot_differs_from_a_wake(machine, broker, published):
-    configure(machine, broker.port)
-    wake(machine)
-    broker.give("inflight/box/command/reboot", b"", 2)
-    wake(machine, 2)
-    assert [body["state"] for body in published("status")] == ["online", "asleep", "asleep", "offline"] + [
-        "online",
-        "asleep",
-    ]
 
 
 def test_mosquitto_keeps_commands_until_the_next_wake(machine, mosquitto):

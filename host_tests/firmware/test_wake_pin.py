@@ -1,6 +1,5 @@
 """A sensor that sleeps and that a pin wakes, with a broker: the event, and the next sleep."""
 
-import json
 import sys
 import time
 import types
@@ -11,6 +10,9 @@ from codes import IDLE, NO_AP, ONLINE
 from host_tests.firmware.conftest import Board, gathered
 from host_tests.firmware.test_sleeping_app import SLEEP_MS, Sleeper
 from inflight.compat import ticks_add, ticks_ms
+
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython"
 
 PIN = 33
 WIFI = {"wifi_ssid": "net", "wifi_key": "the-wifi-key"}
@@ -199,24 +201,6 @@ def test_readings_without_a_clock_have_the_time_of_the_board(wake, pin, nobody, 
     assert dating["up"] == pytest.approx(3_700, abs=3) and dating["bt"] == pytest.approx(real, abs=3)
 
 
-def test_how_long_a_woken_device_slept_is_not_known(wake, pin, nobody):
-    fields = {"protocol_level": 5, "expiry_s": 80, "wake_on_pin": PIN}
-    wake(nobody, **fields)
-    wake(nobody, **fields)
-    app, board = wake.device.app, wake.device.board
-    pin.by_pin = False
-    assert app.slept(board, app.config) > 0
-    pin.by_pin = True
-    assert app.slept(board, app.config) == 0
-
-
-def test_home_assistant_has_the_event(wake, pin, broker):
-    wake(broker.port, ha=True)
-    wake(broker.port, True, ha=True)
-    state = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/dev/state"][-1]
-    assert state["readings"] == {"temperature": 21.5, "wake": True}
-
-
 def test_on_a_board_that_no_pin_wakes(machine, broker, published):
     """As a process, with its own entry point."""
     machine.configure(port=broker.port, sleep_ms=1_000, wake_on_pin=4)
@@ -225,10 +209,3 @@ def test_on_a_board_that_no_pin_wakes(machine, broker, published):
     text = "MicroPython cannot wake this board by a pin: leave it out"
     assert published("health")[0]["errors"] == {"wake_on_pin": f"ValueError: {text}"}
     machine.end()
-
-
-def test_a_device_without_the_field_does_not_ask_for_the_pin(make, broker, published):
-    sleeper = Sleeper(make)
-    sleeper(broker.port)
-    assert all("wake" not in json.loads(m.payload)[0].values() for m in broker.arrived if m.topic.endswith("telemetry"))
-    assert statuses(published) == [("online", None), ("asleep", None)]

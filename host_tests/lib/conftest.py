@@ -4,10 +4,10 @@ import socket
 
 import pytest
 
+import account
 from host_tests.clients import Maker, automatic, clock, pump, virtual  # noqa: F401 (fixtures)
 from host_tests.lib.either import AsyncMaker
 from inflight.net.transport import Transport
-from tools.crash import cutting
 
 
 def pytest_generate_tests(metafunc):
@@ -37,7 +37,7 @@ def broker(virtual):  # noqa: F811
 @pytest.fixture
 def quick_crc(monkeypatch):
     """Makes the CRC of journals twenty times as fast."""
-    cutting.quick_crc(monkeypatch.setattr)
+    account.quick_crc(monkeypatch.setattr)
 
 
 @pytest.fixture

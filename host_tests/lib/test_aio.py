@@ -2,15 +2,13 @@
 
 import asyncio
 import errno
-import itertools
 import threading
 
 import pytest
 
-from host_tests.clients import no_network
 from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, plain, play, run, times_out, until
 from tools.reference.kinds import PINGREQ, SUBSCRIBE, UNSUBSCRIBE
-from tools.reference.wire import connack, suback
+from tools.reference.wire import suback
 
 pytestmark = VIRTUAL
 
@@ -26,51 +24,6 @@ def test_tcp_connect_times_out(unresponsive_port):
         await client.disconnect()
 
     run(scene())
-
-
-def test_reconnects(broker):
-    """After a cut before CONNACK, after it, and within it."""
-    client = make(broker.port)
-
-    async def scene():
-        async with client:
-            await until(lambda: client.counters()["connects"] == 3)
-            await client.ping()
-
-    def script(b):
-        for raw in (b"", connack(), connack()[:3], connack()):
-            b.called()
-            b.send(raw)
-            b.cut()
-        b.welcome()
-        b.answer_ping()
-        b.goodbye()
-
-    play(broker, script, scene)
-    assert len(client.errors) == 4
-
-
-def test_back_off(clock):
-    """Pauses grow to the maximum, with jitter."""
-    failed_at = []
-    enough = asyncio.Event()
-
-    def on_error(error):
-        failed_at.append(clock.now)
-        if len(failed_at) == 40:
-            enough.set()
-
-    client = make(1, backoff_ms=(100, 1000), on_error=on_error)
-
-    async def scene():
-        async with client:
-            await enough.wait()
-
-    with no_network():
-        run(scene())
-    pauses = [(after - before) * 1000 for before, after in itertools.pairwise(failed_at)]
-    assert all(pause <= min(1000, 100 << k) + 50 for k, pause in enumerate(pauses))
-    assert min(pauses[4:]) < 400 < 600 < max(pauses)
 
 
 # --- publishing ---
@@ -150,23 +103,6 @@ def test_connection_lost_during_a_request(broker):
             b.cut()
         b.welcome(1)
         b.goodbye()
-
-    play(broker, script, scene)
-
-
-def test_no_answer_within_the_keep_alive(broker):
-    """[MQTT-3.12.4-1] The client's own task notices; the caller gets the same error."""
-    client = make(broker.port, keepalive=1, timeout_ms=300)
-
-    async def scene():
-        await client.connect()
-        await times_out(client.ping())
-        await client.disconnect()
-
-    def script(b):
-        b.welcome(keepalive=1)
-        b.expect(PINGREQ)
-        b.expect_close()
 
     play(broker, script, scene)
 

@@ -18,29 +18,6 @@ pytestmark = VIRTUAL
 POINTS = 150  # of one run at which it is interrupted
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-@pytest.mark.parametrize("asleep", [False, True], ids=["connected", "offline"])
-def test_flash_fails_in_publish(automatic, qos, asleep):
-    """The journal is mounted again, and publish() succeeds."""
-    with automatic() as b:
-        client = make(b.port, NorFlash())
-
-        async def scene():
-            async with client:
-                if not asleep:
-                    await client.connect()
-                for k in range(5):
-                    if k == 2:
-                        client.device.fail_at(0)
-                    assert await client.publish("t", b"%d" % k, qos)
-                assert await client.drain(LIMIT_S * 1000)
-
-        run(scene())
-    assert set(b.payloads()) == {b"0", b"1", b"2", b"3", b"4"}
-    assert qos == 1 or len(b.arrived) == 5
-    assert [error.errno for error in client.errors] == ([] if asleep else [errno.EIO])
-
-
 def test_flash_fails_with_one_connection(automatic):
     """reconnect=False: publish() succeeds, the connection ends, and the client makes no other one."""
     with automatic() as b:

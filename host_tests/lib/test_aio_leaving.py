@@ -21,19 +21,6 @@ def watched_files():
     return len(asyncio.get_running_loop()._selector.get_map()) - 1
 
 
-def test_disconnect_during_tcp_connect(unresponsive_port):
-    client = make(unresponsive_port)
-
-    async def scene():
-        waiting = asyncio.create_task(client.connect())
-        await until(watched_files)
-        await client.disconnect()
-        with pytest.raises(OSError):
-            await waiting
-
-    run(scene())
-
-
 def test_disconnect_before_connack(broker):
     client = make(broker.port)
     came = threading.Event()

@@ -9,6 +9,8 @@ from host_tests.processes import running
 from tools import runtimes
 from tools.runtimes import device_run
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython micropython-x64"
 SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 240
 

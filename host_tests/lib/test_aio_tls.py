@@ -12,8 +12,7 @@ from host_tests.lib import aio_clients
 from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
 from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
-from tools.reference.kinds import PUBLISH, PUBREC, PUBREL
-from tools.reference.wire import connack, pubcomp, publish, pubrec
+from tools.reference.wire import connack
 
 pytestmark = STRICT
 AUTHORITY = trustme.CA()
@@ -53,53 +52,6 @@ def serve():
 
 def make(port, ca=AUTHORITY, **options):
     return aio_clients.make(port, tls=client_context(ca), **options)
-
-
-def test_right_authority(serve):
-    """Short and long payloads in both directions, in TLS records of every length, with an outage."""
-    broker = serve()
-    client = make(broker.port)
-    long = bytes(range(256)) * 300
-    got = []
-
-    async def scene():
-        async with client:
-            await client.subscribe("t", 2, lambda m: got.append(m.payload), stream=True)
-            await client.connect()
-            await client.publish("long", long)
-            await client.publish("short", b"2", 2)
-            assert await client.drain(aio_clients.LIMIT_S * 1000)
-            assert b"".join(got) == long
-
-    def script(b):
-        b.welcome()
-        b.grant(2)
-        b.expect(PUBLISH, payload=long)
-        mid = b.expect(PUBLISH, payload=b"2").mid
-        b.cut()
-        b.welcome(1)
-        b.expect(PUBLISH, payload=b"2", mid=mid, dup=True)
-        b.send(publish("t", long, 2, 1), pubrec(mid))
-        assert {b.receive().kind, b.receive().kind} == {PUBREC, PUBREL}
-        b.send(pubcomp(mid))
-        b.goodbye()
-
-    play(broker, script, scene)
-
-
-@pytest.mark.parametrize("why", ["authority", "host name"])
-def test_wrong(serve, why):
-    """An OSError with the reason, at once; the untrusted broker receives no packet."""
-    broker = serve("127.0.0.2" if why == "host name" else "127.0.0.1")
-    client = make(broker.port, trustme.CA() if why == "authority" else AUTHORITY, backoff_ms=(60_000, 60_000))
-
-    async def scene():
-        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            await client.connect()
-        await client.disconnect()
-
-    play(broker, TlsBroker.expect_refusal, scene)
-    assert broker.connection.packets == []
 
 
 def test_silent_peer(broker, monkeypatch, reads):

@@ -53,7 +53,7 @@ def connect(tmp_path, clock):
         broker.stop()
 
 
-@pytest.mark.parametrize("rules, level", [("aws", 4), ("aws", 5), ("event-grid", 4), ("iot-hub", 4)])
+@pytest.mark.parametrize("rules, level", [("aws", 5), ("iot-hub", 4)])
 def test_an_hour(connect, clock, rules, level):
     broker, make = connect(rules)
     out, pattern, inward = TOPICS[rules]
@@ -66,19 +66,19 @@ def test_an_hour(connect, clock, rules, level):
         return client
 
     client = start()
-    for k in range(360):
+    for k in range(60):
         client.publish(out, b"%d" % k, 1)
-        if k % 36 == 0:
+        if k % 6 == 0:
             broker.give(inward, b"%d" % k, 1)
-        if k in (50, 130, 200):
+        if k in (9, 23, 34):
             broker.cut()
-        if k in (90, 250):
+        if k in (16, 42):
             cut_power(client)
             client = start()
-        client.run_for(10_000)
+        client.run_for(60_000)
     assert client.drain(60_000) and broker.closed == []
-    assert list(dict.fromkeys(broker.payloads())) == [b"%d" % k for k in range(360)]
-    assert set(got) == {b"%d" % k for k in range(0, 360, 36)}
+    assert list(dict.fromkeys(broker.payloads())) == [b"%d" % k for k in range(60)]
+    assert set(got) == {b"%d" % k for k in range(0, 60, 6)}
 
 
 @pytest.mark.parametrize("rules", ["event-grid", "iot-hub"])
@@ -114,12 +114,3 @@ def test_what_the_stand_in_refuses(connect, clock, rules, why):
     client = make(RamFlash(8, 4096), **rules)
     client.run_for(3_000)
     assert set(broker.closed) == {why} and not client.connected
-
-
-def test_a_silent_client_is_disconnected_after_the_longest_keep_alive(connect, clock):
-    broker, make = connect("aws")
-    client = make(RamFlash(8, 4096), keepalive=0)
-    client.run_for(1_790_000)
-    assert client.connected and not broker.closed
-    client.run_for(20_000)
-    assert broker.closed == ["keep alive"]

@@ -181,7 +181,7 @@ def test_a_file_that_takes_no_more_is_an_error(tmp_path, monkeypatch):
         disk.most = 0
         if device is slots:
             device.close()  # the next program() opens the file on the disk
-        with pytest.raises(OSError, match="takes no more"):
+        with pytest.raises(OSError, match="make space"):
             device.program(100, b"message", 0, 7)
         disk.most = 3
         device.program(100, b"message", 0, 7)

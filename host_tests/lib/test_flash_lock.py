@@ -11,6 +11,8 @@ import pytest
 from host_tests.processes import running
 from inflight import FileFlash
 
+RUNTIMES = "micropython-x86"
+MORE_RUNTIMES = "cpython micropython-x64"
 SCRIPT = Path(__file__).parent / "device_scripts" / "hold_flash.py"
 
 

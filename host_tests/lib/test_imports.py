@@ -5,7 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from inflight_tools.boards.bundle import library
+from inflight_tools.boards.build.bundle import library
 
 # From the lowest layer on; the first one is the package itself.
 LAYERS = ["", "journal", "flash", "net", "session", "level5", "client"]

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic, Broker, Gone
+from host_tests.broker import PATIENCE_S, Automatic, Broker
 from tools.reference.kinds import PUBLISH
 from tools.reference.wire import Violation, packet, publish, string
 
@@ -49,38 +49,19 @@ def test_script_failure_comes_before_the_clients(broker):
         raise OSError("the connection was reset")
 
 
-@pytest.mark.parametrize("first", [packet(0xC0), publish("t")])
-def test_first_packet(broker, first):
+@pytest.mark.parametrize("client_kind", ["blocking", "asyncio"])
+def test_a_failed_script_ends_the_clients_wait(virtual, make):
+    """On virtual time it is told at once, not when the client gives up, or never."""
+
     def script(b):
-        b.accept()
-        b.receive()
+        b.welcome()
+        b.expect(PUBLISH, topic="another")
 
-    with pytest.raises(Violation, match="is packet 1"), broker.play(script):
-        talk(broker.port, first)
-
-
-def test_second_connect_and_after_disconnect(broker):
-    def script(b):
-        for _ in range(2):
-            b.called()
-            with pytest.raises(Violation):
-                while True:
-                    b.receive()
-            b.cut()
-
-    with broker.play(script):
-        talk(broker.port, GOOD_CONNECT + GOOD_CONNECT)
-        talk(broker.port, GOOD_CONNECT + packet(0xE0) + packet(0xC0))
-
-
-def test_end_inside_a_packet(broker):
-    def script(b):
-        b.accept()
-        with pytest.raises(Gone, match="inside"):
-            b.receive()
-
-    with broker.play(script), socket.create_connection(("127.0.0.1", broker.port)) as sock:
-        sock.sendall(GOOD_CONNECT[:5])
+    with pytest.raises(Violation, match="topic"), virtual.play(script):
+        client = make(virtual.port)
+        client.connect()
+        client.publish("t", b"x")
+        client.run_for(60_000)
 
 
 VIOLATIONS = {

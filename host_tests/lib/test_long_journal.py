@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import pytest
 
+from account import quick_crc
 from inflight.counters import ACCEPTED, DROPPED
 from inflight.errors import OutboxFull
 from inflight.journal.journal import DONE, OUT, SESSION, Journal
@@ -12,7 +13,6 @@ from inflight.journal.sectors import SectorReader
 from inflight.session.drop import discard_message
 from inflight.session.session import Session
 from nor import NorFlash
-from tools.crash.cutting import quick_crc
 
 BODY = bytes(95)
 

@@ -8,9 +8,10 @@ from functools import partial
 
 import pytest
 
+from faults import every_way
 from host_tests.thorough import more
 from tools.crash.cutting import APART
-from tools.crash.explorer import Explorer, every_way
+from tools.crash.explorer import Explorer
 
 # (QoS, payload size) of published messages; their records end at various offsets within a page.
 OUT = [(1, 30), (2, 40), (2, 1), (1, 64), (2, 90), (1, 0), (2, 64), (1, 17)]

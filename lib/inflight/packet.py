@@ -67,7 +67,7 @@ def valid(buf, i, end, name, strict=True):
 def begin(buf, first, remaining, i=0):
     # Writes the fixed header to buf[i:]; a packet is only begun when it is known to fit.
     if remaining > _MAX_REMAINING:
-        raise ValueError("packet too long")
+        raise ValueError("packet too long for MQTT: send less")
     buf[i] = first
     i += 1
     while remaining > 127:

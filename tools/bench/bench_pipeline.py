@@ -14,11 +14,9 @@ import typer
 
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import log
-from tools.bench.pipeline import commits, delay, history, stages
-from tools.bench.pipeline.collector import bench_collector
-from tools.bench.pipeline.show import tables
+from tools.bench.pipeline import collector, commits, delay, history, stages
 from tools.setup.common import CHECKOUT
-from tools.shown import show
+from tools.shown import across, show
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -42,13 +40,10 @@ def _numbers(text, kind):
 def _machine():
     import pyspark
 
-    return {
-        "date": time.strftime("%Y-%m-%d"),
-        "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[1], 1),
-        "python": platform.python_version(),
-        "spark": pyspark.__version__,
-    }
+    return (
+        f"{time.strftime('%Y-%m-%d')}: {os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} from elsewhere at the "
+        f"start, Python {platform.python_version()}, Spark {pyspark.__version__}"
+    )
 
 
 @app.command()
@@ -68,54 +63,43 @@ def main(
 ):
     """Measures stages, history, small batches, commits, fleets, collector and delay. A part of size 0 or "" is left
     out."""
-    sizes, known = _numbers(millions, float), _numbers(fleets, int)
-    figures = {"machine": _machine(), "stages": [], "fleets": []}
+    parts = [
+        *(
+            ("Stages, deliveries/s (share of the ceiling)", stages.measure, size, devices, runs)
+            for size in _numbers(millions, float)
+        ),
+        ("Micro-batch against history", history.measure, batches, devices),
+        ("Small micro-batches", history.measure_small, few),
+        ("Commits to a table", commits.measure, most),
+        *(
+            ("Micro-batch against devices that the ledger knows", history.measure_devices, size)
+            for size in _numbers(fleets, int)
+        ),
+        ("Collector", collector.measure, messages, runs),
+        ("From a device to the tables", delay.measure, seconds, 1),
+    ]
+    found = {"machine": _machine(), "tables": {}}
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on a disk: /tmp may be in memory
-
-    def part(name, measure, *args):
-        log(name)
-        folder = work / name.replace(" ", "-")
-        folder.mkdir()
-        try:
-            return _in_process(measure, folder, *args)
-        finally:
+    try:
+        for number, (title, measure, size, *more) in enumerate(parts):
+            if not size:
+                continue
+            log(f"{title}: {size:g}")
+            folder = work / str(number)
+            folder.mkdir()
+            found["tables"].setdefault(title, {}).update(_in_process(measure, folder, size, *more))
+            # After each part: a large run takes an hour, and may be stopped.
+            write_atomic(out, json.dumps(found, indent=2) + "\n")
             if not keep:
                 shutil.rmtree(folder)
-
-    def save():
-        """Called after each part: a large run takes an hour, and may be stopped."""
-        write_atomic(out, json.dumps(figures, indent=2) + "\n")
-
-    try:
-        for size in sizes:
-            figures["stages"].append(part(f"stages at {size:g} million rows", stages.measure, size, devices, runs))
-            save()
-        if batches:
-            figures["history"] = part(f"history of {batches} batches", history.measure, batches, devices)
-            save()
-        if few:
-            figures["small"] = part(f"{few} small batches", history.measure_small, few)
-            save()
-        if most:
-            figures["commits"] = part(f"{most} commits", commits.measure, most)
-            save()
-        for size in known:
-            figures["fleets"].append(part(f"ledger of {size} devices", history.measure_devices, size))
-            save()
-        if messages:
-            log(f"collector, {messages} messages")
-            figures["collector"] = bench_collector(messages, runs, work)
-            save()
-        if seconds:
-            figures["delay"] = part(f"delay of messages in {seconds} s", delay.measure, seconds, 1)
-            save()
     finally:
         if keep:
             log(f"landing files and tables are in {work}")
         else:
             shutil.rmtree(work)
-    show(tables(figures), markdown)
+    log(found["machine"])
+    show([(title, across(columns)) for title, columns in found["tables"].items()], markdown)
     log(f"figures are in {out}")
 
 

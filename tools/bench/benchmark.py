@@ -16,42 +16,36 @@ from tools.bench.figures.run import Code, responder
 from tools.bench.figures.show import tables
 from tools.demo.sensors import best_runtime
 from tools.peers.mosquitto import Mosquitto
-from tools.runtimes import Runtime
 from tools.setup.common import CHECKOUT
 from tools.shown import show
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
 
-def run(folder, others, effort, frozen=None):
-    """Returns all figures as a dict. `others`: the result of peers.find(). `frozen`: a MicroPython with the library
-    frozen in."""
+def run(folder, others, effort):
+    """Returns all figures as a dict. `others`: the result of peers.find()."""
     interpreter = best_runtime()
     machine = {"runtime": interpreter.name, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     figures = {"machine": {"date": time.strftime("%Y-%m-%d"), **machine}}
     names = ["ours", *others]
+    level_5 = [peers.AT_LEVEL_5[name] for name in names if name in peers.AT_LEVEL_5]
     code = Code(folder / "code", interpreter, others)
     figures["sizes"] = code.sizes
-    firmware = Code(folder / "scripts", Runtime("frozen", (str(frozen),)), frozen=True) if frozen else None
     with Mosquitto(folder / "broker") as broker, responder() as port:
         parts = {
-            "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
-            "rom": lambda: measure.ours(code, broker.port, effort, folder, rom=True),
+            "costs": lambda: measure.costs(code, broker.port, names + level_5, effort, folder),
+            "rom": lambda: measure.costs(code, broker.port, ["ours"], effort, folder, rom=True),
             "modules": lambda: measure.modules(code),
             "smallest": lambda: measure.smallest(code, broker.port, names, effort, folder),
-            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True)["ours"],
-            "rates": lambda: measure.rates(code, port, names, effort),
-            "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort)["ours_websocket"],
-            "level_5": lambda: measure.level_5(code, broker.port, port, others, effort, folder),
+            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True),
+            "rates": lambda: measure.rates(code, port, [*names, *level_5, "ours_websocket"], effort),
+            "of_level_4": lambda: measure.of_level_4(code, port, effort),
+            "on_cpython": lambda: measure.at_level_5_on_cpython(port, effort),
             "trips": lambda: measure.trips(code, port, names, effort),
-            "pieces": lambda: measure.pieces(code, port, effort, folder),
             "recovery": lambda: measure.recovery(code, effort, folder),
             "wear": lambda: measure.wear(code, port, effort),
             "wear_by_size": lambda: measure.wear_by_size(code, port, effort),
         }
-        if firmware:
-            parts["frozen"] = lambda: measure.ours(firmware, broker.port, effort, folder)
-            parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, ["ours"], effort, folder)["ours"]
         for name, part in parts.items():
             log(name.replace("_", " "))
             figures[name] = part()
@@ -82,7 +76,6 @@ def main(
     others: Path = typer.Option(
         None, "--peers", help="a folder with checkouts of umqtt.simple, umqtt.simple2, mqtt_as"
     ),
-    frozen: Path = typer.Option(None, help="measure this MicroPython with the library frozen in, too"),
     out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="file for the figures"),
     pictures: Path = typer.Option(None, "--plots", help="folder for the plots; default: that of the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
@@ -92,7 +85,7 @@ def main(
     try:
         found = peers.find(others) if others else {}
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            figures = run(Path(folder), found, measure.TINY if tiny else measure.FULL, frozen)
+            figures = run(Path(folder), found, measure.TINY if tiny else measure.FULL)
     except (ValueError, RuntimeError) as e:
         typer.secho(f"bench: {e}", fg="red", err=True)
         raise typer.Exit(1) from None

@@ -4,8 +4,9 @@ from collections import Counter
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from account import quick_crc
 from tools.crash import kept
-from tools.crash.cutting import GRANULARITIES, quick_crc
+from tools.crash.cutting import GRANULARITIES
 from tools.crash.machine import Search
 from tools.crash.wear import Endurance
 from tools.processes import workers

@@ -6,8 +6,7 @@ restores such a snapshot, completes the operation in part, and restarts the devi
 import random
 from collections import Counter, namedtuple
 
-import nor
-from tools.crash.cutting import Tape, cut
+from faults import ERASING, MASKS, WITHIN, Tape, cache_seed, cut
 from tools.crash.device import aged
 from tools.crash.simulation import FAULTS, Simulation
 
@@ -15,9 +14,6 @@ MOUNTS = ("mount", "recovery")  # phases of a Simulation
 _ROT = 0.1  # share of the operations that get a bit flip
 _FAULTY = 0.04  # share of the operations that fail; few, as each replays the whole script
 _DEEPEST = 4  # cuts in a row, each during the recovery from the one before
-_ERASING = ("zeros", "fading", "wild")  # what an erase alone leaves
-WITHIN = ("torn", "suffix", "scattered", "mixed", "undecided", *_ERASING)
-_MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0, 0x01, 0x80, 0x7F, 0xFE, 0)
 
 
 class Counterexample(Exception):
@@ -29,75 +25,16 @@ class Counterexample(Exception):
         self.cuts = cuts
 
 
-# --- the ways of cutting, as data: a list of a name and numbers ---
-#
-# torn, suffix, scattered, mixed, before, after, zeros: as the functions of nor; byte indexes count changed bytes only
-# undecided, and a seed: the same, and some of the bits read differently at each read
-# fading, wild: an interrupted erase, as the functions below
-# lost, and a seed: the operation has not begun, and some of the unsynced operations before it are lost
-# rot, and a number: the operation has not begun, and a programmed bit flips
-# a member of FAULTS: no cut; the operation fails while the device keeps running
-
-
-def outcome(way):
-    """The function that returns the bytes after a cut from (old, new)."""
-    name, *numbers = way
-    if name in ("lost", "rot"):
-        return nor.before
-    if name in ("torn", "suffix"):
-        index, mask = numbers
-        return lambda old, new: getattr(nor, name)(_place(old, new, index), mask)(old, new)
-    if name in ("scattered", "mixed", "undecided"):
-        return getattr(nor, name)(*numbers)
-    return {"fading": _fading, "wild": _wild}[name](*numbers) if numbers else getattr(nor, name)
-
-
-def cache_seed(way):
-    """The seed that decides which unsynced operations are lost, None if none is."""
-    return way[1] if way[0] == "lost" else None
-
-
-def _place(old, new, index):
-    places = [i for i in range(len(old)) if old[i] != new[i]] or [0]
-    return places[index % len(places)]
-
-
-def _fading(seed):
-    # An interrupted erase that was still programming all bits to zero.
-    return lambda old, new: bytes(o & r for o, r in zip(old, nor.noise(seed), strict=False))
-
-
-def _wild(seed):
-    # An interrupted erase that had set some of the bits to one.
-    return lambda old, new: bytes(r & 0xFF for _, r in zip(old, nor.noise(seed), strict=False))
-
-
-def every_way(operation, apart=1):
-    """Ways that cut an operation at each of its bytes, or at some that are `apart`."""
-    changed = sum(o != n for o, n in zip(operation.old, operation.new, strict=True))
-    yield ["before"]
-    yield ["after"]
-    for i in range(0, changed, apart):
-        yield ["suffix" if i % 3 == 0 else "torn", i, _MASKS[i % len(_MASKS)]]
-    for seed in range(3):
-        yield from (["scattered", seed], ["mixed", seed])
-        if operation.unsynced:
-            yield ["lost", seed]
-        yield ["rot", seed * 1009]
-    if operation.name == "erase":
-        yield from (["zeros"], ["fading", 1], ["wild", 1])
-
-
 def some_way(operation, rng, undecided=0):
     """A random way of cutting a "program" or an "erase". undecided: the share of cuts that leave such bits."""
     if undecided and rng.random() < undecided:
         return ["undecided", rng.randrange(1 << 16)]
     names = ["torn", "suffix", "scattered", "mixed", "after", "lost"]
     if operation == "erase":
-        names += [*_ERASING, "before", "mixed"]
+        names += [*ERASING, "before", "mixed"]
     name = rng.choice(names)
     if name in ("torn", "suffix"):
-        return [name, rng.randrange(4096), rng.choice(_MASKS)]
+        return [name, rng.randrange(4096), rng.choice(MASKS)]
     return [name] if name in ("after", "before", "zeros") else [name, rng.randrange(1000)]
 
 
@@ -156,7 +93,7 @@ class Explorer:
         if focus:
             way, arrive, resume, near = focus[depth]
             for k, operation in enumerate(operations):
-                possible = way[0] not in _ERASING or operation.name == "erase"
+                possible = way[0] not in ERASING or operation.name == "erase"
                 if possible and (not depth or abs(k - near) <= _NEAR):
                     yield k, way, arrive, resume
         elif not depth:
@@ -212,7 +149,7 @@ class Explorer:
             simulation.power_on()
             simulation.play(self.steps if resume else [])
 
-        simulation.state = cut(simulation.flash, operation, outcome(way), cache_seed(way))
+        simulation.state = cut(simulation.flash, operation, way)
         if way[0] == "rot":
             simulation.rot(way[1])
         return self._taped(cuts, recover)

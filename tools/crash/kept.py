@@ -4,8 +4,9 @@ is [operation, way, packets that still arrive, whether the script continues]."""
 import json
 from pathlib import Path
 
+from faults import cache_seed, outcome
 from nor import PowerCut
-from tools.crash.explorer import Explorer, Focus, cache_seed, outcome
+from tools.crash.explorer import Explorer, Focus
 from tools.crash.simulation import FAULTS, Simulation
 
 FOLDER = Path(__file__).parent / "scripts"

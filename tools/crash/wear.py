@@ -2,8 +2,9 @@
 
 import random
 
+from faults import outcome
 from nor import PowerCut
-from tools.crash.explorer import outcome, some_way
+from tools.crash.explorer import some_way
 from tools.crash.simulation import Simulation
 
 _SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4}

@@ -8,13 +8,13 @@ import subprocess
 import time
 from pathlib import Path
 
+from tools.demo.subscriber import ROOT
 from tools.patience import Patience
 from tools.peers import mosquitto
 from tools.runtimes import runtime
 from tools.runtimes.device_run import application
 
 HEAP = "200k"
-ROOT = "inflight"  # the first level of their topics
 _DRAIN = Path(__file__).parent / "device" / "drain.py"
 
 
@@ -28,9 +28,9 @@ def best_runtime():
 
 
 class Sensor:
-    """The device `name`. Its flash is a folder; a power cut is SIGKILL."""
+    """The device `name`. Its flash is a folder; a power cut is SIGKILL. fields: more of its configuration."""
 
-    def __init__(self, name, folder, code, interpreter, port, qos, interval_ms):
+    def __init__(self, name, folder, code, interpreter, port, qos, interval_ms, **fields):
         self.name, self.qos = name, qos
         self.log = folder / "accepted.log"
         self._folder, self._code, self._interpreter = folder, code, interpreter
@@ -38,27 +38,24 @@ class Sensor:
         folder.mkdir(parents=True)
         self._config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
         self._config |= {"health_ms": 5000, "keepalive": 10, "max_inflight": 8}
-        self._config |= {"user": name, "password": mosquitto.password(name)}
+        self._config |= {"user": name, "password": mosquitto.password(name)} | fields
         self._configure(timeout_ms=3000)
 
     def _configure(self, **fields):
         (self._folder / "config.json").write_text(json.dumps(self._config | fields))
 
-    def on(self):
-        self._start("-m", "main")
-
-    def _start(self, *arguments, stdout=None):
+    def on(self, *arguments, stdout=None):
+        """Starts the firmware, or what the interpreter's arguments say."""
         env = dict(os.environ, MICROPYPATH=str(self._code), INFLIGHT_HOME=str(self._folder))
         env |= {"INFLIGHT_DEVICE_ID": self.name, "INFLIGHT_ACCEPTED_LOG": str(self.log)}
+        command = [*self._interpreter.command(HEAP), *(arguments or ("-m", "main"))]
         with open(self._folder / "console.log", "ab") as console:
-            self._process = subprocess.Popen(
-                [*self._interpreter.command(HEAP), *arguments], env=env, stdout=stdout or console, stderr=console
-            )
+            self._process = subprocess.Popen(command, env=env, stdout=stdout or console, stderr=console)
 
     def start_drain(self):
         """Starts the device only to deliver the messages in its journal."""
         self._configure(timeout_ms=60_000, keepalive=60, watchdog_ms=0)
-        self._start(str(_DRAIN), stdout=subprocess.PIPE)
+        self.on(str(_DRAIN), stdout=subprocess.PIPE)
 
     @property
     def running(self):

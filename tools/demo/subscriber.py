@@ -4,11 +4,10 @@ import json
 import threading
 from collections import Counter
 
-import paho.mqtt.client as paho
-
-from tools.peers import mosquitto
+from tools.peers import subscriber
 
 NAME = "operator"  # its user
+ROOT = "inflight"  # the first level of the topics
 
 
 def number(topic, payload):
@@ -27,41 +26,16 @@ def numbers(topic, payload):
     return [(*found[:2], found[2] + row) for row in range(rows)] if found else []
 
 
-class Subscriber:
-    """Subscribes to everything at QoS 2 with a persistent session. `seen` counts each (device, sequence number);
-    `epochs`: the journal epochs of each device."""
+class Subscriber(subscriber.Subscriber):
+    """Subscribes to all messages of a fleet. `seen` counts each (device, sequence number); `epochs`: the journal epochs
+    of each device."""
 
     def __init__(self, port):
+        super().__init__(port, f"{ROOT}/#", user=NAME)
         self.seen = Counter()
         self.epochs = {}
         self.unreadable = []
         self._lock = threading.Lock()
-        self._subscribed = threading.Event()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "subscriber", clean_session=False)
-        self._client.on_connect = lambda client, *_: client.subscribe("inflight/#", 2)
-        self._client.username_pw_set(NAME, mosquitto.password(NAME))
-        self._client.on_subscribe = lambda *_: self._subscribed.set()
-        self._client.on_message = self._take
-        self._port = port
-
-    def join(self):
-        """Connects; the broker has queued the messages of the meantime."""
-        self._subscribed.clear()
-        self._client.connect("127.0.0.1", self._port)
-        self._client.loop_start()
-        if not self._subscribed.wait(10):
-            raise RuntimeError("the broker does not let the subscriber subscribe")
-
-    def leave(self):
-        self._client.disconnect()
-        self._client.loop_stop()
-
-    def __enter__(self):
-        self.join()
-        return self
-
-    def __exit__(self, *_):
-        self.leave()
 
     def _take(self, client, userdata, message):
         with self._lock:

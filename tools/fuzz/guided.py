@@ -7,7 +7,6 @@ import sys
 
 import atheris
 
-from tools.crash.cutting import quick_crc
 from tools.fuzz import grammar, target
 
 
@@ -31,6 +30,8 @@ def main():
         run = target(name).run
         import inflight.journal.mount  # when they are first needed it would be too late
         import inflight.journal.sectors  # noqa: F401
+    from account import quick_crc  # late, too: it imports what is instrumented
+
     quick_crc()
     words = [sys.argv[0], *options, "-print_final_stats=1"]
     atheris.Setup(words, lambda data: run(data) and None, custom_mutator=_mutator(getattr(grammar, name)))

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from tools.crash.cutting import quick_crc
+from account import quick_crc
 from tools.fuzz import grammar, target
 from tools.fuzz.attempt import broken
 

@@ -5,14 +5,13 @@ import os
 import ssl
 import uuid
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from paho.mqtt.enums import CallbackAPIVersion
 
 from inflight_tools.client import HEAD, ThreadClient
 from inflight_tools.options import PASSWORD, BrokerOptions
-from inflight_tools.settings import CONFIG, settings
+from inflight_tools.settings import CONFIG, NO_TLS, Tls, settings
 
 _LONGEST = HEAD + 65_536  # bytes of a message: more than a device sends
 
@@ -36,21 +35,16 @@ class Broker:
 
 
 def broker_of(
-    fields: dict[str, Any],
-    override: str | None = None,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
-    path: str | None = None,
+    fields: dict[str, Any], override: str | None = None, tls: Tls = NO_TLS, path: str | None = None
 ) -> Broker:
     """The Broker of a checked configuration (a dict). `override`: its address for this computer, "host" or
-    "host:port", if it differs; ca, cert, key: PEM or DER files; path: of a WebSocket. Raises ValueError."""
+    "host:port", if it differs; path: of a WebSocket. Raises ValueError."""
     if path and not path.startswith("/"):
         raise ValueError(f"--websocket {path}: a path begins with /")
-    if key and not cert or cert and not fields.get("tls_ca"):
+    if tls.key and not tls.cert or tls.cert and not fields.get("tls_ca"):
         raise ValueError("--key goes with --cert, and --cert with --ca: without it there is no TLS")
-    tls = _context(ca, cert, key) if fields.get("tls_ca") else None
-    usual = (443 if tls else 80) if path else (8883 if tls else 1883)
+    context = _context(tls) if fields.get("tls_ca") else None
+    usual = (443 if context else 80) if path else (8883 if context else 1883)
     host, port = fields["host"], (not path and fields.get("port")) or usual
     if override:
         host, _, number = override.partition(":")
@@ -58,30 +52,23 @@ def broker_of(
             raise ValueError(f"--broker {override}: write a host, or host:port")
         port = int(number) if number else port
     root = fields.get("root") or "inflight"
-    return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls, path)
+    return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), context, path)
 
 
-def broker_of_settings(
-    chosen: dict[str, bytes],
-    override: str | None = None,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
-) -> Broker:
+def broker_of_settings(chosen: dict[str, bytes], override: str | None, tls: Tls) -> Broker:
     """broker_of() the configuration in `chosen`, a result of settings()."""
-    return broker_of(json.loads(chosen[CONFIG]), override, ca, cert, key)
+    return broker_of(json.loads(chosen[CONFIG]), override, tls)
 
 
 def find_broker(at: BrokerOptions) -> tuple[Broker, int]:
     """(the Broker that the options name, without a device; the protocol level). Raises ValueError, OSError."""
-    tls = at.ca, at.cert, at.key
     if at.config:
-        fields = json.loads(settings(at.config, *tls)[CONFIG])
+        fields = json.loads(settings(at.config, at.tls)[CONFIG])
     elif at.broker:
         fields = {"host": "", "tls_ca": bool(at.ca)}
     else:
         raise ValueError("no broker: name one with --broker host or host:port, or with --config config.json")
-    found = broker_of(fields, at.broker, *tls, at.websocket)
+    found = broker_of(fields, at.broker, at.tls, at.websocket)
     root = (at.root or found.root).strip("/")
     if not root or set(root) & set("+#\0"):
         raise ValueError(f"--root {root}: the first levels of the devices' topics, without + and #")
@@ -107,19 +94,18 @@ def client_of(broker: Broker, purpose: str) -> ThreadClient:
     return client
 
 
-def _context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    if not ca:
+def _context(tls: Tls) -> ssl.SSLContext:
+    if not tls.ca:
         raise ValueError("the configuration has tls_ca: name the CA's file with --ca <PEM or DER file>")
-    with open(ca, "rb") as f:
-        data = f.read()
+    data = tls.ca.read_bytes()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=data.decode() if data.startswith(b"-----") else data)
     except (ssl.SSLError, ValueError):
-        raise ValueError(f"{ca}: not a certificate in PEM or DER") from None
-    if cert:
+        raise ValueError(f"{tls.ca}: not a certificate in PEM or DER") from None
+    if tls.cert:
         try:
-            context.load_cert_chain(cert, key)
+            context.load_cert_chain(tls.cert, tls.key)
         except ssl.SSLError:
-            raise ValueError(f"{cert} and {key}: needed as PEM for the connection from here") from None
+            raise ValueError(f"{tls.cert} and {tls.key}: needed as PEM for the connection from here") from None
     return context

@@ -10,11 +10,14 @@ import inflight
 from inflight_tools.extras import not_installed
 
 _GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
-# package: {command: its module}; they need the extra "boards"
+# command: (its module, an example of its arguments); they need the extra "boards"
 _ALONE = {
-    "project": {name: name for name in ("new", "test")},
-    "update": {name: name for name in ("keys", "release", "rollout")},
-    "installer": {"installer": "folder"},
+    "new": ("project.new", "sensor moisture"),
+    "test": ("project.test", "moisture"),
+    "keys": ("update.keys", "--signing-key release.key"),
+    "release": ("update.release", "--board pico_w --number 7 --signing-key release.key"),
+    "rollout": ("update.rollout", "build/pico_w-7.release --config attic.json"),
+    "installer": ("installer.folder", "--out public --board esp32 --board pico_w"),
 }
 _COMPLETION = "_INFLIGHT_COMPLETE"  # the variable with which a shell asks for completions
 _HELP = """Boards and fleets of Inflight, the MQTT client that never loses a message.
@@ -40,6 +43,8 @@ def build(asked=None):
     of a command line; if it names a command, the others are not loaded; for the list of commands none is."""
     import typer
 
+    from inflight_tools import output
+
     # A traceback with local variables could show a secret.
     app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -52,11 +57,10 @@ def build(asked=None):
     if asked in ("--help", "--version"):
         for name, package in _GROUPS.items():
             _stand_in(app, name, importlib.import_module(f"inflight_tools.{package}").__doc__)
-        for package, modules in _ALONE.items():
-            for name, module in modules.items():
-                _stand_in(app, name, _docstring(f"{package}/{module}.py"))
+        for name, (module, _) in _ALONE.items():
+            _stand_in(app, name, _docstring(module))
         return app
-    known = asked in {*_GROUPS}.union(*_ALONE.values())
+    known = asked in {*_GROUPS, *_ALONE}
     for name, package in _GROUPS.items():
         if known and name != asked:
             continue
@@ -64,20 +68,23 @@ def build(asked=None):
             app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app, name=name)
         except ModuleNotFoundError as error:
             _stand_in(app, name, _reason(error.name, package))
-    for package, names in _ALONE.items():
-        if known and asked not in names:
+    for name, (module, example) in _ALONE.items():
+        if known and name != asked:
             continue
         try:
-            app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app)
+            found = importlib.import_module(f"inflight_tools.{module}")
         except ModuleNotFoundError as error:
-            for name in names:
-                _stand_in(app, name, _reason(error.name, "boards"))
+            _stand_in(app, name, _reason(error.name, "boards"))
+        else:
+            alone = typer.Typer()  # the help lists commands of its own before groups
+            alone.command(name, epilog=output.epilog(f"{name} {example}"))(found.main)
+            app.add_typer(alone)
     return app
 
 
-def _docstring(file):
+def _docstring(module):
     """The help of a command, of the function main() in its module, which is not loaded for that."""
-    tree = ast.parse((Path(__file__).parent / file).read_text(encoding="utf-8"))
+    tree = ast.parse((Path(__file__).parent / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
     return next(ast.get_docstring(node) for node in tree.body if getattr(node, "name", "") == "main")
 
 

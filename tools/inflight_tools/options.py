@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from inflight_tools.boards.images.variants import names, without_image
+from inflight_tools.settings import Tls
 
 _FILE = {"exists": True, "dir_okay": False}
 
@@ -165,8 +166,25 @@ Metrics = Annotated[
 # --- options that go together ---
 
 
+class _WithTls:
+    ca: Path | None
+    cert: Path | None
+    key: Path | None
+
+    @property
+    def tls(self) -> Tls:
+        return Tls(self.ca, self.cert, self.key)
+
+
 @dataclasses.dataclass(frozen=True)
-class ImageOptions:
+class TlsOptions(_WithTls):
+    ca: Ca = None
+    cert: Cert = None
+    key: Key = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageOptions(_WithTls):
     """What an image consists of, see images.board_image.make()."""
 
     board: Board
@@ -188,7 +206,8 @@ class ImageOptions:
 
     def given(self, **others: Any) -> dict[str, Any]:
         """Arguments for images.board_image.make()."""
-        return vars(self) | {"config": self.configuration} | others
+        own = {name: value for name, value in vars(self).items() if name not in Tls._fields}
+        return own | {"config": self.configuration, "tls": self.tls} | others
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +218,7 @@ class FlashOptions(ImageOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class BrokerOptions:
+class BrokerOptions(_WithTls):
     """Which broker, and as whom, see broker.find_broker(). With `config` the others go before it."""
 
     broker: Broker = None

@@ -5,7 +5,6 @@ import codecs
 import contextlib
 import functools
 import importlib
-import importlib.util
 import json
 import math
 import re
@@ -14,8 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from inflight_tools.sources import device_sources, search_path
 
@@ -27,16 +25,25 @@ _SECRET = ("password", "wifi_key", "wifi_networks", "setup")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 
+class Tls(NamedTuple):
+    """Files of this computer, PEM or DER: the CA's certificate, the client's, and its private key."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+
+NO_TLS = Tls()
+
+
 def settings(
     config_file: Path | str,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
+    tls: Tls = NO_TLS,
     pin: Callable[[Any, str, str], None] | None = None,
     app: Path | None = None,
 ) -> dict[str, bytes]:
     """{absolute path on the device: content} of the configuration in `config_file`, and of the certificates it names:
-    the local files `ca`, `cert` and `key`, PEM or DER, become DER at the paths that tls_ca, tls_cert and tls_key say.
+    the files in `tls` become DER at the paths that tls_ca, tls_cert and tls_key say.
     pin(number, driver, field): raises ValueError if the board has no such pin; by default it has every one. app: the
     folder of one's own drivers, by default APP beside the configuration.
     ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
@@ -46,17 +53,18 @@ def settings(
     if secrets:
         keep_from_git(path, f"holds {' and '.join(secrets)}")
     result = {CONFIG: content}
-    for field, option, local in (("tls_ca", "--ca", ca), ("tls_cert", "--cert", cert), ("tls_key", "--key", key)):
+    for name, local in tls._asdict().items():
+        field = f"tls_{name}"
         place = fields.get(field)
         if bool(place) != bool(local):
-            raise ValueError(_half(path, field, option, place, local))
+            raise ValueError(_half(path, field, f"--{name}", place, local))
         if local:
             place = "/" + place.lstrip("/")
             if place in result:
                 raise ValueError(f"{path}: {field}: {place} is taken: write another path")
             result[place] = _der(Path(local), private=field == "tls_key")
-    if cert and key:
-        _check_pair(Path(cert), Path(key), result)
+    if tls.cert and tls.key:
+        _check_pair(Path(tls.cert), Path(tls.key), result)
     return result
 
 
@@ -76,16 +84,14 @@ def known_drivers(kind: str) -> list[str]:
 
 def settings_given(
     config_file: Path | None,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
+    tls: Tls,
     pin: Callable[[Any, str, str], None] | None = None,
     app: Path | None = None,
 ) -> dict[str, bytes] | None:
     """settings(), or None without a configuration. ValueError if there are certificates without one."""
-    if not config_file and (ca or cert or key):
+    if not config_file and any(tls):
         raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
-    return settings(config_file, ca, cert, key, pin, app) if config_file else None
+    return settings(config_file, tls, pin, app) if config_file else None
 
 
 def _checked(path: Path, pin: Callable[[Any, str, str], None] | None, app: Path) -> tuple[dict[str, Any], bytes]:
@@ -164,19 +170,6 @@ def device_code() -> Iterator[None]:
         for name in names:
             sys.modules.pop(name, None)
         sys.modules.update(hidden)
-
-
-def firmware_module(name: str) -> ModuleType:
-    """A module of the firmware that imports nothing of a board."""
-    return _loaded(f"firmware_{name}", device_sources().firmware / f"{name}.py")
-
-
-def _loaded(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def is_public_key(text: str) -> bool:

@@ -61,7 +61,7 @@ def judge(tree, mutant, files):
     rest = [file for file in files if file not in mutant.tests]
     words = set(Path(mutant.file).with_suffix("").parts)
     rest.sort(key=lambda file: -len(words.intersection(Path(file).parts)))
-    result = tree.seen_by(mutant, rest) if rest else None
+    result = tree.seen_by(mutant, rest, None) if rest else None
     return result.failed if result else "", complaints
 
 

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_HANG_S = 600  # a mutant that makes a test wait for ever is seen, too
+HANG_S = 600  # tests that a mutant names: one that makes them wait for ever is seen, too
 _TEST_S = 120  # of one test in pytest's own process
 _ONE = re.compile(r"^(?:FAILED|ERROR) ([^ \[]+(?:\[.*?\])?)(?: - |$)", re.M)
 _NO_TESTS = 4, 5  # exit statuses of pytest: no such file or test; none was selected
@@ -44,24 +44,25 @@ class Tree:
         if (root / ".venv").exists():
             (self.folder / ".venv").symlink_to(root / ".venv")
 
-    def seen_by(self, mutant, tests):
-        """Result of the tests with the mutant applied. ValueError if the test that fails also fails without it."""
+    def seen_by(self, mutant, tests, limit=HANG_S):
+        """Result of the tests with the mutant applied; limit: seconds after which they hang, None: no one knows.
+        ValueError if the test that fails also fails without it."""
         changed = mutant.apply(self.folder)
         file = self.folder / mutant.file
         original = file.read_bytes()
         try:
             self._write(file, changed.encode())
-            result = self.run(tests)
+            result = self.run(tests, limit)
         finally:
             self._write(file, original)
         if result.failed and result.failed not in self._passed:
-            plain = self.run([result.failed] if result.failed != "hang" else tests)
+            plain = self.run([result.failed] if result.failed != "hang" else tests, limit)
             if plain.failed or plain.missing:
                 raise ValueError(f"{result.failed} fails without a mutant, too:\n{plain.output[-2000:]}")
             self._passed.add(result.failed)
         return result
 
-    def run(self, tests):
+    def run(self, tests, limit=None):
         """Result of pytest with these files or tests, until the first one fails."""
         options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--tb=line", f"--timeout={_TEST_S}"]
         command = [sys.executable, "-m", "pytest", *options, *tests]
@@ -77,7 +78,7 @@ class Tree:
         ) as process:
             self._process = process
             try:
-                output = process.communicate(timeout=_HANG_S)[0].decode(errors="replace")
+                output = process.communicate(timeout=limit)[0].decode(errors="replace")
             except subprocess.TimeoutExpired:
                 return Result("hang")
             finally:

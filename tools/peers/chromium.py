@@ -164,10 +164,10 @@ class Page:
     def type(self, text):
         self.call("Input.insertText", text=text)
 
-    def picture(self, path=None):
-        """A PNG of the whole page."""
+    def picture(self, path=None, height=None):
+        """A PNG of the whole page, or of so much of its top."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
         taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
         image = base64.b64decode(taken)
         if path:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import paho.mqtt.client as paho
 
+from tools.peers import mosquitto
+
 
 class Delivered(NamedTuple):
     topic: str
@@ -22,10 +24,11 @@ class Delivered(NamedTuple):
 
 
 class Subscriber:
-    """Subscribes to `topics` at QoS 2 on the broker at `port`, with a persistent session named `name`. messages: all
-    received messages, in order, without retained ones from before the subscription."""
+    """Subscribes to `topics` at QoS 2 on the broker at `port`, with a persistent session named `name`, as the user of a
+    fleet's broker, if there is one. messages: all received messages, in order, without retained ones from before the
+    subscription."""
 
-    def __init__(self, port, topics, name="subscriber"):
+    def __init__(self, port, topics, name="subscriber", user=None):
         self.messages = []
         self._port = port
         self._subscribed = threading.Event()
@@ -34,17 +37,27 @@ class Subscriber:
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._take
         self._client.reconnect_delay_set(1, 1)
+        if user:
+            self._client.username_pw_set(user, mosquitto.password(user))
 
-    def __enter__(self):
+    def join(self):
+        """Connects; the broker has queued the messages of the meantime."""
+        self._subscribed.clear()
         self._client.connect("127.0.0.1", self._port)
         self._client.loop_start()
         if not self._subscribed.wait(10):
-            raise RuntimeError("the broker does not answer the subscriber")
+            raise RuntimeError("the broker does not let the subscriber subscribe")
+
+    def leave(self):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def __enter__(self):
+        self.join()
         return self
 
     def __exit__(self, *_):
-        self._client.disconnect()
-        self._client.loop_stop()
+        self.leave()
 
     def _take(self, client, userdata, message):
         if not message.retain:

@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from inflight_tools.boards.bundle import FIRMWARE, compile_mpy, compile_texts, library, modules, shrunk, sources
-from inflight_tools.boards.loading import PACKAGE
+from inflight_tools.boards.build.bundle import FIRMWARE, compile_mpy, compile_texts, library, modules, shrunk, sources
+from inflight_tools.boards.build.loading import PACKAGE
 from inflight_tools.cache import write_below
 from inflight_tools.sources import search_path
 from tools.runtimes import DEVICE_NAMES, runtime
@@ -38,7 +38,7 @@ _BUILD = CHECKOUT / "build/mpy"
 # Modules that a test imports; they may use internal names of the library. {name: file}.
 _BESIDE = {file.stem: file for folder in _FLAT for file in sorted((CHECKOUT / folder).glob("*.py"))}
 _BESIDE |= {f"tools/reference/{file.stem}": file for file in sorted((CHECKOUT / "tools/reference").glob("*.py"))}
-_TOOLS = sorted(CHECKOUT.glob("tools/inflight_tools/boards/*.*"))
+_TOOLS = sorted(CHECKOUT.glob("tools/inflight_tools/boards/build/*.[pt]*"))  # code and words, no text for readers
 _PORTS = {file.stem for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")}
 _PORTS |= {"ports", "ports_esp32", "ports_rp2040", "hardware"}
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 
-from inflight_tools.cache import write_atomic
+from inflight_tools.cache import cache_dir, write_atomic
 from tools.setup.common import CHECKOUT, SetupError, digest, run, say
 from tools.setup.programs import Installer
 
@@ -59,6 +59,24 @@ def ensure(venv=VENV, requirements=REQUIREMENTS):
     if bare:
         add_pip(python)
     return add(requirements, venv)
+
+
+class Apart:
+    """An environment in the folder `name` of the cache, for packages that need other versions than ours do."""
+
+    def __init__(self, name, lock):
+        self._name, self._lock = name, lock
+
+    @property
+    def folder(self):
+        return cache_dir() / self._name / key(self._lock)
+
+    @property
+    def ready(self):
+        return ready(self.folder, self._lock)
+
+    def ensure(self):
+        return ensure(self.folder, self._lock)
 
 
 def add(requirements, venv=VENV):

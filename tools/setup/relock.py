@@ -24,29 +24,12 @@ PROGRAMS = [
     ("qemu-user", ("amd64", "arm64")),
     ("python3-pip-whl", ("all",)),
 ]
-DEBIAN_HEAD = f"""\
-# Packages of Debian {SUITE} that `make setup` unpacks into its cache; renewed by `python -m tools.setup.relock`.
-# program name version architecture size SHA-256 path-below-the-mirror
-"""
-BROKER_HEAD = f"""\
-# RabbitMQ and Erlang of Debian {SUITE}, for the interoperability suite; renewed by `python -m tools.setup.relock`.
-# program name version architecture size SHA-256 path-below-the-mirror
-"""
-AMQTT_HEAD = """\
-# amqtt, for the interoperability suite, in an environment of its own; renewed by `python -m tools.setup.relock`.
-"""
-PYTHON_HEAD = """\
-# Resolved from pyproject.toml, %s, for every CPython >= 3.10; renewed by `python -m tools.setup.relock`.
-"""
-HOME_ASSISTANT_HEAD = """\
-# Home Assistant with MQTT, recorder and frontend, for its check; renewed by `python -m tools.setup.relock`.
-"""
-MOTO_HEAD = """\
-# moto, a stand-in for S3, in an environment of its own; renewed by `python -m tools.setup.relock`.
-"""
+HEAD = "# %s; renewed by `python -m tools.setup.relock`.\n"
+FIELDS = "# program name version architecture size SHA-256 path-below-the-mirror\n"
+DEBIAN_HEAD = HEAD % f"Packages of Debian {SUITE} that `make setup` unpacks into its cache" + FIELDS
+BROKER_HEAD = HEAD % f"RabbitMQ and Erlang of Debian {SUITE}, for the interoperability suite" + FIELDS
 EXTRAS = ("test", "boards", "emulator", "lint")  # what everybody gets
 STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
-STUBS_HEAD = "# For tools/setup/typecheck.py; renewed by `python -m tools.setup.relock`.\n"
 
 
 def debian_lines(index):
@@ -77,25 +60,32 @@ def relock_python(home):
     venv.create(home / "venv", with_pip=True)
     subprocess.run([home / "venv/bin/pip", "install", "-q", "uv"], check=True)
     most = [word for extra in EXTRAS for word in ("--extra", extra)]
-    resolve(home, REQUIREMENTS, PYTHON_HEAD % ", ".join(EXTRAS), [*most, "pyproject.toml"])
+    resolve(home, REQUIREMENTS, _of_project(*EXTRAS), [*most, "pyproject.toml"])
     for name, *extras in (("fleet", "readers"), ("java",)):
         words = [word for extra in (name, *extras) for word in ("--extra", extra)]
-        resolve(home, PIPELINE / f"{name}.lock", PYTHON_HEAD % ", ".join((name, *extras)), [*words, "pyproject.toml"])
-    resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
-    resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
-    resolve(home, object_storage.LOCK, MOTO_HEAD, ["-"], object_storage.PACKAGES)
-    wanted, oldest = home_assistant.PACKAGES, "%d.%d" % home_assistant.PYTHONS[0]
-    resolve(home, home_assistant.LOCK, HOME_ASSISTANT_HEAD, ["--no-deps", "-"], wanted, oldest)
+        resolve(home, PIPELINE / f"{name}.lock", _of_project(name, *extras), [*words, "pyproject.toml"])
+    resolve(home, fuzz.LOCK, _of_project("fuzz"), ["--extra", "fuzz", "pyproject.toml"])
+    amqtt = "amqtt, for the interoperability suite, in an environment of its own"
+    resolve(home, brokers.LOCKS / "amqtt.lock", amqtt, ["-"], "amqtt~=0.12.1\n")
+    moto = "moto, a stand-in for S3, in an environment of its own"
+    resolve(home, object_storage.LOCK, moto, [object_storage.LOCK.with_suffix(".in")])
+    core = "Home Assistant with MQTT, recorder and frontend, for its check"
+    words, oldest = ["--no-deps", home_assistant.LOCK.with_suffix(".in")], "%d.%d" % home_assistant.PYTHONS[0]
+    resolve(home, home_assistant.LOCK, core, words, python=oldest)
     for port in PORTS.values():
         wanted = f"micropython-{port}-stubs~={STUBS}\n"
-        resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)
+        resolve(home, LOCKS / f"{port}.lock", "For tools/setup/typecheck.py", ["-"], wanted)
 
 
-def resolve(home, lock, head, words, wanted=None, python="3.10"):
+def _of_project(*extras):
+    return f"Resolved from pyproject.toml, {', '.join(extras)}, for every CPython >= 3.10"
+
+
+def resolve(home, lock, what, words, wanted=None, python="3.10"):
     command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", python, "--upgrade"]
     command += ["--cache-dir", home / "uv", "--generate-hashes", "--no-header", "--no-annotate", *words]
     resolved = subprocess.run(command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, input=wanted, text=True).stdout
-    write_atomic(lock, head + resolved)
+    write_atomic(lock, HEAD % what + resolved)
     say(f"{lock.name}: {resolved.count('==')} packages")
 
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 
-from inflight_tools.boards.bundle import BOARDS, FIRMWARE, LIB, sources
+from inflight_tools.boards.build.bundle import BOARDS, FIRMWARE, LIB, sources
 from inflight_tools.boards.images.variants import boards
 from inflight_tools.cache import cache_dir
 from inflight_tools.sources import search_path

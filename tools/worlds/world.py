@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from zlib import compress, decompress
 
 import inflight.cpython
+from account import quick_crc
+from faults import Tape, cache_seed, cut
 from inflight import Journal
 from inflight.session.session import Session
 from nor import NorFlash
 from tools.crash import kept
-from tools.crash.cutting import Tape, cut, quick_crc
 from tools.crash.device import Device
-from tools.crash.explorer import cache_seed, outcome
 from tools.crash.simulation import Simulation, State
 from tools.reference.oracle import Incoming, Outgoing
 from tools.worlds.snapshot import Snapshot
@@ -238,7 +238,7 @@ class Model:
             for way in _ways(operation):
                 for arrive in range(len(operation.promised.peer.uplink) + 1):
                     seed = cache_seed(way)
-                    simulation.state = cut(simulation.flash, operation, outcome(way), seed)
+                    simulation.state = cut(simulation.flash, operation, way)
                     simulation.peer.power_cut(arrive, seed is not None)
                     here = (*path.cuts, [path.operations + k, way, arrive, True])
                     yield Off(simulation, path._replace(cuts=here, operations=0, left=cut_left))

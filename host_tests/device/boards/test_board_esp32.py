@@ -13,7 +13,6 @@ from ports import (
     WDT_RESET,
     AccessPoint,
     Module,
-    load_trial,
     outcome,
     stops,
     vanish,
@@ -127,21 +126,6 @@ def test_wrong_key_at_the_remembered_access_point_is_reported():
 
 
 # --- memory that survives a reset ---
-
-
-def test_remembered_data_survives_deep_sleep_and_resets():
-    chip = Esp32()
-    eq(chip.board.recall(), None)
-    for data in (b"twenty-four bytes are ok", b"short", b"\0" * 24):
-        chip.board.remember(data)
-        for cause, ms in ((DEEPSLEEP_RESET, 1000), (SOFT_RESET, 0), (WDT_RESET, 0)):
-            stops(chip, chip.board.sleep, ms, True)
-            board = chip.start(cause)
-            eq((board.recall(), board.recall()), (data, data))
-    raises(ValueError, chip.board.remember, bytes(25))
-    eq(chip.board.recall(), bytes(24))
-    chip.board.remember(b"")
-    eq(chip.board.recall(), None)
 
 
 def test_power_cut_clears_remembered_data():
@@ -318,26 +302,6 @@ def test_watchdog_resets_a_board_that_hangs():
     before = chip.clock.now
     eq(stops(chip, chip.clock.sleep_ms, 60_000), ["bite"])
     eq(chip.clock.now - before, 1_000)
-
-
-def test_a_release_that_is_tried_has_a_watchdog_from_its_start():
-    chip = Esp32()
-    load_trial(chip).watchdog()
-    before = chip.clock.now
-    eq(stops(chip, chip.clock.sleep_ms, 600_000), ["bite"])
-    eq(chip.clock.now - before, 180_000)
-    chip.start()
-    load_trial(chip).watchdog()
-    for _ in range(20):  # the release feeds it
-        chip.board.watchdog(60_000)
-        chip.clock.sleep_ms(50_000)
-
-
-def test_a_power_cut_is_no_failure_of_a_release():
-    for cause in (PWRON_RESET, WDT_RESET, DEEPSLEEP_RESET, HARD_RESET):
-        chip = Esp32()
-        chip.start(cause)
-        eq(load_trial(chip).was_cut(""), cause == PWRON_RESET)
 
 
 # --- sensors ---

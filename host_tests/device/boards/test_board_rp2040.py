@@ -2,8 +2,8 @@
 
 import codes
 from codes import ONLINE
-from harness import eq, raises
-from ports import PWRON_RESET, WDT_RESET, AccessPoint, load_trial, set_up, stops
+from harness import eq
+from ports import PWRON_RESET, WDT_RESET, AccessPoint, set_up, stops
 from ports_rp2040 import Rp2040
 
 RUNTIMES = "cpython micropython-x86"
@@ -63,23 +63,6 @@ def test_a_fixed_address_on_a_port_that_has_no_ipconfig():
 
 
 # --- memory that survives a reset ---
-
-
-def test_remembered_data_survives_deep_sleep_and_resets():
-    for rp2350 in CHIPS:
-        chip = Rp2040(rp2350=rp2350)
-        eq(chip.board.recall(), None)
-        for data in (b"twenty-four bytes are ok", b"short", b"\xff" * 24):
-            chip.board.remember(data)
-            for ms in (1000, 0):
-                stops(chip, chip.board.sleep, ms, True)
-                board = chip.start(WDT_RESET)
-                board.reset_cause()
-                eq((board.recall(), board.recall()), (data, data))
-        raises(ValueError, chip.board.remember, bytes(25))
-        eq(chip.board.recall(), b"\xff" * 24)
-        chip.board.remember(b"")
-        eq(chip.board.recall(), None)
 
 
 def test_power_cut_clears_remembered_data():
@@ -186,27 +169,6 @@ def test_watchdog_time_out_longer_than_the_hardwares():
         chip.start()
         took = hangs(chip, ms)
         assert ms <= took <= ms + 8_000, took
-
-
-def test_a_release_that_is_tried_has_a_watchdog_from_its_start():
-    chip = Rp2040()
-    load_trial(chip).watchdog()
-    took = chip.clock.now
-    eq(stops(chip, chip.clock.sleep_ms, 600_000), ["bite"])
-    took = chip.clock.now - took
-    assert 180_000 <= took <= 190_000, took
-    chip.start()
-    load_trial(chip).watchdog()
-    for _ in range(20):  # the release feeds it, and has one of its own
-        chip.board.watchdog(60_000)
-        chip.clock.sleep_ms(50_000)
-
-
-def test_a_power_cut_is_no_failure_of_a_release():
-    for cause in (PWRON_RESET, WDT_RESET):
-        chip = Rp2040()
-        chip.start(cause)
-        eq(load_trial(chip).was_cut(""), cause == PWRON_RESET)
 
 
 def dials(chip):

@@ -5,7 +5,16 @@ import sys
 
 import codes
 from harness import eq, raises
-from ports import AccessPoint
+from ports import (
+    DEEPSLEEP_RESET,
+    HARD_RESET,
+    PWRON_RESET,
+    SOFT_RESET,
+    WDT_RESET,
+    AccessPoint,
+    load_trial,
+    stops,
+)
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
@@ -52,27 +61,17 @@ def test_the_interface_is_complete():
         assert board.config_path().endswith("/config.json")
 
 
-def test_an_identity_is_twelve_digits_and_stays():
+def test_it_has_one_identity_and_one_network_and_the_words_of_all_boards():
     for board in each():
         own = board.device_id()
-        eq(board.device_id(), own)
-        eq((len(own), own.strip("0123456789abcdef")), (12, ""))
-
-
-def test_a_board_has_one_network():
-    for board in each():
+        eq((board.device_id(), len(own), own.strip("0123456789abcdef")), (own, 12, ""))
         network = board.network()
-        assert board.network() is network
-        assert network.status() in WORDS
-
-
-def test_words_are_those_of_all_boards():
-    for board in each():
+        assert board.network() is network and network.status() in WORDS
         assert board.reset_cause() in WORDS
         eq(board.reset_cause(), board.reset_cause())
-        eq(board.network().join(10_000, "attic", "secret-key"), codes.ONLINE)
-        assert board.network().rssi() is None or -150 < board.network().rssi() <= 0
-        board.network().off()
+        eq(network.join(10_000, "attic", "secret-key"), codes.ONLINE)
+        assert network.rssi() is None or -150 < network.rssi() <= 0
+        network.off()
 
 
 def test_twenty_four_bytes_are_remembered():
@@ -114,3 +113,52 @@ def test_the_clock_is_told_whether_it_is_set():
     for board in each():
         assert board.sync_time(False) in (True, False)
         assert board.sync_time(False, (0, 1)) in (True, False)
+
+
+# --- chips ---
+
+# How each restarts: the reset cause of the port after a deep sleep, and after resets.
+CHIPS = (
+    (Esp32, ((DEEPSLEEP_RESET, 1000), (SOFT_RESET, 0), (WDT_RESET, 0))),
+    (Rp2040, ((WDT_RESET, 1000), (WDT_RESET, 0))),
+    (lambda: Rp2040(rp2350=True), ((WDT_RESET, 1000), (WDT_RESET, 0))),
+)
+
+
+def test_remembered_data_survives_deep_sleep_and_resets():
+    for new, restarts in CHIPS:
+        chip = new()
+        eq(chip.board.recall(), None)
+        for data in (b"twenty-four bytes are ok", b"short", b"\0" * 24, b"\xff" * 24):
+            chip.board.remember(data)
+            for cause, ms in restarts:
+                stops(chip, chip.board.sleep, ms, True)
+                board = chip.start(cause)
+                board.reset_cause()
+                eq((board.recall(), board.recall()), (data, data))
+        raises(ValueError, chip.board.remember, bytes(25))
+        eq(chip.board.recall(), b"\xff" * 24)
+        chip.board.remember(b"")
+        eq(chip.board.recall(), None)
+
+
+def test_a_release_that_is_tried_has_a_watchdog_from_its_start():
+    for new, _ in CHIPS:
+        chip = new()
+        load_trial(chip).watchdog()
+        before = chip.clock.now
+        eq(stops(chip, chip.clock.sleep_ms, 600_000), ["bite"])
+        assert 180_000 <= chip.clock.now - before <= 190_000
+        chip.start()
+        load_trial(chip).watchdog()
+        for _ in range(20):  # the release feeds it
+            chip.board.watchdog(60_000)
+            chip.clock.sleep_ms(50_000)
+
+
+def test_a_power_cut_is_no_failure_of_a_release():
+    for new, _ in CHIPS:
+        for cause in (PWRON_RESET, WDT_RESET, DEEPSLEEP_RESET, HARD_RESET):
+            chip = new()
+            chip.start(cause)
+            eq(load_trial(chip).was_cut(""), cause == PWRON_RESET)

@@ -89,7 +89,6 @@ class Device:
         if runs_new and self.behaviour == CRASHES:
             raise Reset
         app = App(Board(FOLDER, codes.SOFT))
-        sys.modules["trials"] = trials
         trial = trials.begin(app.board)
         if trial:
             trial.begin(app)

@@ -7,7 +7,6 @@ from binascii import a2b_base64
 
 import announcement
 import slot
-import update_record
 import updating
 from harness import SkipTest, eq, raises
 
@@ -84,8 +83,6 @@ class Device:
         if sys.implementation.name != "micropython":
             sys.implementation = Implementation
         slot.space = lambda place: (4096, 100)
-        for module in (slot, announcement, updating, update_record):
-            sys.modules[module.__name__] = module
         os.mkdir(FOLDER)
         with open(FOLDER + "/config.json", "w") as f:
             f.write(json.dumps({"update_keys": [OTHER_KEY, KEY]}))
@@ -113,8 +110,6 @@ class Device:
         app.update = app.update or updating.Update(app)
         app.update.received(Message(payload))
         app.update.step()
-        for module in (slot, announcement, updating, update_record):  # the end of an update unloads them
-            sys.modules[module.__name__] = module
         return [(fields["release"], fields["state"], fields.get("reason", "")) for _, fields, _ in app.told[told:]]
 
 
@@ -212,6 +207,9 @@ def test_a_release_with_an_outcome_is_answered_with_it_each_time():
         for _ in range(2):
             eq(device.announce(forged(6)), [(6, "good", "")])
             eq(device.announce(RELEASE), [(7, "bad", "it has failed before")])
+        with open("%s/%s.reason" % (FOLDER, record.other), "w") as f:
+            f.write("no connection")
+        eq(device.announce(RELEASE), [(7, "bad", "no connection")])
 
 
 def test_what_a_cable_has_left_of_the_record_refuses_the_releases_before():

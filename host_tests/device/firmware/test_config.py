@@ -3,7 +3,7 @@
 import json
 import os
 
-from config import ConfigError, check, check_number, load
+from config import ConfigError, check, load
 from harness import eq, raises
 
 RUNTIMES = "cpython micropython-x86 micropython-wasm"
@@ -19,31 +19,23 @@ def refused(**fields):
 
 
 def test_only_the_host_is_required():
-    c = config()
-    eq((c.host, c.device, c.root, c.qos, c.protocol_level), ("broker", "a1b2c3", "inflight", 1, 4))
-    eq((c.password, c.tls_ca, c.wifi_ssid, c.when_full), (None, None, None, None))
-
-
-def test_given_fields_are_used():
-    c = config(device="attic", root="home/upstairs", qos=2, port=1884, interval_ms=250, when_full="oldest", user="me")
-    eq(
-        (c.device, c.root, c.qos, c.port, c.interval_ms, c.when_full),
-        ("attic", "home/upstairs", 2, 1884, 250, "oldest"),
-    )
-
-
-def test_null_is_the_default():
-    c = config(user=None, device=None)
-    eq((c.user, c.device), (None, "a1b2c3"))
-
-
-def test_missing_host():
+    c = config(user=None, device=None)  # null is the default
+    eq((c.host, c.device, c.root, c.qos, c.protocol_level, c.log), ("broker", "a1b2c3", "inflight", 1, 4, "off"))
+    eq((c.user, c.password, c.tls_ca, c.wifi_ssid, c.when_full), (None,) * 5)
+    given = {
+        "device": "attic",
+        "root": "home/upstairs",
+        "qos": 2,
+        "port": 1884,
+        "interval_ms": 250,
+        "when_full": "oldest",
+    }
+    c = config(log="info", **given)
+    eq(({name: getattr(c, name) for name in given}, c.log), (given, "info"))
     assert '"host": "broker.example"' in str(raises(ConfigError, check, {}, "d"))
-
-
-def test_not_an_object():
-    for given in ([], 1, "host", None):
-        assert "JSON object" in str(raises(ConfigError, check, given, "d"))
+    assert '"error"' in refused(log="all")
+    for wrong in ([], 1, "host", None):
+        assert "JSON object" in str(raises(ConfigError, check, wrong, "d"))
 
 
 def test_an_unknown_field_error_names_the_one_that_is_like_it_or_all():
@@ -140,10 +132,6 @@ def test_a_group_is_a_label():
         assert refused(group=group).startswith("group: write a text"), group
 
 
-def test_the_boards_identity_is_checked_as_well():
-    assert str(raises(ConfigError, check, {"host": "h"}, "no good")).startswith("device:")
-
-
 def test_fields_that_need_another():
     assert "user" in refused(password="x")
     assert "tls_key" in refused(tls_ca="ca", tls_cert="c")
@@ -222,11 +210,6 @@ def test_radio_fields():
         assert refused(wifi_ssid="s", wifi_networks=[entry]).startswith("wifi_networks:"), entry
 
 
-def test_log():
-    eq((config().log, config(log="info").log), ("off", "info"))
-    assert '"error"' in refused(log="all")
-
-
 def test_watchdog_waits_for_three_time_outs():
     eq(config(timeout_ms=10_000, watchdog_ms=30_000).watchdog_ms, 30_000)
     for ms in (1, 20_000, 29_999):
@@ -277,6 +260,7 @@ def test_the_boards_identity_is_used_only_without_a_name():
     asked = []
     eq(check({"host": "h", "device": "attic"}, lambda: asked.append(1)).device, "attic")
     eq((check({"host": "h"}, lambda: "a1b2").device, asked), ("a1b2", []))
+    assert str(raises(ConfigError, check, {"host": "h"}, "no good")).startswith("device:")
 
 
 def test_no_secret_is_shown():
@@ -293,11 +277,6 @@ def test_no_secret_is_shown():
         assert secret not in text, text
 
 
-def test_check_number_agrees_with_the_file():
-    eq(check_number("interval_ms", 100), 100)
-    raises(ConfigError, check_number, "interval_ms", None)
-
-
 def in_file(text):
     """(the Config in a file with `text`, or bytes; its path)."""
     path = "inflight-test-%s.json" % "".join("%02x" % b for b in os.urandom(6))
@@ -310,12 +289,11 @@ def in_file(text):
 
 
 def test_load():
+    """Its errors name the file and the field, or what to create."""
     eq(in_file(json.dumps({"host": "h", "qos": 2}))[0].qos, 2)
-
-
-def test_load_names_the_file_and_the_field():
-    text = str(raises(ConfigError, in_file, '{"host": "h", "qos": 3}'))
-    assert ".json: qos:" in text, text
+    assert ".json: qos:" in str(raises(ConfigError, in_file, '{"host": "h", "qos": 3}'))
+    error = str(raises(ConfigError, load, "no-such-file.json", "d"))
+    assert "no-such-file.json" in error and "create it" in error
 
 
 def test_load_of_invalid_json():
@@ -348,11 +326,6 @@ def test_characters_that_micropython_reads_otherwise():
         ("\\\\ud83d", "\\ud83d"),
     ):
         eq(in_file('{"host": "h", "wifi_ssid": "%s"}' % text)[0].wifi_ssid, ssid)
-
-
-def test_load_without_a_file_tells_what_to_create():
-    error = str(raises(ConfigError, load, "no-such-file.json", "d"))
-    assert "no-such-file.json" in error and "create it" in error
 
 
 # --- the network ---

@@ -17,12 +17,6 @@ RUNTIMES = "cpython micropython-x86"
 # --- entries ---
 
 
-def test_an_unknown_driver_error_names_the_one_that_is_like_it_or_all():
-    assert 'unknown driver "dth22": did you mean "dht22"? (or copy a module sensor_dth22' in fails({"driver": "dth22"})
-    text = fails({"driver": "geiger", "pin": 4})
-    assert '"geiger"' in text and "adc, bh1750, bme280, bmp280, counter" in text, text
-
-
 def test_errors_name_the_invalid_field():
     with With(machine=Module(Pin=Pin)):
         assert 'write "pin": ...' in fails({"driver": "digital"})
@@ -41,37 +35,11 @@ def test_errors_name_the_invalid_field():
                 assert "debounce_ms: write a whole number from 0 to 1000" in text, text
 
 
-def test_errors_name_the_invalid_pin():
-    with With(machine=Module(Pin=Pin)):
-        for number in (99, -1, "X9", None, 1.5):
-            text = fails({"driver": "digital", "pin": number})
-            assert "pin %s: not a pin of this board" % number in text, text
-
-
-def test_a_machine_without_pins():
-    with With(machine=Module()):
-        assert "no such pins" in fails({"driver": "digital", "pin": 4})
-
-
 def test_missing_library_error_tells_how_to_install_it():
     with With(machine=Module(Pin=Pin), dht=None):
         assert "mpremote mip install dht" in fails({"driver": "dht22", "pin": 4})
     with With(machine=Module(Pin=Pin), onewire=Module(OneWire=list), ds18x20=None):
         assert "mpremote mip install ds18x20" in fails({"driver": "ds18x20", "pin": 4})
-
-
-def test_a_failing_sensor_does_not_affect_others():
-    errors = {}
-    Pin.level = 1
-    with With(machine=Module(Pin=Pin)):
-        readings = read(
-            errors,
-            {"driver": "digital", "pin": 99, "name": "bad"},
-            {"driver": "digital", "pin": 5, "name": "good"},
-            {"driver": "nonsense", "name": "worse"},
-        )
-    eq(readings, [("good", None, True)])
-    eq(sorted(errors), ["bad", "worse"])
 
 
 # --- values that are none ---

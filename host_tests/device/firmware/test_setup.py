@@ -3,34 +3,26 @@
 import json
 import os
 import sys
+from errno import EACCES, ECONNREFUSED, ETIMEDOUT
 
 import assemble
 import i2c_chips
 import inflight.compat
+import ram_board
 import setup
+import setup_attempt
 from codes import NO_AP, ONLINE, WRONG_KEY
 from config import check
 from files import exists
 from hardware import With
-from harness import SkipTest, eq
+from harness import SkipTest, eq, raises
 from setup_attempt import Failed, join
-from setup_http import Request
+from setup_http import BadRequest, Request
 from setup_radio import Radio
 
 RUNTIMES = "cpython micropython-x86"
 PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
-
-
-class Board:
-    NAME = "fake"
-    ATTENDED = False
-    JOURNAL_KB = 64
-
-    def device_id(self):
-        return "a1b2c3d4e5f6"
-
-    def config_path(self):
-        return PATH + "config.json"
+BOARD = ram_board.Board(PATH + "config.json")
 
 
 def outcome(attempt):
@@ -53,12 +45,14 @@ def test_the_first_outcome_of_a_join_is_not_trusted():
 class Site:
     """A Setup whose broker is there at once, if it does not `refuse`; the time is `now`. `passwords`: what it got."""
 
+    RADIO = Radio
+
     def __init__(self, *words):
         self.now = 0
         self.refuses = False
         self.passwords = []
-        self.radio = Radio(*words)
-        self.setup = setup.Setup(Board(), self.radio)
+        self.radio = self.RADIO(*words)
+        self.setup = setup.Setup(BOARD, self.radio)
         self._kept = setup.ticks_ms, setup.reach
 
     def __enter__(self):
@@ -74,9 +68,15 @@ class Site:
 
     def __exit__(self, *_):
         setup.ticks_ms, setup.reach = self._kept
-        for name in ("config.json", "config.json.part", "ca.der", "ca.der.part"):
-            if exists(PATH + name):
-                os.remove(PATH + name)
+        for name in ("config.json", "ca.der"):
+            for end in ("", ".part", ".new", ".try"):
+                if exists(PATH + name + end):
+                    os.remove(PATH + name + end)
+
+    @property
+    def configuration(self):
+        with open(PATH + "config.json") as f:
+            return json.loads(f.read())
 
     def request(self, method, path, fields=None, error=None):
         request = Request()
@@ -129,8 +129,7 @@ def test_the_device_restarts_when_the_success_was_told_or_after_a_time():
                 assert "Saved." in site.request("GET", "/")[1]
                 site.setup.sent()
                 eq(site.setup.ends, 500)
-            with open(PATH + "config.json") as f:
-                assert "secret-key" in f.read()
+            eq(site.configuration["wifi_key"], "secret-key")
             # Nothing can be changed any more.
             site.request("POST", "/", dict(GOOD, host="elsewhere"))
             eq((site.setup.busy, site.setup.bring("attic", "x", None)), (False, False))
@@ -193,10 +192,7 @@ def test_what_is_written_passes_the_check_of_the_file():
         }
         site.request("POST", "/", fields)
         site.finish()
-        import json
-
-        with open(PATH + "config.json") as f:
-            config = check(json.loads(f.read()), "id")
+        config = check(site.configuration, "id")
         eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9-secret'))
         eq((config.host, config.port, config.user, config.device), ("broker", 1884, None, "x"))
 
@@ -217,7 +213,7 @@ def test_the_page_tells_what_the_check_of_the_file_would():
 def test_sensors_that_a_configuration_for_a_cable_has_are_checked():
     with Site(ONLINE) as site:
         site.radio.fields = {"sensors": [{"driver": "dth22", "pin": 4}]}
-        site.setup = setup.Setup(Board(), site.radio)
+        site.setup = setup.Setup(BOARD, site.radio)
         site.request("POST", "/", OWNERS)
         text = site.request("GET", "/")[1]
         assert "Sensors: dth22: unknown driver &quot;dth22&quot;: did you mean &quot;dht22&quot;?" in text, text
@@ -262,8 +258,7 @@ def test_the_sensors_that_the_buses_show_can_be_chosen():
         site.refuses = False
         site.send(dict(GOOD, key="", sensor0="on", ha="on"))
         assert "Home Assistant lists <b>a1b2c3d4e5f6</b>" in site.request("GET", "/")[1]
-        with open(PATH + "config.json") as f:
-            given = json.loads(f.read())
+        given = site.configuration
         eq((given["sensors"], given["ha"]), ([LIGHT], True))
         check(given, "id")
 
@@ -271,8 +266,7 @@ def test_the_sensors_that_the_buses_show_can_be_chosen():
 def test_no_sensor_need_be_chosen():
     with Bus(), Site(ONLINE) as site:
         site.send(GOOD)
-        with open(PATH + "config.json") as f:
-            given = json.loads(f.read())
+        given = site.configuration
         eq((given["sensors"], "ha" in given), ([], False))
 
 
@@ -288,7 +282,7 @@ def test_sensors_are_searched_again():
 def test_a_configuration_for_a_cable_keeps_its_sensors():
     with Bus(), Site() as site:
         site.radio.fields = {"sensors": [{"driver": "bh1750", "sda": 1, "scl": 2}]}
-        site.setup = setup.Setup(Board(), site.radio)
+        site.setup = setup.Setup(BOARD, site.radio)
         eq(boxes(site.request("GET", "/")[1]), [])
 
 
@@ -355,19 +349,38 @@ def test_only_the_device_itself_is_a_host():
             request = Request()
             request.receive(("GET / HTTP/1.1\r\nHost: %s\r\n\r\n" % host).encode())
             eq((host, site.setup.check(request)), (host, "http://192.168.4.1/"))
+        for origin in ("http://evil.example", "null"):
+            request = Request()
+            head = "POST / HTTP/1.1\r\nHost: 192.168.4.1\r\nOrigin: %s\r\nContent-Length: 0\r\n\r\n" % origin
+            request.receive(head.encode())
+            eq(raises(BadRequest, site.setup.check, request).status, 403)
+
+
+class Refusal(Exception):
+    code = 3
+
+
+def test_why_a_broker_is_not_reached_is_told():
+    kept = setup_attempt._connect
+    for error, note in (
+        (OSError(ECONNREFUSED, ""), "no broker at broker:1883: nothing listens there"),
+        (OSError(ETIMEDOUT, ""), "no broker at broker:1883: no answer"),
+        (OSError(EACCES, ""), "the broker broker:1883 refuses user name or password"),
+        (Refusal("not now"), "the broker broker:1883 refuses the connection: not now"),
+        (ValueError("odd"), "no broker at broker:1883: odd"),
+    ):
+
+        def fail(*_, error=error):
+            raise error
+
+        setup_attempt._connect = fail
+        try:
+            eq(outcome(setup_attempt.reach(BOARD, check({"host": "broker"}, "d"))), note)
+        finally:
+            setup_attempt._connect = kept
 
 
 # --- when it begins ---
-
-
-class Path:
-    """A board whose configuration is at `path`."""
-
-    def __init__(self, path):
-        self._path = path
-
-    def config_path(self):
-        return self._path
 
 
 def begins(path, available=True):
@@ -378,7 +391,7 @@ def begins(path, available=True):
     sys.modules["setup_board"] = radio = Radio()
     radio.available = lambda: available
     try:
-        assemble.set_up(Path(path))
+        assemble.set_up(ram_board.Board(path))
     finally:
         setup.run, module = kept
         del sys.modules["setup_board"]
@@ -416,19 +429,18 @@ class Wired:
 
 def test_with_a_cable_no_network_is_asked_for():
     with Site() as site:
-        site.setup = setup.Setup(Board(), Wired())
+        site.setup = setup.Setup(BOARD, Wired())
         text = site.request("GET", "/")[1]
         assert 'name="host"' in text and 'name="ssid"' not in text and "Wi-Fi" not in text
         site.send({"host": "broker.example", "user": "u", "password": "p"})
-        with open(PATH + "config.json") as f:
-            eq(json.loads(f.read()), dict(Wired.fields, host="broker.example", user="u", password="p"))
+        eq(site.configuration, dict(Wired.fields, host="broker.example", user="u", password="p"))
 
 
 def test_home_assistant_lists_the_device_only_if_it_is_configured():
     with Site() as site:
         wired = Wired()
         wired.fields = dict(Wired.fields, ha=True, root="house")
-        site.setup = setup.Setup(Board(), wired)
+        site.setup = setup.Setup(BOARD, wired)
         site.request("POST", "/", {"host": "broker"})
         site.finish()
         text = site.request("GET", "/")[1]
@@ -439,7 +451,7 @@ def test_a_configuration_with_nothing_but_the_cable_leads_to_the_set_up():
     calls = []
     kept = setup.run
     setup.run = lambda *args: calls.append(args)
-    board = Board()
+    board = ram_board.Board(PATH + "config.json")
     board.network = lambda fields: fields
     name = PATH + "config.json"
     try:

@@ -2,13 +2,14 @@
 
 import json
 import os
-import sys
 
 import config
 import offline
+import ram_board
 import setup
 import setup_again
 import setup_radio
+import test_setup
 from codes import ONLINE, WRONG_KEY
 from files import exists
 from hardware import Pin, With
@@ -16,9 +17,9 @@ from harness import eq
 from inflight.compat import ticks_add, ticks_ms
 from ports import Module
 from setup_http import Request
+from test_setup import PATH
 
 RUNTIMES = "cpython micropython-x86"
-PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 CODE = "the-set-up-code"
 CONFIG = {
     "host": "broker.example",
@@ -41,68 +42,45 @@ class Radio(setup_radio.Radio):
     NETWORKS = [("attic", -60, True), ("cellar", -70, True)]
 
 
-class Board:
-    NAME = "fake"
-
+class Board(ram_board.Board):
     def __init__(self, memory=None):
+        super().__init__(PATH + "config.json")
         self.memory = memory
-
-    def device_id(self):
-        return "a1b2c3d4e5f6"
-
-    def config_path(self):
-        return PATH + "config.json"
-
-    def remember(self, data):
-        self.memory = data or None
-
-    def recall(self):
-        return self.memory
 
     def sleep(self, ms, deep):
         eq((ms, deep), (0, True))
         raise Restarted
 
 
-class Site:
+class Site(test_setup.Site):
     """A page that is open at the time 0, in `now` ms; text: the file of the configuration."""
 
+    RADIO = Radio
+
     def __init__(self, *words, text=None):
-        self.now = 0
+        super().__init__(*words)
         self.text = text or json.dumps(CONFIG)
-        self.radio = Radio(*words)
-        self._kept = setup.ticks_ms, setup_again.ticks_ms
 
     def __enter__(self):
-        setup.ticks_ms = setup_again.ticks_ms = lambda: self.now
+        super().__enter__()
+        setup_again.ticks_ms = setup.ticks_ms
         with open(PATH + "config.json", "w") as f:
             f.write(self.text)
         self.setup = setup_again.Again(Board(), self.radio, CODE)
         return self
 
-    def __exit__(self, *_):
-        setup.ticks_ms, setup_again.ticks_ms = self._kept
-        for name in ("config.json", "config.json.part", "config.json.new", "config.json.try"):
-            if exists(PATH + name):
-                os.remove(PATH + name)
+    def __exit__(self, *how):
+        super().__exit__(*how)
+        setup_again.ticks_ms = setup.ticks_ms
 
     def request(self, method, path="/", fields=None):
-        request = Request()
-        request.receive(("%s %s HTTP/1.1\r\nHost: 192.168.4.1\r\n\r\n" % (method, path)).encode())
-        eq(self.setup.check(request), None)
-        return b"".join(self.setup.respond(request, fields, None)[2]).decode()
+        return super().request(method, path, fields)[1]
 
     def send(self, **fields):
         """Sends the form, waits for the outcome, and returns the page."""
         self.request("POST", fields=dict({"ssid": "attic", "key": "the-new-key", "code": CODE}, **fields))
-        for _ in range(20):
-            self.setup.step()
+        self.finish()
         return self.request("GET")
-
-    @property
-    def configuration(self):
-        with open(PATH + "config.json") as f:
-            return json.loads(f.read())
 
 
 # --- the page ---
@@ -396,5 +374,3 @@ def test_safe_mode_keeps_it():
 
     eq(safe.limit(dict(CONFIG, qos=7))["setup"], {"code": CODE})
     assert "setup" not in safe.limit(dict(CONFIG, setup={"code": "short"}))
-    for name in ("safe", "suggestion"):
-        sys.modules.pop(name, None)

@@ -2,14 +2,15 @@
 
 import sys
 
-from codes import DEEP_SLEEP, IDLE
+from codes import DEEP_SLEEP, IDLE, ONLINE
 from config import check
-from harness import SkipTest, eq
+from harness import SkipTest, eq, raises
 
 try:
     import socket  # noqa: F401
 except ImportError:
     raise SkipTest("has no sockets") from None
+import ram_board
 from inflight import Client, Journal, RamFlash
 from inflight.compat import ticks_add, ticks_ms
 from sleeping_app import Memory, SleepingApp
@@ -17,35 +18,15 @@ from sleeping_app import Memory, SleepingApp
 RUNTIMES = "cpython micropython-x86"
 
 
-class Board:
-    def __init__(self):
-        self.memory = None
-        self.slept = []
+class Board(ram_board.Board):
+    """Without a network."""
 
-    def recall(self):
-        return self.memory
+    wifi = IDLE
+    cause = DEEP_SLEEP
+    accepted = None
 
-    def remember(self, data):
-        assert len(data) <= 24, "no board keeps more"
-        self.memory = data
-
-    def reset_cause(self):
-        return DEEP_SLEEP
-
-    def network(self, fields=None):
-        return self
-
-    def status(self):
-        return IDLE
-
-    def sleep(self, ms, deep=False):
-        self.slept.append((ms, deep))
-
-    def watchdog(self, ms):
-        pass
-
-    def sensors(self):
-        yield "temperature", "Cel", 21.5
+    def config_path(self):
+        return "no-such-folder/config.json"
 
 
 def wake(board, flash, sources=None, began=None, **fields):
@@ -88,17 +69,6 @@ def test_data_of_another_firmware_is_ignored():
         assert Memory(data).fresh, data
 
 
-def test_each_wake_leaves_its_reading_in_the_journal():
-    board = Board()
-    flash = RamFlash(16, 1024)
-    for n in range(1, 5):
-        left, journal = wake(board, flash)
-        eq((journal.live, journal.next_seq), (n, n))
-        assert 0 < left <= 60_000, left
-    memory = Memory(board.memory)
-    eq((memory.missed, memory.full, memory.fresh), (4, 0, False))
-
-
 def test_readings_of_wakes_without_a_connection_are_gathered():
     """Each in flash at once; a wake that is to report writes its own message, unless the last one could not."""
     for every, messages in ((1, (1, 2, 2, 2)), (3, (1, 2, 2, 3, 4, 4))):
@@ -109,7 +79,7 @@ def test_readings_of_wakes_without_a_connection_are_gathered():
             _, journal = wake(board, flash, report_every=every)
             eq(journal.next_seq, n)
             live.append(journal.live)
-        eq(tuple(live), messages)
+        eq((tuple(live), Memory(board.memory).fresh), (messages, False))
 
 
 def test_wakes_between_reports_are_counted():
@@ -133,9 +103,33 @@ def test_a_wake_that_does_not_report_subscribes_to_nothing():
     assert "inflight.session.subscribe" not in sys.modules, "it was loaded"
 
 
+def test_a_wake_that_ends_while_it_connects_has_no_known_session():
+    """The broker may have a new one, without subscriptions."""
+
+    class PowerCut(BaseException):
+        pass
+
+    def cut(client):
+        raise PowerCut
+
+    board = Board()
+    board.wifi = ONLINE
+    memory = Memory(None)
+    memory.known = True
+    board.memory = memory.pack()
+    kept, Client.connect = Client.connect, cut
+    try:
+        raises(PowerCut, wake, board, RamFlash(16, 1024))
+    finally:
+        Client.connect = kept
+    eq(Memory(board.memory).known, False)
+
+
 def test_time_awake_is_subtracted_from_the_sleep():
-    left, _ = wake(Board(), RamFlash(16, 1024), began=ticks_add(ticks_ms(), -50_000))
-    assert 0 < left <= 10_000, left
+    """A wake that took too long does not shift the later ones."""
+    for awake, least, most in ((0, 30_000, 60_000), (50_000, 0, 10_000), (150_000, 10_000, 30_000)):
+        left, _ = wake(Board(), RamFlash(16, 1024), began=ticks_add(ticks_ms(), -awake))
+        assert least < left <= most, (awake, left)
 
 
 def test_a_full_journal_is_counted():

@@ -6,28 +6,11 @@ import sys
 import start
 from harness import eq
 from inflight import Journal, RamFlash
+from ram_board import Board
 
 RUNTIMES = "cpython micropython-x86"
 SLEEP_MS = 60_000
 PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
-
-
-class Board:
-    NAME = "of the test"
-    ATTENDED = False
-    JOURNAL_KB = 64
-
-    def __init__(self):
-        self.slept = []
-
-    def config_path(self):
-        return PATH + "config.json"
-
-    def stop_watchdog(self):
-        pass
-
-    def sleep(self, ms, deep=False):
-        self.slept.append((ms, deep))
 
 
 class Config:
@@ -47,8 +30,13 @@ class Application:
     def __init__(self, sleep_ms, end, began):
         Application.began = began
         self.config = Config(sleep_ms)
+        Application.committed = 0
         self.journal = Journal(RamFlash())
+        self.journal.commit = self.commit
         self.end = end
+
+    def commit(self):
+        Application.committed += 1
 
     def run(self):
         if isinstance(self.end, int):
@@ -65,7 +53,7 @@ class Assemble:
 
 def slept(sleep_ms, end):
     """[(ms, deep)] of the device's sleeps if its application ends like this."""
-    board = Board()
+    board = Board(PATH + "config.json")
     kept = sys.modules.get("board")
     sys.modules["board"] = board
     sys.modules["assemble"] = Assemble(sleep_ms, end)
@@ -83,17 +71,15 @@ def slept(sleep_ms, end):
 
 
 def test_the_application_chooses_how_long_the_device_sleeps():
-    eq(slept(SLEEP_MS, 12_345), [(12_345, True)])
+    eq((slept(SLEEP_MS, 12_345), Application.committed), ([(12_345, True)], 1))
     eq(slept(0, 0), [(0, True)])
 
 
 def test_a_sleeper_that_crashed_sleeps_before_it_starts_again():
     """A bug that occurs at each wake must not empty the battery."""
     eq(slept(SLEEP_MS, ValueError("a bug")), [(1000, False), (SLEEP_MS, True)])
-
-
-def test_an_application_that_stays_awake_restarts_soon():
-    eq(slept(0, ValueError("a bug")), [(1000, False), (0, True)])
+    eq(slept(0, ValueError("a bug")), [(1000, False), (0, True)])  # one that stays awake restarts soon
+    eq(slept(SLEEP_MS, KeyboardInterrupt()), [])
 
 
 def test_booting_is_part_of_a_wake():
@@ -106,7 +92,3 @@ def test_booting_is_part_of_a_wake():
         finally:
             start.ticks_ms = kept
         eq(Application.began, expected)
-
-
-def test_ctrl_c_ends_it():
-    eq(slept(SLEEP_MS, KeyboardInterrupt()), [])

@@ -57,7 +57,6 @@ class Device:
         app.journal.full = full
         if trial:
             trial.begin(app)
-        sys.modules["trials"] = trials
         return app, trial
 
     def states(self):

@@ -157,47 +157,6 @@ def test_a_write_that_fails_does_not_touch_the_record_in_force():
         eq(unpack(read(folder.path + "/update.1")).candidate, 2)
 
 
-def transitions():
-    """Yields the record of three updates after each of its changes, and the slot that starts then."""
-    record = Record()
-    for number, old, new in ((1, "", "a"), (2, "a", "b"), (3, "b", "a")):
-        record.fetch(number, 300)
-        yield record, old
-        record.begin_trial()
-        yield record, new
-        record.start(False)
-        yield record, new
-        record.good()
-        yield record, new
-        record.outcome = 0
-        yield record, new
-
-
-def test_a_write_that_the_power_ends_leaves_the_record_before_it():
-    """On a file system that empties a file before it is written, as FAT does: cut behind each of its bytes."""
-    with Folder() as folder:
-        before, slot_before = b"", ""
-        written = []
-        for record, name in transitions():
-            files = {path: read(path) for path in paths(folder)}
-            store(folder.path, record)
-            changed = [path for path in paths(folder) if files.get(path) != read(path)]
-            eq(len(changed), 1)
-            written += changed
-            whole = read(changed[0])
-            for n in range(len(whole)):
-                write(changed[0], whole[:n])
-                found = load(folder.path)
-                eq((found.n and found.pack()) or b"", before)
-                eq(starts(folder), slot_before)
-                store(folder.path, found)  # does not replace the only one that is whole
-                eq([path for path in files if path != changed[0] and read(path) != files[path]], [])
-            write(changed[0], whole)
-            eq(load(folder.path).pack(), whole)
-            before, slot_before = whole, name
-        eq([path[-1] for path in written[:4]], list("0101"))  # launch looks for the first one only
-
-
 def copy(record):
     return unpack(record.pack())
 
@@ -384,32 +343,24 @@ def test_what_a_cable_brought_as_an_image_starts_unless_a_release_runs():
         eq([launched(folder.path) for _ in range(4)], ["a", "a", "a", "app"])
 
 
-def test_where_a_slot_cannot_be_read_the_image_of_the_cable_starts():
+def test_a_slot_that_cannot_be_read_does_not_start():
+    """The image that a cable brought, or what is in /lib, starts, and the console says so; a trial fails when its
+    starts are used up."""
     told = []
     launch.print = lambda *words: told.append(" ".join(map(str, words)))
     try:
+        with Folder() as folder:
+            store(folder.path, trial())
+            eq([launched(folder.path, mounts=Mounts(fails=True)) for _ in range(4)], [None] * 4)
+            eq((load(folder.path).outcome, len(told)), (BAD, 3))
+            eq(told[0].split(": ")[:2], ["inflight", "not starting from %s/a.image" % folder.path])
+        del told[:]
         with Folder() as folder:
             folder.write("app.image", b"")
             store(folder.path, trial())
             eq(launched(folder.path, mounts=Mounts(True, "app.image")), "app")
             eq(launched(folder.path, mounts=Mounts(True)), None)
             eq([text.split("/")[-1].split(":")[0] for text in told], ["a.image", "a.image", "app.image"])
-    finally:
-        del launch.print
-
-
-def test_a_slot_that_cannot_be_read_does_not_start():
-    """What is in /lib starts, and the console says so; a trial fails when its starts are used up."""
-    told = []
-    launch.print = lambda *words: told.append(" ".join(map(str, words)))
-    try:
-        with Folder() as folder:
-            record = trial()
-            store(folder.path, record)
-            eq([launched(folder.path, mounts=Mounts(fails=True)) for _ in range(4)], [None] * 4)
-            eq(load(folder.path).outcome, BAD)
-            eq(len(told), 3)
-            eq(told[0].split(": ")[:2], ["inflight", "not starting from %s/a.image" % folder.path])
     finally:
         del launch.print
 
@@ -581,38 +532,28 @@ def test_room_counts_what_the_slot_has():
         eq(os.listdir(folder.path), [])
 
 
-def test_the_first_application_makes_room_if_that_is_enough():
+def test_what_a_cable_brought_makes_room_if_that_is_enough():
+    """Its modules and its image; not what starts every application, and not what a person copied there."""
     with Folder() as folder:
-        os.mkdir(folder.path + "/inflight")
-        started = ["%s.mpy" % name for name in ("image", "launch", "starting", "trial", "update_record")]
-        ours = ["app.mpy", "inflight/core.mpy"] + started
-        for name in ours + ["mine.py"]:
+        for name in ("/lib", "/lib/inflight"):
+            os.mkdir(folder.path + name)
+        started = ["lib/%s.mpy" % name for name in ("image", "launch", "starting", "trial", "update_record")]
+        ours = ["lib/app.mpy", "lib/inflight/core.mpy", "app.image", "main.py"] + started
+        for name in ours + ["lib/mine.py"]:
             folder.write(name, bytes(1000))
-        folder.write("app.mpy", b"")  # takes none
-        recorded = {"%s/%s" % (folder.path, name): "" for name in ours + ["gone.mpy"]}
-        record = folder.path + "/inflight.json"
-        folder.write("inflight.json", b"no record")
+        folder.write("lib/app.mpy", b"")  # takes none
+        record = folder.path + "/lib/inflight.json"
+        folder.write("lib/inflight.json", b"no record")
         eq(slot.reclaim(500, 1, record), False)
-        folder.write("inflight.json", json.dumps(recorded).encode())
-        eq(slot.reclaim(500, 3, record), False)
-        eq(len(os.listdir(folder.path)), len(ours) + 2)
-        eq(slot.reclaim(500, 2, record), True)
-        eq(slot.reclaim(500, 1, record), False)
-        kept = ["inflight", "inflight.json"] + started + ["mine.py"]
-        eq(sorted(os.listdir(folder.path)), sorted(kept))
-
-
-def test_the_image_that_a_cable_brought_makes_room():
-    with Folder() as folder:
-        os.mkdir(folder.path + "/lib")
-        brought = ["app.image", "main.py", "lib/launch.mpy"]
-        for name in brought:
-            folder.write(name, bytes(1000))
-        recorded = {"%s/%s" % (folder.path, name): "" for name in brought}
+        recorded = {"%s/%s" % (folder.path, name): "" for name in ours + ["lib/gone.mpy"]}
         folder.write("lib/inflight.json", json.dumps(recorded).encode())
-        eq(slot.reclaim(500, 2, folder.path + "/lib/inflight.json"), True)
+        eq(slot.reclaim(500, 5, record), False)
+        eq(len(os.listdir(folder.path + "/lib")), 9)
+        eq(slot.reclaim(500, 4, record), True)
+        eq(slot.reclaim(500, 1, record), False)
         eq(sorted(os.listdir(folder.path)), ["lib", "main.py"])
-        eq(sorted(os.listdir(folder.path + "/lib")), ["inflight.json", "launch.mpy"])
+        kept = ["inflight", "inflight.json", "mine.py"] + [name[4:] for name in started]
+        eq(sorted(os.listdir(folder.path + "/lib")), sorted(kept))
 
 
 # --- what MicroPython imports from ---

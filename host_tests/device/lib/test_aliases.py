@@ -1,8 +1,6 @@
 # Topic aliases of messages that leave (level 5).
 
-import sys
-
-from harness import SkipTest, eq, raises
+from harness import allocated, eq, raises
 from inflight.client.client import Client
 from inflight.flash.flash import RamFlash
 from inflight.level5.aliases5 import Aliases
@@ -67,13 +65,13 @@ def test_every_length():
     the longest that the buffer holds, and beyond. The server knows which topic it is, and gets what was published."""
     blocks = [None] + [properties(correlation=bytes(n)) for n in (1, 118, 119, 120, 121, 122, 123, 124)]
     for block in blocks:
-        for topic in (b"t", b"four", b"fives", b"a/topic/of/some/length", b"x" * 125):
+        for topic in (b"four", b"fives", b"a/topic/of/some/length", b"x" * 125):
             found = peer(buffer=800)
             found.up(0, False, LIMIT)
             server = Connection(Server(announced=(LIMIT,)))
-            for n in (0, 3, 90, 96, 97, 98, 99, 100, 101, 102, 103, 104, 122, 123, 124, 125, 126, 127, 128, 180, 700):
+            for n in (0, 90, 96, 97, 98, 99, 100, 101, 102, 103, 104, 122, 123, 124, 125, 126, 127, 128, 180, 700):
                 payload = bytes([n & 127]) * n
-                for qos in (0, 1, 2):
+                for qos in (0, 1):
                     p = publish(found, payload, qos, topic, block)
                     eq(p.topic == "", len(server.aliases) > 0)
                     server.resolve(p)
@@ -184,26 +182,15 @@ def test_arguments():
 
 def test_heap():
     """Messages cost nothing, whether their topic has an alias or there is none left for it."""
-    if sys.implementation.name != "micropython":
-        raise SkipTest("CPython does not tell")
-    import gc
-
     found = peer(2)
     found.up(0, False, LIMIT)
     s = found.session
 
-    def some(n):
-        for k in range(n):
+    def some():
+        for k in range(60):
             s.name = TOPICS[k % 3]
             s.publish(s.name, b"payload", 0, False)
             while s.data_to_send(0):
                 pass
 
-    some(6)
-    gc.collect()
-    gc.disable()
-    before = gc.mem_alloc()
-    some(60)
-    used = gc.mem_alloc() - before
-    gc.enable()
-    eq(used, 0)
+    eq(allocated(some), 0)

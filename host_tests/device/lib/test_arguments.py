@@ -42,6 +42,7 @@ OF_A_CLIENT = (
     ({"host": "a\0"}, "host"),
     ({"client_id": 5}, "client_id", "5"),
     ({"client_id": b"\xff"}, "client_id", "UTF-8"),
+    ({"client_id": "a\0b"}, "client_id", "UTF-8"),
     ({"journal": RamFlash()}, "journal", "a Journal"),
     ({"journal": "journal.bin"}, "journal", "a Journal"),
     ({"port": 65536}, "port", "0 to 65535", "65536"),
@@ -53,18 +54,29 @@ OF_A_CLIENT = (
     ({"path": 5}, "path", "5"),
     ({"path": b"/mqtt"}, "path"),
     ({"path": ""}, "path"),
+    ({"path": "mqtt"}, "path"),
+    ({"path": "/a b"}, "path"),
+    ({"path": "/\r\nX: y"}, "path"),
+    ({"path": "/\xe4"}, "path"),
     ({"headers": {"a": "b"}}, "headers", "path"),
     ({"path": "/", "headers": ("a", "b")}, "headers", "dict"),
     ({"path": "/", "headers": {5: "b"}}, "headers"),
     ({"path": "/", "headers": {"a": 5}}, "headers"),
+    ({"path": "/", "headers": {"a": "a\r\nb: c"}}, "headers"),
+    ({"path": "/", "headers": {"a:": "b"}}, "headers"),
+    ({"path": "/", "headers": {"": "b"}}, "headers"),
     ({"user": 5}, "user", "str or bytes", "this int"),
+    ({"user": b"\xed\xa0\x80"}, "user", "UTF-8"),
     ({"user": "u", "password": 5}, "password"),
+    ({"user": "u", "password": "x" * 64, "buffer": bytearray(128)}, "buffer"),
     ({"user": "u", "password": "x" * 65536}, "password", "65536"),
     ({"will": "gone"}, "will", "'gone'"),
     ({"will": ("a", "x")}, "will", "(topic, payload, qos, retain)"),
     ({"will": ("a", "x", 0, False, None, None)}, "will"),
     ({"will": (5, "x", 0, False)}, "topic of will", "5"),
     ({"will": ("a/#", "x", 0, False)}, "topic of will", "a/#"),
+    ({"will": (b"\xff", "x", 0, False)}, "topic of will", "UTF-8"),
+    ({"will": ("a", "x", 3, False)}, "qos of will", "3"),
     ({"will": ("a", None, 0, False)}, "payload of will"),
     ({"will": ("a", "x", 1.0, False)}, "qos of will", "1.0"),
     ({"will": ("a", "x", True, False)}, "qos of will", "True"),
@@ -81,7 +93,12 @@ OF_A_CLIENT = (
     ({"protocol_level": 5, "session_expiry": True}, "session_expiry", "True"),
     ({"protocol_level": 5, "slept": -1}, "slept", "-1"),
     ({"protocol_level": 5, "slept": 1.5}, "slept", "1.5"),
+    ({"protocol_level": 5, "slept": 1 << 32}, "slept"),
     ({"slept": "1"}, "slept", "'1'"),
+    ({"max_redeliveries": -1}, "max_redeliveries", "-1"),
+    ({"max_redeliveries": 1.0}, "max_redeliveries", "1.0"),
+    ({"max_redeliveries": True}, "max_redeliveries", "True"),
+    ({"max_redeliveries": 65536}, "max_redeliveries", "65536"),
     ({"protocol_level": 5, "auth": "SCRAM"}, "auth", "Authentication", "this str"),
     ({"protocol_level": 5, "auth": 0}, "auth"),
     ({"protocol_level": 5, "aliases": True}, "aliases", "True"),
@@ -122,6 +139,8 @@ OF_A_CLIENT = (
 
 
 def test_a_client():
+    """[MQTT5-3.1.2-12] [MQTT5-3.1.3-4] [MQTT5-3.1.3-11] Before a connection is opened."""
+
     def make(host="broker.example", client_id="d", **options):
         return Client(host, client_id, **options)
 
@@ -216,12 +235,15 @@ OF_SUBSCRIBE = (
     (([("a", "1")],), "qos", "'1'"),
     (([(None, 1)],), "filter", "None"),
     (("a#",), "filter", "a#"),
+    (("a\0",), "filter", "UTF-8"),
     (("",), "filter", "''"),
     (([],), "filter"),
+    (("a", 3), "qos", "3"),
 )
 
 
 def test_subscribe():
+    """[MQTT5-3.8.3-1] [MQTT5-3.8.3-2]"""
     for level in (4, 5):
         it = client(level)
         it.subscribe("a", 1, handler)
@@ -230,7 +252,9 @@ def test_subscribe():
 
 
 def test_unsubscribe():
-    refused(client().unsubscribe, (((["a", "b"],), "filter", "['a', 'b']"), ((5,), "filter", "5"), ((), "filter")))
+    """[MQTT5-3.10.3-1] [MQTT5-3.10.3-2]"""
+    wrong = ((["a", "b"],), "filter", "['a', 'b']"), ((b"\xff",), "filter", "UTF-8"), ((5,), "filter", "5")
+    refused(client(5).unsubscribe, wrong + (((), "filter"),))
 
 
 def test_waiting():

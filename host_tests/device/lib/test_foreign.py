@@ -5,6 +5,9 @@ from harness import eq
 from nor import NorFlash
 from session_peer import PING, Peer, ack, mid_of
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 
 def probed(packets, first):
     """True if these are PUBRELs for ids from `first` on."""

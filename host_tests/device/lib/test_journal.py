@@ -148,7 +148,7 @@ def test_more_bytes_than_there_are():
         try:
             journal.append(OUT, 1, b"abc", 4)
         except ValueError as e:
-            eq(str(e), "n: 4, of 3 bytes")
+            eq(str(e), "n is 4, but head has 3 bytes")
         else:
             raise AssertionError("more than there is")
         eq((journal.used, journal.live), (used, 0))

@@ -6,6 +6,7 @@ from inflight import Client, Journal, RamFlash
 from inflight.client.consumers import Inbox, Received
 from inflight.client.handlers import Message
 
+RUNTIMES = "cpython micropython-x86"
 FIELDS = ("expiry", "content_type", "response_topic", "correlation", "text", "user")
 
 

@@ -11,6 +11,9 @@ from session_peer import Peer, ack, message, mid_of, two
 from session_peer5 import Peer5
 from tools.reference import wire
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 # --- durable before sent ---
 
 

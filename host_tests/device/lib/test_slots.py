@@ -3,6 +3,7 @@
 import os
 import sys
 
+from account import Account
 from harness import CUT_STEP, SkipTest, eq, raises
 from inflight.flash.slots import SlotFlash
 from inflight.journal.journal import DONE, RELEASED, Journal
@@ -171,58 +172,24 @@ def test_no_heap_within_a_sector():
 # --- power ---
 
 
-def work(device, noted):
-    """Uses a journal, around the ring; `noted` holds what it has promised, and what it is about to promise."""
-    journal = Journal(device)
-    noted["live"], noted["next"] = {mid: None for mid, _ in bodies(journal)}, None
-    places = journal.owner = RecordOwner()
-    for k in range(100, 114):
-        noted["next"] = k
-        places[k] = put(journal, k)
-        journal.commit()
-        noted["live"][k] = None
-        if k % 8:
-            noted["next"] = -k
-            journal.mark(places.pop(k), DONE)
-            noted["done"] = k  # a mark is durable with the next record: it may be lost
-            del noted["live"][k]
-    noted["next"] = None
-
-
-def check(noted):
-    device = SlotFlash(FOLDER, 4, 512)
-    journal = Journal(device)
-    found = [mid for mid, _ in bodies(journal)]
-    missing = [mid for mid in noted["live"] if mid not in found and mid != -(noted["next"] or 0)]
-    eq(missing, [])
-    extra = {mid for mid in found if mid not in noted["live"]}
-    assert extra <= {noted["next"], noted.get("done")}, (extra, noted)
-    eq(journal.damaged, 0)
-    put(journal, 7)
-    journal.commit()
-    device.close()
-
-
 def test_power_cut_everywhere():
     board = running(24, 512, 32)
-    device = SlotFlash(FOLDER, 4, 512)
-    journal = Journal(device)
-    put(journal, 50)
-    journal.commit()
-    device.close()
+    start = Account(SlotFlash(FOLDER, 4, 512))
+    start.work(3)
+    start.flash.close()
     users = files()
-    noted = {}
+    lives = []
 
-    def act():
-        noted.update({"live": {50: None}, "next": None})
-        device = SlotFlash(FOLDER, 4, 512)
-        work(device, noted)
-        device.close()
+    def live(life, steps):
+        lives[:] = (life,)
+        life.flash = SlotFlash(FOLDER, 4, 512)
+        life.restart()
+        life.work(steps)
+        life.flash.close()
 
     cuts = 0
-    for _ in each_cut(board, act):
+    for _ in each_cut(board, lambda: live(start.copy(), 14)):
         cuts += 1
-        check(noted)
+        live(lives[0], 1)
         eq(files(), users)
-    print("power cut at", cuts, "points")
     assert cuts * CUT_STEP > 100

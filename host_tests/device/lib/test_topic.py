@@ -5,44 +5,35 @@ from inflight.arguments import encode, encode_name
 from inflight.client.handlers import matches
 from inflight.session.subscribe import encode_filter
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
+RUNTIMES = "cpython micropython-x64 micropython-x86"
+MORE_RUNTIMES = "micropython-armhf micropython-wasm"
 
 
 def test_encode():
-    """[MQTT-1.5.3-1] str and bytes become UTF-8 bytes."""
-    eq(encode("a/b"), b"a/b")
-    eq(encode(b"a/b"), b"a/b")
-    eq(encode("\u20ac\U0001f600"), b"\xe2\x82\xac\xf0\x9f\x98\x80")
-    eq(encode(""), b"")
+    """[MQTT-1.5.3-1] [MQTT-1.5.3-3] [MQTT5-1.5.4-3] str and bytes become UTF-8 bytes; U+FEFF is an ordinary
+    character."""
+    for text, data in (
+        ("a/b", b"a/b"),
+        (b"a/b", b"a/b"),
+        ("\u20ac\U0001f600", b"\xe2\x82\xac\xf0\x9f\x98\x80"),
+        ("", b""),
+        ("\ufeffa", b"\xef\xbb\xbfa"),
+    ):
+        eq(encode(text), data)
 
 
-def test_encode_keeps_the_byte_order_mark():
-    """[MQTT-1.5.3-3] [MQTT5-1.5.4-3] U+FEFF is an ordinary character."""
-    eq(encode("\ufeffa"), b"\xef\xbb\xbfa")
-
-
-def test_encode_refuses_ill_formed():
-    """[MQTT-1.5.3-1] [MQTT-3.1.3-4] [MQTT-3.1.3-10] [MQTT-3.1.3-11] [MQTT-3.8.3-1] Surrogates and ill-formed UTF-8."""
-    for text in (b"\xff", b"a\xc0\x80", b"\xed\xa0\x80", b"\xe2\x82", b"\xf4\x90\x80\x80"):
-        for check in (encode, encode_name, encode_filter):
-            raises(ValueError, check, text)
-
-
-def test_encode_refuses_nul():
-    """[MQTT-1.5.3-2] [MQTT-4.7.3-2] [MQTT5-1.5.4-2] [MQTT5-4.7.3-2] U+0000 in a name or filter."""
-    for text in ("\0", "a\0b", b"a/\0"):
-        for check in (encode, encode_name, encode_filter):
-            raises(ValueError, check, text)
-
-
-def test_encode_refuses_control_characters():
-    for text in ("\x01", "a\x1f", "\x7f", "\x80", "\x9f", "\ufdd0", "\uffff"):
-        raises(ValueError, encode, text)
-
-
-def test_encode_refuses_other_types():
-    for value in (None, 5, ["a"], 1.5):
-        raises(ValueError, encode, value)
+def test_encode_refuses():
+    """[MQTT-1.5.3-1] [MQTT-1.5.3-2] [MQTT-3.1.3-4] [MQTT-3.1.3-10] [MQTT-3.1.3-11] [MQTT-3.8.3-1] [MQTT-4.7.3-2]
+    [MQTT5-1.5.4-2] [MQTT5-4.7.3-2] Surrogates and ill-formed UTF-8; U+0000, control and non-characters; other types."""
+    for texts in (
+        (b"\xff", b"a\xc0\x80", b"\xed\xa0\x80", b"\xe2\x82", b"\xf4\x90\x80\x80"),
+        ("\0", "a\0b", b"a/\0"),
+        ("\x01", "a\x1f", "\x7f", "\x80", "\x9f", "\ufdd0", "\uffff"),
+        (None, 5, ["a"], 1.5),
+    ):
+        for text in texts:
+            for check in (encode, encode_name, encode_filter):
+                raises(ValueError, check, text)
 
 
 def test_longest():
@@ -97,67 +88,26 @@ def match(pattern, name):
 
 MATCHING = (
     ("sport/tennis/player1/#", "sport/tennis/player1"),
-    ("sport/tennis/player1/#", "sport/tennis/player1/ranking"),
     ("sport/tennis/player1/#", "sport/tennis/player1/score/wimbledon"),
     ("sport/#", "sport"),
-    ("#", "sport"),
-    ("#", "a/b/c"),
-    ("#", "/"),
     ("sport/tennis/+", "sport/tennis/player1"),
     ("sport/+", "sport/"),
     ("+/+", "/finance"),
-    ("/+", "/finance"),
-    ("+", "a"),
-    ("+/a", "/a"),
-    ("+/tennis/#", "sport/tennis"),
     ("+/tennis/#", "sport/tennis/x/y"),
-    ("a/+/c", "a/b/c"),
-    ("a/+/c", "a//c"),
-    ("a/b", "a/b"),
-    ("/", "/"),
-    ("a//b", "a//b"),
-    ("/#", "/a"),
-    ("/#", "/"),
-    ("+/#", "a"),
-    ("+/#", "a/b"),
-    ("a/+/#", "a/b"),
     ("$SYS/#", "$SYS"),
-    ("$SYS/#", "$SYS/monitor/x"),
     ("$SYS/monitor/+", "$SYS/monitor/Clients"),
-    ("a/+", "a/$b"),
-    ("a/#", "a/$b"),
 )
 DIFFERENT = (
     ("sport/tennis/+", "sport/tennis/player1/ranking"),
     ("sport/+", "sport"),
     ("+", "/finance"),
-    ("+", "a/b"),
-    ("a", "b"),
-    ("a", "ab"),
-    ("ab", "a"),
-    ("a/b", "a"),
-    ("a", "a/b"),
-    ("a/b/#", "a"),
-    ("a/#", "ab"),
-    ("a/#", "b"),
     ("a/b/#", "a/bc"),
-    ("a/b/#", "a/"),
-    ("/", "a"),
-    ("/a", "a"),
-    ("a", "a/"),
-    ("a/", "a"),
-    ("a/+/c", "a/b/d"),
-    ("a/+/c", "a/b"),
-    ("a/+/c", "a/b/c/d"),
-    ("a/+/+", "a/b"),
-    ("+/+", "a"),
-    ("/#", "a"),
 )
 
 
 def test_matching():
     """[MQTT-4.7.1-2] [MQTT-4.7.1-3] # matches any number of levels and the parent; + matches exactly one, which may be
-    empty."""
+    empty. The examples of the standard."""
     for pattern, name in MATCHING:
         assert match(pattern, name), "%s should match %s" % (pattern, name)
     for pattern, name in DIFFERENT:
@@ -210,14 +160,14 @@ def words(parts, depth):
 
 
 def test_matching_against_the_definition():
-    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.2-1] Every filter of up to three levels with every such name."""
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.2-1] Every filter of up to three levels with every such name, anywhere in
+    a buffer."""
     names = [n for d in (1, 2, 3) for n in words(["a", "ab", "", "$"], d) if n]
     filters = [f for d in (1, 2, 3) for f in words(["a", "", "+", "#"], d) if f]
     for f in filters:
         try:
-            pattern = encode_filter(f)
+            encode_filter(f)
         except ValueError:
             continue
         for n in names:
-            name = n.encode()
-            eq((f, n, matches(pattern, name, 0, len(name))), (f, n, slowly(f, n)))
+            eq((f, n, match(f, n)), (f, n, slowly(f, n)))

@@ -1,13 +1,14 @@
 """`make flash` with esptool and the chip's own ROM, and `make monitor`, over the emulated serial line."""
 
+import asyncio
 import os
 import signal
 import subprocess
 
 import pytest
 
+from host_tests.emulated_boards.test_deploy import SILENCE_S
 from host_tests.processes import INFLIGHT
-from host_tests.waiting import wait_for
 from tools.emulators.esp32 import image, sensor
 from tools.emulators.esp32.board import Board
 from tools.emulators.esp32.chip import CHIP
@@ -45,22 +46,21 @@ def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
             board.switch_off()
             known = len(subscriber.messages)
             board.switch_on()
-            wait_for(
-                lambda known=known: [one for one in subscriber.messages[known:] if "seq" in one.fields], 400, board.tail
-            )
+            numbered = lambda known=known: [one for one in subscriber.messages[known:] if "seq" in one.fields]  # noqa: E731
+            asyncio.run(board.until(numbered, SILENCE_S, "a message"))
             board.switch_off()
         assert len({one.fields["epoch"] for one in subscriber.messages if "seq" in one.fields}) == 1
         board.switch_on()
         place = ("--port", board.port, "--config", str(config), "--broker", f"127.0.0.1:{broker.port}")
         with subprocess.Popen([*INFLIGHT, "board", "monitor", *place], stdout=subprocess.PIPE, text=True) as monitor:
             try:
-                said = []
-                wait_for(lambda: said.append(monitor.stdout.readline()) or "listening to" in said[-1], 200)
-                board.reset()
-                for wanted in ("rst:", "state=online", "heap="):
+                said = [monitor.stdout.readline()]
+                for wanted in ("listening to", "rst:", "state=online", "heap="):
                     while wanted not in said[-1]:
                         said.append(monitor.stdout.readline())
                         assert said[-1], "monitor has ended"
+                    if wanted == "listening to":
+                        board.reset()
                 monitor.send_signal(signal.SIGINT)
                 assert monitor.wait(30) == 0
             finally:

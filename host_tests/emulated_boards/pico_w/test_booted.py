@@ -7,7 +7,7 @@ from host_tests.emulated_boards.each_cut import Cut
 from host_tests.emulated_boards.started import boot
 from host_tests.emulated_boards.tasks import CODE, harness
 from host_tests.emulated_boards.test_each_cut import WHOLE
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from tools.emulators.pico_w import filesystem
 from tools.emulators.pico_w.board import Board
 from update_record import TRIAL, Record

@@ -8,9 +8,36 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+from littlefs import LittleFS, UserContextFile
+
+from tools.demo.sensors import best_runtime
+
 _SCRIPT = Path(__file__).with_name("standin_board.py")
 _BLOCK = 4096
 _RESET = 75
+
+
+def interpreter():
+    """The Runtime of fake boards. Without one the test is skipped."""
+    try:
+        return best_runtime()
+    except RuntimeError as e:
+        pytest.skip(str(e), allow_module_level=True)
+
+
+def flash(folder):
+    """{path: content} of the files in the flash of the board in `folder`."""
+    image = folder / "flash.img"
+    blocks = image.stat().st_size // _BLOCK
+    sizes = {"block_size": _BLOCK, "block_count": blocks, "read_size": 32, "prog_size": 32, "cache_size": 128}
+    system = LittleFS(UserContextFile(str(image)), **sizes)
+    found = {}
+    for top, _, names in system.walk("/"):
+        for name in names:
+            with system.open(f"{top.rstrip('/')}/{name}", "rb") as file:
+                found[f"{top.rstrip('/')}/{name}"] = file.read()
+    return found
 
 
 class StandIn:
@@ -21,7 +48,7 @@ class StandIn:
     def __init__(
         self,
         folder,
-        runtime,
+        runtime=None,
         blocks=128,
         platform="linux",
         version="1.25.0",
@@ -38,6 +65,7 @@ class StandIn:
             # The unix board creates its journal by a rename, which MicroPython cannot do in a mounted folder.
             (folder / "home" / "journal.bin").write_bytes(b"\xff" * 16 * _BLOCK)
             Path(f"{self.flash}.rom").write_bytes(bytes(rom))
+        runtime = runtime or interpreter()
         self._argv = [*runtime.command("400k"), str(_SCRIPT), str(self.flash), platform, version, str(rom), str(writes)]
         self._env = {**os.environ, "INFLIGHT_HOME": "/home", "INFLIGHT_DEVICE_ID": "box"}
         self._env["STANDIN_HOME"] = str(folder / "home")

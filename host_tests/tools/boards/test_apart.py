@@ -1,13 +1,12 @@
 """What stands in one file and is not loaded together becomes modules of its own on a board."""
 
 import ast
-import builtins
 
 import pytest
 
-from inflight_tools.boards.apart import take_apart
-from inflight_tools.boards.bundle import deployed_name, library, shrunk, translate
-from inflight_tools.boards.loading import MERGED
+from inflight_tools.boards.build.apart import take_apart
+from inflight_tools.boards.build.bundle import deployed_name, translate
+from inflight_tools.boards.build.loading import MERGED
 
 _FILE = """
 import struct
@@ -160,25 +159,3 @@ def test_tracebacks_name_the_file():
 def test_its_names_mean_nothing_else(text):
     with pytest.raises(ValueError, match="file: one means something else, too: name it otherwise"):
         taken_apart(text + "def one(): pass\n", {"part": ("file", ("one",))})
-
-
-def test_every_global_of_a_module_is_there():
-    """Whatever was taken apart, merged and renamed."""
-    for place, text in shrunk(library()).items():
-        tree = ast.parse(text)
-        known = {name for node in ast.walk(tree) for name in _bound(node)}
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        assert used - known - {*dir(builtins), "ptr8", "ptr16"} == set(), place
-
-
-def _bound(node):
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.ExceptHandler):
-        yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id

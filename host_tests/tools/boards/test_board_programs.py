@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from host_tests.emulated_boards.tasks import CODE, text
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 
 # Of MicroPython, and of the tests.
 _THERE = {"esp32", "gc", "json", "machine", "micropython", "os", "sys", "time", "vfs", "harness", "nor", "publisher"}

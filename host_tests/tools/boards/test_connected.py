@@ -5,18 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 from serial.tools import list_ports
-from typer.testing import CliRunner
 
 from host_tests.tools.boards.standin import StandIn
+from host_tests.tools.command import inflight
 from inflight_tools.boards import deploy
 from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.device.link import Link
 from inflight_tools.boards.images.variants import names
-from inflight_tools.cli import build
-from tools.demo.sensors import best_runtime
 
 PICO = 0x2E8A
-COMMAND = build()
 
 
 @pytest.fixture
@@ -29,10 +26,6 @@ def connect(monkeypatch):
 
     connect()
     return connect
-
-
-def run(*words):
-    return CliRunner().invoke(COMMAND, list(map(str, words)), env={"COLUMNS": "300"}, catch_exceptions=False)
 
 
 def test_the_port_of_the_board_that_is_named(connect):
@@ -61,38 +54,29 @@ def test_the_port_of_the_board_that_is_named(connect):
         ("stm32", "PYBv1.1 with STM32F405RG", None),
     ],
 )
-def test_a_board_tells_what_it_is(tmp_path, platform, machine, board):
-    with StandIn(tmp_path, best_runtime(), platform=platform, machine=machine) as there, Link(there.port) as link:
-        if board:
-            assert running_board(link) == board
-        else:
-            with pytest.raises(ValueError, match=f"the board is {machine}, with stm32: --board takes {names()[0]}, "):
-                running_board(link)
+def test_a_board_tells_what_it_is(platform, machine, board):
+    link = SimpleNamespace(run=lambda code: repr(("micropython", (1, 25, 0), platform, machine, [], None)))
+    if board:
+        assert running_board(link) == board
+    else:
+        with pytest.raises(ValueError, match=f"the board is {machine}, with stm32: --board takes {names()[0]}, "):
+            running_board(link)
 
 
 def test_deploy_without_words(tmp_path, connect, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(deploy, "files", lambda board, **of: {"/boot.py": b"", "/main.py": board.encode()})
     (tmp_path / "config.json").write_text(json.dumps({"host": "broker.example"}))
-    with StandIn(tmp_path, best_runtime(), platform="rp2", machine="Raspberry Pi Pico W with RP2040") as there:
+    with StandIn(tmp_path, platform="rp2", machine="Raspberry Pi Pico W with RP2040") as there:
         connect((there.port, PICO))
-        done = run("board", "deploy", "--config", "config.json", "--wait", 0)
+        done = inflight("board", "deploy", "--config", "config.json", "--wait", 0)
         assert done.exit_code == 0, done.output
         assert f"pico_w on {there.port}" in done.stdout
         with Link(there.port) as link:
             assert link.run("print(open('/main.py').read())").strip() == "rp2040"
 
 
-def test_the_library_without_words(tmp_path, connect):
-    with StandIn(tmp_path, best_runtime()) as there:
-        done = run("board", "library", "--port", there.port)
-        assert done.exit_code == 0, done.output
-        connect((there.port, 0x10C4))
-        away = run("board", "library", "--remove")
-        assert away.exit_code == 0 and " files removed" in away.stdout, away.output
-
-
 @pytest.mark.parametrize("words", ["deploy", "monitor", "library --remove"])
 def test_without_a_board_one_is_asked_for(connect, words):
-    done = run("board", *words.split())
+    done = inflight("board", *words.split())
     assert done.exit_code == 1 and "no board on a port of USB: connect it" in done.output

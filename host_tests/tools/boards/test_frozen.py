@@ -3,27 +3,29 @@
 import json
 import re
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware, stock_layout
-from host_tests.tools.boards.mounted import mounted
-from host_tests.tools.boards.standin import StandIn
-from inflight_tools.boards import bundle, slots
+from host_tests.tools.boards.mounted import FLASH, booted, mounted
+from host_tests.tools.boards.standin import StandIn, interpreter
+from inflight_tools.boards import slots
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
 from inflight_tools.boards.frozen import Frozen, in_firmware, of
-from inflight_tools.boards.images.board_image import make
-from tools.demo.sensors import best_runtime
+from inflight_tools.boards.images.board_image import make, placed
 
 FOLDERS = {"esp32": "esp32", "pico_w": "rp2040"}
 DEPLOYED = {"esp32": "/lib/app.mpy", "pico_w": "/app.image"}
 LIBRARY = re.compile("/lib/inflight/")
+KIB = 1024
 
 
 def stamp(folder, application):
-    return str(of(bundle.modules(folder), folder if application else ""))
+    return of(bundle.modules(folder), folder if application else "")
 
 
 def firmware(board, told=b"", **options):
@@ -36,7 +38,7 @@ def image(folder, board, content, **options):
     """The image for a board with the firmware `content`."""
     (folder / "firmware").write_bytes(content)
     (folder / "config.json").write_text('{"host": "broker.example"}')
-    return make(board, folder / "firmware", None, folder / "config.json", None, None, None, **options)
+    return make(board, folder / "firmware", None, folder / "config.json", **options)
 
 
 def files_of(made):
@@ -49,12 +51,8 @@ def files_of(made):
 
 def flash_of(made, start, size):
     """What a UF2 image leaves in the flash from address `start`."""
-    flash, data = bytearray(b"\xff" * size), made.file()
-    for at in range(0, len(data), 512):
-        address = int.from_bytes(data[at + 12 : at + 16], "little")
-        if start <= address < start + size:
-            flash[address - start : address - start + 256] = data[at + 32 : at + 288]
-    return bytes(flash)
+    flash = booted(made, bytearray(b"\xff") * (2 << 20), made.variant.family)
+    return bytes(flash[start - FLASH :][:size])
 
 
 # --- images ---
@@ -62,7 +60,7 @@ def flash_of(made, start, size):
 
 @pytest.mark.parametrize("board", FOLDERS)
 def test_an_image_leaves_out_the_library_that_is_frozen(tmp_path, board):
-    made = image(tmp_path, board, firmware(board, stamp(FOLDERS[board], False).encode()))
+    made = image(tmp_path, board, firmware(board, str(stamp(FOLDERS[board], False)).encode()))
     wanted = {path: data for path, data in bundle.files(FOLDERS[board]).items() if not LIBRARY.match(path)}
     wanted = slots.packed(wanted, FOLDERS[board])
     found = files_of(made)
@@ -71,48 +69,40 @@ def test_an_image_leaves_out_the_library_that_is_frozen(tmp_path, board):
     assert {"/boot.py", "/main.py", "/lib/launch.mpy", DEPLOYED[board]} <= set(found)
 
 
-@pytest.mark.parametrize("board", FOLDERS)
-def test_an_image_has_the_settings_alone_if_the_application_is_frozen(tmp_path, board):
-    made = image(tmp_path, board, firmware(board, stamp(FOLDERS[board], True).encode()))
-    assert files_of(made) == {"/config.json": (tmp_path / "config.json").read_bytes()}
-
-
 OTHER = Frozen("0.0.9", "0123456789abcdef", "rp2040", "fedcba9876543210")
+UNTOLD = "the firmware has modules of Inflight frozen in, and does not tell of"
 
 
 @pytest.mark.parametrize(
     "told, problem",
     [
-        (lambda: str(OTHER), "the firmware has another release of Inflight frozen in .*0.0.9.*tools are of another"),
+        (lambda: OTHER, "the firmware has another release of Inflight frozen in .*0.0.9.*tools are of another"),
         (lambda: stamp("esp32", True), "the firmware has the application for esp32 frozen in, not for rp2040"),
-        (lambda: stamp("rp2040", True).replace("library", "libry"), None),
-        (lambda: "\0inflight/__init__.py\0", "the firmware has modules of Inflight frozen in, and does not tell of"),
-        (lambda: "rp2.py\0codes.py\0", "the firmware has modules of Inflight frozen in, and does not tell of"),
-        (lambda: str(OTHER) + stamp("rp2040", True), "the firmware tells of several releases that are frozen in"),
+        (lambda: "\0inflight/__init__.py\0", UNTOLD),
+        (lambda: "rp2.py\0codes.py\0", UNTOLD),
+        (lambda: f"{OTHER}{stamp('rp2040', True)}", "the firmware tells of several releases that are frozen in"),
     ],
-    ids=["release", "board", "no stamp", "library", "application", "two"],
+    ids=["release", "board", "library", "application", "two"],
 )
 def test_a_firmware_with_other_modules_is_refused(tmp_path, told, problem):
-    if not problem:
-        assert in_firmware(told().encode()) is None
-        return
     with pytest.raises(ValueError, match=f"^{problem}") as e:
-        image(tmp_path, "pico_w", firmware("pico_w", told().encode()))
+        image(tmp_path, "pico_w", firmware("pico_w", str(told()).encode()))
     assert "\n" not in str(e.value)
+
+
+def test_a_sentence_that_is_like_ours_tells_nothing():
+    assert in_firmware(str(OTHER).replace("library", "libry").encode()) is None
 
 
 # --- images with a ROM file system ---
 
 ROM = (0x100A_0000, 0x8_0000)  # before the file system of made firmware
-ROM_OF_BOARD = {
-    "pico_w": lambda size: {"rom": (ROM[0], size)},
-    "esp32": lambda size: {"told": b"rom_ioctl", "layout": [*stock_layout(2), ("romfs", 0x8F, size)]},
-}
 
 
-def rom_firmware(board, size, told=b""):
-    options = ROM_OF_BOARD[board](size)
-    return firmware(board, told + b"\0" + options.pop("told", b""), **options)
+def rom_firmware(board, size):
+    if board == "pico_w":
+        return firmware(board, rom=(ROM[0], size))
+    return firmware(board, b"\0rom_ioctl", layout=[*stock_layout(2), ("romfs", 0x8F, size)])
 
 
 def rom_of(made):
@@ -124,59 +114,46 @@ def rom_of(made):
 
 @pytest.mark.parametrize("board", FOLDERS)
 def test_the_modules_go_to_the_rom_file_system(tmp_path, board):
-    made = image(tmp_path, board, rom_firmware(board, 256 * 1024), romfs=True)
+    made = image(tmp_path, board, rom_firmware(board, 256 * KIB), romfs=True)
     application = bundle.files(FOLDERS[board])
     found = files_of(made)
     assert {*found} == {"/boot.py", "/main.py", "/config.json", RECORD}
     assert json.loads(found[RECORD]) == {path: sha(application[path]) for path in ("/boot.py", "/main.py")}
     in_rom = rom_files(tmp_path, rom_of(made))
     assert in_rom == {path: data for path, data in application.items() if path.startswith("/lib/")}
+    # Without --romfs an older one is made invalid.
+    assert set(rom_of(image(tmp_path, board, rom_firmware(board, 256 * KIB)))[:4096]) == {0xFF}
 
 
 @pytest.mark.parametrize("board", FOLDERS)
-def test_the_library_alone_where_not_all_fits(tmp_path, board):
-    made = image(tmp_path, board, rom_firmware(board, 128 * 1024), romfs=True)
-    application = bundle.files(FOLDERS[board])
-    assert rom_files(tmp_path, rom_of(made)) == {
-        path: data for path, data in application.items() if LIBRARY.match(path)
-    }
-    found = files_of(made)
+def test_what_is_frozen_or_does_not_fit_the_rom_decides_what_is_placed_where(tmp_path, board):
+    folder = FOLDERS[board]
+    application = bundle.files(folder)
+    assert placed(application, stamp(folder, True), folder, None) == ({}, b"")
+    found, rom = placed(application, None, folder, 128 * KIB)
     assert DEPLOYED[board] in found and not any(map(LIBRARY.match, found))
+    library = {path: data for path, data in application.items() if LIBRARY.match(path)}
+    assert rom_files(tmp_path, rom) == library
+    for frozen, size, problem in (
+        (None, 0, "the firmware has no ROM file system: leave --romfs out, or use a firmware built with space for it"),
+        (None, 16 * KIB, r"\d+ bytes do not fit the ROM file system, 16384 bytes: leave --romfs out"),
+        (stamp(folder, True), 256 * KIB, "the firmware has the application frozen in: leave --romfs out"),
+    ):
+        with pytest.raises(ValueError, match=f"^{problem}"):
+            placed(application, frozen, folder, size)
 
 
-@pytest.mark.parametrize("board", FOLDERS)
-def test_without_romfs_an_older_image_is_made_invalid(tmp_path, board):
-    made = image(tmp_path, board, rom_firmware(board, 256 * 1024))
-    assert set(rom_of(made)[:4096]) == {0xFF}
-    assert set(slots.packed(bundle.files(FOLDERS[board]), FOLDERS[board])) <= set(files_of(made))
-
-
-@pytest.mark.parametrize("board", FOLDERS)
 @pytest.mark.parametrize(
-    "size, told, problem",
+    "told, options, problem",
     [
-        (0, False, "the firmware has no ROM file system: leave --romfs out, or use a firmware built with space for it"),
-        (16 * 1024, False, r"\d+ bytes do not fit the ROM file system, 16384 bytes: leave --romfs out"),
-        (256 * 1024, True, "the firmware has the application frozen in: leave --romfs out"),
+        (b"", {}, "^the firmware has no ROM file system"),  # a partition without the code for it is none
+        (b"\0rom_ioctl", {"ota": True}, "^--ota leaves no space for a ROM file system: choose one of them"),
     ],
-    ids=["none", "small", "frozen"],
 )
-def test_romfs_is_refused(tmp_path, board, size, told, problem):
-    words = stamp(FOLDERS[board], True).encode() if told else b""
-    content = rom_firmware(board, size, words) if size else firmware(board, words)
-    with pytest.raises(ValueError, match=f"^{problem}"):
-        image(tmp_path, board, content, romfs=True)
-
-
-def test_a_partition_without_the_code_for_it_is_no_rom_file_system(tmp_path):
-    content = firmware("esp32", b"", layout=[*stock_layout(2), ("romfs", 0x8F, 256 * 1024)])
-    with pytest.raises(ValueError, match="^the firmware has no ROM file system"):
-        image(tmp_path, "esp32", content, romfs=True)
-
-
-def test_two_partitions_for_firmware_leave_no_rom_file_system(tmp_path):
-    with pytest.raises(ValueError, match="^--ota leaves no space for a ROM file system: choose one of them"):
-        image(tmp_path, "esp32", rom_firmware("esp32", 256 * 1024), romfs=True, ota=True)
+def test_a_firmware_without_space_for_a_rom_file_system(tmp_path, told, options, problem):
+    content = firmware("esp32", told, layout=[*stock_layout(2), ("romfs", 0x8F, 256 * KIB)])
+    with pytest.raises(ValueError, match=problem):
+        image(tmp_path, "esp32", content, romfs=True, **options)
 
 
 _READ_ROM = """
@@ -200,16 +177,11 @@ print(json.dumps(found))
 def rom_files(folder, content):
     """{path below /rom: content} in a ROM file system, as MicroPython reads it."""
     (folder / "rom").write_bytes(content)
-    done = subprocess.run([*_runtime().command("4m"), "-c", _READ_ROM, folder / "rom"], capture_output=True, text=True)
+    done = subprocess.run(
+        [*interpreter().command("4m"), "-c", _READ_ROM, folder / "rom"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return {path: bytes.fromhex(data) for path, data in json.loads(done.stdout).items()}
-
-
-def _runtime():
-    try:
-        return best_runtime()
-    except RuntimeError as e:
-        pytest.skip(str(e))
 
 
 # --- boards that run ---
@@ -226,7 +198,7 @@ APPLICATION = {
 @pytest.fixture
 def board(tmp_path):
     """board(told): a fake board whose firmware has a module that tells `told` frozen in."""
-    return lambda told, **options: StandIn(tmp_path, _runtime(), frozen=told, **options)
+    return lambda told, **options: StandIn(tmp_path, frozen=told, **options)
 
 
 def put(port, application=APPLICATION, **options):
@@ -236,7 +208,7 @@ def put(port, application=APPLICATION, **options):
 
 
 def test_a_board_with_the_library_gets_the_rest(board):
-    with board(stamp("unix", False)) as there:
+    with board(str(stamp("unix", False))) as there:
         plan, said = put(there.port)
         wanted = {*APPLICATION, *SETTINGS} - {"/lib/inflight/core.mpy"}
         assert {*plan.write} == {RECORD, *wanted}
@@ -249,7 +221,7 @@ def test_a_board_with_the_application_gets_its_settings_alone(board):
     with board("") as there:
         put(there.port)
     # Its firmware is replaced, and its files stay.
-    with board(stamp("unix", True)) as there:
+    with board(str(stamp("unix", True))) as there:
         plan, said = put(there.port)
         assert sorted(plan.stale) == sorted(APPLICATION)
         assert {*plan.write} == {RECORD}
@@ -258,27 +230,35 @@ def test_a_board_with_the_application_gets_its_settings_alone(board):
 
 
 def test_a_file_that_hides_a_frozen_module_is_refused(board):
-    with board(stamp("unix", True)) as there:
+    with board(str(stamp("unix", True))) as there:
         with Link(there.port) as link:
             link.put({"/app.py": b""})
         with pytest.raises(DeviceError, match=r"^/app.py on the board would be imported instead of .frozen/app.mpy"):
             put(there.port)
 
 
-def test_a_board_with_other_modules_is_refused(board):
-    with board(str(OTHER)) as there, pytest.raises(DeviceError, match="^the firmware has the application for rp2040"):
-        put(there.port)
-    with (
-        board(str(Frozen("0.0.9", "0" * 16))) as there,
-        pytest.raises(DeviceError, match="another release of Inflight"),
-    ):
-        put(there.port)
-    with board("no sentence of ours") as there, pytest.raises(DeviceError, match="does not tell of which release"):
-        put(there.port)
+@pytest.mark.parametrize(
+    "told, problem",
+    [
+        (OTHER, "^the firmware has the application for rp2040"),
+        (Frozen("0.0.9", "0" * 16), "another release of Inflight"),
+        ("no sentence of ours", "does not tell of which release"),
+    ],
+    ids=["board", "release", "untold"],
+)
+def test_a_board_with_other_modules_is_refused(told, problem):
+    link = SimpleNamespace(run=lambda code: _answer(code, str(told)))
+    with pytest.raises(DeviceError, match=problem):
+        install(link, "unix", APPLICATION, SETTINGS)
+
+
+def _answer(code, told):
+    """What a board with that frozen in answers to the first two questions."""
+    return "" if RECORD in code else repr(("micropython", (1, 25, 0), "linux", "machine", [], told))
 
 
 def test_romfs_on_a_board_with_the_library_takes_the_rest(board):
-    with board(stamp("unix", False), rom=64 * 1024) as there:
+    with board(str(stamp("unix", False)), rom=64 * 1024) as there:
         plan, _ = put(there.port, in_rom=True)
         assert {*plan.write} == {RECORD, "/boot.py", "/main.py", *SETTINGS}
         with Link(there.port) as link:
@@ -287,7 +267,7 @@ def test_romfs_on_a_board_with_the_library_takes_the_rest(board):
 
 def test_romfs_on_a_board_with_the_application_is_refused(board):
     message = "^the firmware has the application frozen in: leave --romfs out"
-    with board(stamp("unix", True), rom=64 * 1024) as there, pytest.raises(DeviceError, match=message):
+    with board(str(stamp("unix", True)), rom=64 * 1024) as there, pytest.raises(DeviceError, match=message):
         put(there.port, in_rom=True)
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from host_tests.processes import INFLIGHT
 from inflight_tools.boards.images.variants import names, variant
-from inflight_tools.settings import settings
+from inflight_tools.settings import Tls, settings
 from inflight_tools.update import keys
 
 _AUTHORITY = trustme.CA()
@@ -56,9 +56,9 @@ def write(fields, name="config.json"):
     return name
 
 
-def refused(*words):
+def refused(config, *files):
     with pytest.raises(ValueError) as e:
-        settings(*words)
+        settings(config, Tls(*files))
     assert "\n" not in str(e.value) and SECRET not in str(e.value)
     return str(e.value)
 
@@ -89,11 +89,11 @@ def test_a_number_with_a_small_factor_is_no_key(folder, factor):
 
 @pytest.mark.parametrize("local", ["ca.pem", "ca.der"])
 def test_certificates_are_converted_to_der(folder, local):
-    assert settings(write(TLS), local)["/ca.der"] == der(CA)
+    assert settings(write(TLS), Tls(local))["/ca.der"] == der(CA)
 
 
 def test_the_device_s_own_certificate_and_key(folder):
-    found = settings(write(MUTUAL), "ca.pem", "ca.der", "key.pem")
+    found = settings(write(MUTUAL), Tls("ca.pem", "ca.der", "key.pem"))
     assert found["/cert.der"] == der(CA)
     assert found["/key.der"] == der(KEY)
     assert sorted(found) == ["/ca.der", "/cert.der", "/config.json", "/key.der"]
@@ -326,5 +326,5 @@ def test_a_secret_that_git_does_not_ignore_causes_a_warning(repository, capsys):
 
 def test_a_configuration_without_secrets_may_be_tracked(repository, capsys):
     git("add", write(TLS))
-    assert settings("config.json", "ca.pem")
+    assert settings("config.json", Tls("ca.pem"))
     assert capsys.readouterr().err == ""

@@ -6,13 +6,14 @@ import subprocess
 import pytest
 
 from host_tests.processes import INFLIGHT
-from host_tests.tools.boards.made_firmware import pico_firmware, uf2, uf2_errata_block
+from host_tests.tools.boards.made_firmware import OLD_BANNER, pico_firmware, uf2, uf2_errata_block
 from host_tests.tools.boards.mounted import FLASH, blocks, booted, file_system, mounted
-from inflight_tools.boards import bundle, slots
+from inflight_tools.boards import slots
+from inflight_tools.boards.build import bundle
+from inflight_tools.boards.images.board_image import make
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import variant
-from inflight_tools.cache import find_firmware, firmware_folders
 from tools.emulators.pico_w import image as emulated
 
 PICO_W, PICO2_W = variant("pico_w"), variant("pico2_w")
@@ -63,40 +64,35 @@ def test_an_older_file_system_is_overwritten():
     assert mounted(file_system(image, booted(image, flash, PICO_W.family)), 256) == FILES
 
 
-@pytest.mark.parametrize(
-    ("firmware", "problem"),
-    [
-        (b"", "the firmware is no UF2"),
-        (b"\xe9" * 512, "the firmware is no UF2: --firmware takes MicroPython's .uf2 file"),
-        (pico_firmware()[:-512], "the firmware's UF2 file is cut short: 31 of 32 blocks"),
-        (pico_firmware()[:-100], "the firmware's UF2 file is damaged or cut short"),
-        (pico_firmware(**RP2350), "the firmware is for RP2350, not for RP2040"),
-        (pico_firmware(fs=(0x1000_1000, 0xD_4000)), "the firmware reaches into its own file system"),
-        (
-            pico_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"),
-            "the firmware is MicroPython 1.20: --firmware takes 1.22",
-        ),
-        (pico_firmware(banner=b"\0"), "the firmware does not tell its release"),
-        (pico_firmware(name=b"ROMFS\0"), "the firmware declares no file system: is it MicroPython"),
-        (uf2({FLASH: b"\0" * 256}, 0xE48BFF56), "the firmware declares no file system"),
-        (pico_firmware(fs=(0x1012_C000, 4 * 4096)), "the application, 16 KiB, does not fit the file system, 16 KiB"),
-    ],
-    ids=["empty", "other", "truncated", "torn", "chip", "overlap", "old", "silent", "romfs", "stranger", "small"],
-)
+SMALL = "the application, 16 KiB, does not fit the file system, 16 KiB"
+REFUSED = {
+    "empty": (b"", "the firmware is no UF2"),
+    "other": (b"\xe9" * 512, "the firmware is no UF2: --firmware takes MicroPython's .uf2 file"),
+    "truncated": (pico_firmware()[:-512], "the firmware's UF2 file is cut short: 31 of 32 blocks"),
+    "torn": (pico_firmware()[:-100], "the firmware's UF2 file is damaged or cut short"),
+    "chip": (pico_firmware(**RP2350), "the firmware is for RP2350, not for RP2040"),
+    "overlap": (pico_firmware(fs=(0x1000_1000, 0xD_4000)), "the firmware reaches into its own file system"),
+    "old": (pico_firmware(banner=OLD_BANNER), "the firmware is MicroPython 1.20: --firmware takes 1.22"),
+    "silent": (pico_firmware(banner=b"\0"), "the firmware does not tell its release"),
+    "romfs": (pico_firmware(name=b"ROMFS\0"), "the firmware declares no file system: is it MicroPython"),
+    "stranger": (uf2({FLASH: b"\0" * 256}, 0xE48BFF56), "the firmware declares no file system"),
+    "small": (pico_firmware(fs=(0x1012_C000, 4 * 4096)), SMALL),
+}
+
+
+@pytest.mark.parametrize("firmware, problem", REFUSED.values(), ids=REFUSED)
 def test_wrong_firmware_is_refused(firmware, problem):
     with pytest.raises(ValueError, match="^" + problem) as e:
         Uf2Image(PICO_W, firmware, FILES)
     assert "\n" not in str(e.value)
 
 
-def test_the_file_system_of_a_real_pico_2_w():
-    name = "RPI_PICO2_W-20250415-v1.25.0.uf2"
-    path = find_firmware(name)
-    if not path:
-        pytest.skip(f"no {name} in {', '.join(map(str, firmware_folders()))}")
-    image = Uf2Image(PICO2_W, path.read_bytes(), FILES)
-    assert (image.start, image.size) == (0x1018_0000, 2560 * 1024)
-    assert mounted(file_system(image, booted(image, bytearray(4 << 20), PICO2_W.family)), 256) == FILES
+def test_two_partitions_for_firmware_are_for_an_esp32(tmp_path):
+    (tmp_path / "firmware").write_bytes(pico_firmware())
+    with pytest.raises(
+        ValueError, match="^--ota is for an ESP32: the firmware of a Raspberry Pi Pico W comes by cable"
+    ):
+        make("pico_w", tmp_path / "firmware", None, None, ota=True)
 
 
 # --- the real firmware, booted; more in host_tests/emulated_boards ---

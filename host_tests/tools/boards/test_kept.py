@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from inflight_tools.boards import kept as tool
-from inflight_tools.boards.kept import kept
+from inflight_tools.boards.build import kept as tool
+from inflight_tools.boards.build.kept import kept
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_made_once(make):
 
 
 _TWICE = """
-from inflight_tools.boards.kept import kept
+from inflight_tools.boards.build.kept import kept
 def make(text):
     print("made", flush=True)
     input()

@@ -1,15 +1,16 @@
 """What a function imports is given back on a board, and no source says so."""
 
 import ast
-import subprocess
 
 import pytest
 
-from inflight_tools.boards.bundle import deployed_name, library
-from inflight_tools.boards.loading import LENT
-from inflight_tools.boards.shrink import shrink
-from tools.runtimes import device_run, runtime
+from inflight_tools.boards.build.bundle import deployed_name, library
+from inflight_tools.boards.build.kept import kept
+from inflight_tools.boards.build.loading import LENT
+from inflight_tools.boards.build.shrink import shrink
+from tools.runtimes import device_run
 
+TEXTS = {place: file.read_text() for place, file in library().items()}
 SHORT = [deployed_name(f"inflight.{name}").rpartition(".")[2] for name in LENT]
 ARGUMENTS = deployed_name("inflight.arguments").rpartition(".")[2]
 _SCRIPT = """
@@ -48,16 +49,9 @@ print(loaded())
     [("", "[]"), (f"import {deployed_name('inflight.arguments')}", f"['{ARGUMENTS}']")],
     ids=["borrowed", "imported before"],
 )
-def test_what_was_borrowed_is_given_back(first, loaded):
+def test_what_was_borrowed_is_given_back(micropython, first, loaded):
     """Also where a call fails. A generator keeps what it needs. A module that the program has imported stays."""
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
-    with device_run.compiled() as lib:
-        command = [*found.command(), "-c", _SCRIPT % (first, SHORT)]
-        done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [loaded] * 2
+    assert micropython(_SCRIPT % (first, SHORT)).splitlines() == [loaded] * 2
 
 
 _KEEPER = """
@@ -77,22 +71,17 @@ print("subscribe" in loaded(), loaded() == loaded())
 """
 
 
-def test_with_one_module_nothing_is_given_back(tmp_path):
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
-    sources = {place: file.read_text() for place, file in library().items()}
-    for place, text in shrink(sources | {"mine": ""}, keeping="mine").items():
+def test_with_one_module_nothing_is_given_back(micropython, tmp_path):
+    for place, text in kept(shrink, TEXTS | {"mine": ""}, None, [], "mine").items():
         file = tmp_path / f"{place}.py"
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    command = [*found.command(), "-c", _KEEPER % (LENT,)]
-    done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{tmp_path}"}, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[]\nTrue True\n", "")
+    assert micropython(_KEEPER % (LENT,), tmp_path) == "[]\nTrue True\n"
 
 
 def _shrunk(text):
-    return shrink({place: file.read_text() for place, file in library().items()} | {"mine": text})["mine"]
+    few = {"inflight/__init__": "", "inflight/compat": "", "inflight/arguments": "def flag(x): pass"}
+    return shrink(few | {"mine": text})["mine"]
 
 
 _NODE = """
@@ -107,14 +96,9 @@ from inflight import Disconnected, properties
 """
 
 
-def test_the_firmware_needs_properties_for_a_moment():
+def test_the_firmware_needs_properties_for_a_moment(micropython):
     """For the will of a sensor that sleeps, at level 5; as it is deployed."""
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
-    environment = device_run.application_environment(found)
-    done = subprocess.run([*found.command(), "-c", _NODE], env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[] False\n", "")
+    assert micropython(_NODE, device_run.application()) == "[] False\n"
 
 
 def test_the_block_of_an_import_gives_back():
@@ -130,14 +114,14 @@ def test_the_block_of_an_import_gives_back():
 
 
 def test_a_name_behind_its_block_is_refused():
-    text = "def f(x):\n    if x:\n        from inflight.flash.flash import open_flash\n    return open_flash\n"
-    with pytest.raises(ValueError, match=r"mine: f\(\) uses open_flash behind the block"):
+    text = "def f(x):\n    if x:\n        from inflight.arguments import flag\n    return flag\n"
+    with pytest.raises(ValueError, match=r"mine: f\(\) uses flag behind the block"):
         _shrunk(text)
 
 
 def test_what_is_compared_or_caught_stays():
     """A class of a module that is loaded again is another one."""
-    texts = shrink({place: file.read_text() for place, file in library().items()})
+    texts = kept(shrink, TEXTS)
     trees = {place: ast.parse(text) for place, text in texts.items()}
     defined = {node.name for name in LENT for node in ast.walk(trees.get(f"inflight/{name}", ast.Pass()))
                if isinstance(node, ast.ClassDef)}  # fmt: skip
@@ -158,19 +142,17 @@ def test_what_is_compared_or_caught_stays():
 
 
 def test_no_source_gives_back():
-    for file in library().values():
-        text = file.read_text()
-        assert "unload" not in text and "sys.modules" not in text, file
+    assert not [place for place, text in TEXTS.items() if "unload" in text or "sys.modules" in text]
 
 
-@pytest.mark.parametrize("use", ["lambda: open_flash()", "(open_flash(each) for each in y)"])
+@pytest.mark.parametrize("use", ["lambda: flag()", "(flag(each) for each in y)"])
 def test_what_may_be_handed_on_is_refused(use):
-    text = f"def f(x):\n    from inflight.flash.flash import open_flash\n    return {use}\n"
+    text = f"def f(x):\n    from inflight.arguments import flag\n    return {use}\n"
     with pytest.raises(ValueError, match=r"mine: f\(\) may hand on what it borrows"):
         _shrunk(text)
 
 
 def test_the_variable_of_a_loan_is_nobody_elses():
-    text = "def f(loaded):\n    from inflight.flash.flash import open_flash\n    return open_flash(loaded)\n"
+    text = "def f(loaded):\n    from inflight.arguments import flag\n    return flag(loaded)\n"
     with pytest.raises(ValueError, match=r"mine: f\(\) has a variable `loaded`"):
         _shrunk(text)

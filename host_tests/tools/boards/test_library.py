@@ -5,27 +5,25 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from host_tests.docs.pages import first_program
 from host_tests.docs.reader import ReplyingBroker
+from host_tests.thorough import more
 from host_tests.tools.boards.site import of_folder
 from host_tests.tools.boards.standin import StandIn
-from inflight_tools.boards import bundle
+from host_tests.tools.command import inflight
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import Link
-from inflight_tools.cli import build
 from tools import runtimes
-from tools.demo.sensors import best_runtime
 
-COMMAND = build()
 BOARD = {"board", "built", "clock", "codes", "ethernet", "power", "probe", "radio", "storage", "wifi", "wifi_settings"}
 BOARD.add("connectivity")
 
 
 def made(folder, *words):
     """{path: content} of what the command writes."""
-    done = CliRunner().invoke(COMMAND, ["board", "library", str(folder), *words], catch_exceptions=False)
+    done = inflight("board", "library", folder, *words)
     assert done.exit_code == 0 and done.stdout.startswith(f"{folder}/package.json: "), done.output
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -50,9 +48,13 @@ def test_the_library_for_one_board(tmp_path, words):
     assert other == ([] if words else ["inflight/journal_core.mpy"])
 
 
-@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
 @pytest.mark.parametrize(
-    "words, page", [([], "docs/guide/first-program.md"), (["--board", "unix"], "README.md")], ids=["any", "board"]
+    "words, page, name",
+    [
+        ([], "docs/guide/first-program.md", "micropython-x86"),
+        (["--board", "unix"], "README.md", "micropython-x64"),
+    ],
+    ids=["any", "board"],
 )
 def test_the_first_program(tmp_path, words, page, name):
     """All that differs is where the broker is."""
@@ -78,7 +80,7 @@ def test_the_first_program(tmp_path, words, page, name):
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_mpremote_installs_it(tmp_path):
     made(tmp_path / "package", "--board", "unix")
-    with StandIn(tmp_path, best_runtime()) as board:
+    with StandIn(tmp_path) as board:
 
         def mpremote(*words):
             command = [sys.executable, "-m", "mpremote", "connect", board.port, "resume", *words]
@@ -89,7 +91,7 @@ def test_mpremote_installs_it(tmp_path):
     assert there.split() == ["Client", "unix"]
 
 
-@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
+@pytest.mark.parametrize("name", ["micropython-x64", *more("micropython-x86")])
 def test_mip_on_a_board_installs_what_has_whole_addresses(tmp_path, name):
     """As every mip does; that of MicroPython up to 1.25 takes no other ones."""
     runtime = runtimes.runtime(name)
@@ -112,7 +114,7 @@ def test_mip_on_a_board_installs_what_has_whole_addresses(tmp_path, name):
     "words", [["--url", "192.168.1.10:8000"], ["--url", "http://x", "--board", "unix", "--port", "p"]]
 )
 def test_an_address_that_is_none(tmp_path, words):
-    done = CliRunner().invoke(COMMAND, ["board", "library", str(tmp_path), *words])
+    done = inflight("board", "library", tmp_path, *words)
     assert done.exit_code == 1 and "--url is an address" in done.stderr and not [*tmp_path.iterdir()]
 
 
@@ -120,11 +122,12 @@ def test_an_address_that_is_none(tmp_path, words):
 
 
 def on(board, *words):
-    return CliRunner().invoke(COMMAND, ["board", "library", "--board", "unix", "--port", board.port, *words])
+    """The board tells what it is."""
+    return inflight("board", "library", "--port", board.port, *words)
 
 
 def test_onto_a_board_beside_the_users_files_and_away(tmp_path):
-    with StandIn(tmp_path, best_runtime()) as board:
+    with StandIn(tmp_path) as board:
         with Link(board.port) as link:
             link.put({"/main.py": b"mine", "/own.py": b"mine"})
         done = on(board)
@@ -147,10 +150,10 @@ def test_onto_a_board_beside_the_users_files_and_away(tmp_path):
 
 def test_a_cable_that_is_pulled(tmp_path):
     """The board is as it was, and another run does all."""
-    with StandIn(tmp_path, best_runtime()) as board:
+    with StandIn(tmp_path) as board:
         board.cut_after = 40_000
         assert on(board).exit_code == 1
-    with StandIn(tmp_path, best_runtime()) as board:
+    with StandIn(tmp_path) as board:
         with Link(board.port) as link:
             assert "inflight.json" not in link.run("import os\nprint(os.listdir('/lib'))")
         assert on(board).exit_code == 0
@@ -158,7 +161,7 @@ def test_a_cable_that_is_pulled(tmp_path):
 
 
 def test_a_board_that_has_the_application(tmp_path):
-    with StandIn(tmp_path, best_runtime()) as board:
+    with StandIn(tmp_path) as board:
         with Link(board.port) as link:
             install(link, "unix", {"/lib/app.mpy": b"app", "/main.py": b"import app"}, {})
         for words, problem in (([], "`inflight board deploy` brings it"), (["--remove"], "needs the library")):

@@ -1,12 +1,12 @@
-"""Tests of tools/inflight_tools/boards/loading.py: its tables name modules of the library, and agree."""
+"""Tests of tools/inflight_tools/boards/build/loading.py: its tables name modules of the library, and agree."""
 
 import ast
 from pathlib import Path
 
 import pytest
 
-from inflight_tools.boards import loading
-from inflight_tools.boards.names import defined
+from inflight_tools.boards.build import loading
+from inflight_tools.boards.build.names import defined
 
 CHECKOUT = Path(__file__).parents[3]
 LIBRARY = CHECKOUT / "lib/inflight"

@@ -6,15 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from inflight_tools.boards import bundle, native
+from host_tests.tools.command import inflight
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.frozen import of
-from inflight_tools.cli import build
 from inflight_tools.sources import modules_in
 from tools.setup.common import CHECKOUT
 
-COMMAND = build()
 LIBRARY = {str(file.relative_to(CHECKOUT / "lib" / "inflight")) for file in modules_in(CHECKOUT / "lib" / "inflight")}
 LIBRARY -= {"cpython.py"}
 
@@ -67,7 +65,7 @@ def frozen(tmp_path):
     """Runs `inflight board freeze`; returns the Manifest that it wrote, and {name: text} of what that freezes."""
 
     def freeze(*words, **options):
-        done = CliRunner().invoke(COMMAND, ["board", "freeze", str(tmp_path), *words], catch_exceptions=False)
+        done = inflight("board", "freeze", tmp_path, *words)
         assert done.exit_code == 0, done.output
         manifest = Manifest(tmp_path / "manifest.py", **options)
         assert {opt for _, _, opt in manifest.frozen} == {3}  # as for mpy-cross
@@ -124,7 +122,7 @@ def test_files_of_an_earlier_release_are_not_frozen(frozen, tmp_path):
 
 
 def test_an_application_without_a_board(tmp_path):
-    done = CliRunner().invoke(COMMAND, ["board", "freeze", str(tmp_path), "--application"])
+    done = inflight("board", "freeze", tmp_path, "--application")
     assert done.exit_code == 1 and "name it with --board" in done.stderr and len(done.stderr.splitlines()) == 1
     assert not [*tmp_path.iterdir()]
 

@@ -12,7 +12,6 @@ from host_tests.processes import INFLIGHT
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards.device.link import Link
 from inflight_tools.boards.monitor import describe, readings
-from tools.demo.sensors import best_runtime
 
 HEALTH = {"firmware": "1", "heap": 120000, "journal": {"live": 0, "used": 90}, "errors": {}, "counters": {"resent": 2}}
 # Prints a number that is different after each start.
@@ -53,11 +52,7 @@ class Monitor:
 
 @pytest.fixture
 def board(tmp_path):
-    try:
-        runtime = best_runtime()
-    except RuntimeError as e:
-        pytest.skip(str(e))
-    with StandIn(tmp_path, runtime, usb=True) as board:
+    with StandIn(tmp_path, usb=True) as board:
         with Link(board.port) as link:
             link.put({"/main.py": PROGRAM})
         yield board
@@ -95,40 +90,31 @@ def test_a_board_that_is_reset_comes_back(board):
         monitor.until(f"start (?!{first})")
 
 
-def test_messages_at_the_broker(tmp_path, broker):
-    with Monitor("--config", configure(tmp_path, broker, device="box")) as monitor:
-        monitor.until("connected")
-        send(broker, "health", HEALTH)
-        line = monitor.until("health")
-        assert line.split()[1:] == ["health", "firmware=1", "heap=120000", "journal.used=90", "counters.resent=2"]
-        send(broker, "status", {"state": "offline"}, "another")
-        send(broker, "want", {"state": "no"})
-        send(broker, "status", {"state": "online", "seq": 9})
-        assert monitor.until("state").split()[1:] == ["status", "state=online", "seq=9"]
-
-
 def pack(*records, **base):
     return json.dumps([{"bn": "urn:dev:mac:box:", "seq": 1, "epoch": 2, **base, **records[0]}, *records[1:]]).encode()
 
 
-def test_readings_and_replies_at_the_broker(tmp_path, broker):
+MEMORY = {"bt": 0, "n": "memory", "u": "B", "v": 24_000_000_000.0}, {"n": "load", "u": "/", "v": 0.53}
+ATTIC = {"bt": 0, "n": "attic", "u": "Cel", "v": 21.5}, {"n": "door", "vb": True}
+SHOWN = [  # (topic, fields, what is shown)
+    ("health", HEALTH, "health firmware=1 heap=120000 journal.used=90 counters.resent=2"),
+    ("status", {"state": "online", "seq": 9}, "status state=online seq=9"),
+    ("telemetry", json.loads(pack(*ATTIC)), "telemetry attic=21.5 Cel door=true"),
+    ("telemetry", json.loads(pack(*MEMORY)), "telemetry memory=24000000000 B load=0.53"),
+    ("reply/ping", {"ok": True, "echo": "hello", "up": 7}, "reply ping ok echo=hello up=7"),
+    ("reply/actuator/pump", {"ok": False, "error": "write on"}, "reply actuator/pump refused error=write on"),
+    ("actuator/pump", {"state": "on"}, "actuator pump state=on"),
+]
+
+
+def test_messages_at_the_broker(tmp_path, broker):
     with Monitor("--config", configure(tmp_path, broker, device="box")) as monitor:
         monitor.until("connected")
-        send(
-            broker,
-            "telemetry",
-            json.loads(pack({"bt": 0, "n": "attic", "u": "Cel", "v": 21.5}, {"n": "door", "vb": True})),
-        )
-        assert monitor.until("attic").split()[1:] == ["telemetry", "attic=21.5", "Cel", "door=true"]
-        records = {"bt": 0, "n": "memory", "u": "B", "v": 24_000_000_000.0}, {"n": "load", "u": "/", "v": 0.53}
-        send(broker, "telemetry", json.loads(pack(*records)))
-        assert monitor.until("memory").split()[2:] == ["memory=24000000000", "B", "load=0.53"]
-        send(broker, "reply/ping", {"ok": True, "echo": "hello", "up": 7})
-        assert monitor.until("ping").split()[1:] == ["reply", "ping", "ok", "echo=hello", "up=7"]
-        send(broker, "reply/actuator/pump", {"ok": False, "error": "write on, off or toggle"})
-        assert monitor.until("pump").split()[1:4] == ["reply", "actuator/pump", "refused"]
-        send(broker, "actuator/pump", {"state": "on"})
-        assert monitor.until("state=on").split()[1:] == ["actuator", "pump", "state=on"]
+        send(broker, "status", {"state": "offline"}, "another")
+        send(broker, "want", {"state": "no"})
+        for topic, fields, shown in SHOWN:
+            send(broker, topic, fields)
+            assert monitor.until(rf"  {shown.split()[0]} ").split()[1:] == shown.split()
 
 
 def test_how_readings_are_shown():
@@ -155,11 +141,13 @@ def test_console_and_messages_of_several_devices(tmp_path, broker, board):
         monitor.until(r"console +start")
 
 
-def test_missing_port(tmp_path):
-    with Monitor("--port", "/dev/ttyNONE") as monitor:
-        assert "no port /dev/ttyNONE: plug the board in" in monitor.until("monitor")
-    with Monitor() as monitor:
-        assert "FAILED: no board on a port of USB: connect it" in monitor.until("FAILED")
+def test_missing_port():
+    for words, told in (
+        (["--port", "/dev/ttyNONE"], "no port /dev/ttyNONE: plug the board in"),
+        ([], "FAILED: no board on a port of USB: connect it"),
+    ):
+        with Monitor(*words) as monitor:
+            assert told in monitor.until("monitor|FAILED")
 
 
 def test_how_a_message_is_shown():

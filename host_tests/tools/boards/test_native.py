@@ -6,16 +6,14 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from littlefs import LittleFS, UserContextFile
-from typer.testing import CliRunner
 
 import announcement
 from host_tests.thorough import more
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware
-from host_tests.tools.boards.mounted import booted, file_system, mounted
-from host_tests.tools.boards.standin import StandIn
-from inflight_tools import cli
-from inflight_tools.boards import bundle, deploy, native
+from host_tests.tools.boards.standin import StandIn, flash
+from host_tests.tools.command import inflight
+from inflight_tools.boards import deploy
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.images import board_image, variants
 from inflight_tools.cache import write_below
 from inflight_tools.update import keys, release
@@ -88,15 +86,6 @@ def test_the_runtimes_with_machine_code_have_it(wanted):
 # --- deploy ---
 
 
-def in_flash(path):
-    """The journal's code in the flash of a stand-in."""
-    blocks = path.stat().st_size // 4096
-    sizes = {"block_size": 4096, "block_count": blocks, "read_size": 32, "prog_size": 32, "cache_size": 128}
-    system = LittleFS(UserContextFile(str(path)), **sizes)
-    with system.open(JOURNAL, "rb") as file:
-        return file.read()
-
-
 @pytest.mark.parametrize(
     "processors, gets", [(["xtensawin", "x64"], "x64"), (["xtensawin", "rv32imc"], ""), (["", "x86"], ""), ([], "")]
 )
@@ -118,61 +107,66 @@ def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processo
         deploy.deploy("unix", there.port, {"/config.json": b"{}"}, say=said.append)
         with deploy.Link(there.port) as link:
             link.run("import inflight.journal_core")
-    assert in_flash(tmp_path / "flash.img") == journal("unix", gets)
+    assert flash(tmp_path)[JOURNAL] == journal("unix", gets)
     assert [line for line in said if "machine code" in line] == ([f"machine code for {gets}"] if gets else [])
 
 
-# --- images ---
+# --- images and releases ---
 
 
-@pytest.mark.parametrize("board", ["esp32", "esp32c3", "pico_w"])
 @pytest.mark.parametrize(
     "version, emitter, fits",
     [("1.26.1", True, True), ("1.26.1", False, False), ("1.22.2", True, False), ("1.99.0", True, False)],
 )
-def test_an_image_has_what_its_firmware_imports(tmp_path, board, version, emitter, fits):
-    banner = BANNER.replace(b"1.26.1", version.encode()) + (EMITTER if emitter else b"")
-    made = {
-        "pico_w": lambda: pico_firmware(banner=banner),
-        "esp32": lambda: esp_firmware(banner=banner),
-        "esp32c3": lambda: esp_firmware("esp32c3", base=0, banner=banner),
-    }
-    chosen = variants.variant(board)
-    (tmp_path / "firmware").write_bytes(made[board]())
-    image = board_image.make_bare(replace(chosen), tmp_path / "firmware", "")
-    content = image.file()
-    if chosen.image == "uf2":  # the application is one file, in blocks anywhere
-        flash = booted(image, bytearray(b"\xff") * (4 << 20), chosen.family)
-        content = b"".join(mounted(file_system(image, flash), 256).values())
-    for processor in ("", chosen.processor):
-        assert (journal(chosen.folder, processor)[:3000] in content) == (
-            processor == (chosen.processor if fits else "")
-        )
+def test_a_firmware_tells_what_it_imports(version, emitter, fits):
+    firmware = BANNER.replace(b"1.26.1", version.encode()) + (EMITTER if emitter else b"")
+    assert native.of_firmware(firmware, "armv6m") == ("armv6m" if fits else "")
 
 
-# --- releases ---
+@pytest.fixture
+def asked(monkeypatch):
+    """[(folder, processor)] of the applications that were compiled."""
+    found = []
+
+    def files(folder, number=None, processor=""):
+        found.append((folder, processor))
+        return {"/main.py": b"", "/lib/app.mpy": b"app"}
+
+    monkeypatch.setattr(bundle, "files", files)
+    return found
+
+
+@pytest.mark.parametrize("board", ["esp32", "esp32c3", "pico_w"])
+def test_an_image_has_what_its_firmware_imports(tmp_path, asked, board):
+    chosen, banner = variants.variant(board), BANNER + EMITTER
+    made = pico_firmware(banner=banner) if board == "pico_w" else esp_firmware(board, chosen.bootloader, banner=banner)
+    (tmp_path / "firmware").write_bytes(made)
+    board_image.make_bare(chosen, tmp_path / "firmware", "")
+    assert asked == [(chosen.folder, chosen.processor)]
+
+
+@pytest.fixture(scope="module")
+def signing_key(tmp_path_factory):
+    path = tmp_path_factory.mktemp("key") / "release.key"
+    keys.generate(path)
+    return path
 
 
 @pytest.mark.parametrize(
-    "words, processor",
+    "words, folder, processor",
     [
-        (["--board", "pico_w"], "armv6m"),
-        (["--board", "pico2_w"], "armv6m"),  # one release for both
-        (["--board", "esp32s3"], "xtensawin"),
-        (["--board", "esp32c6"], "rv32imc"),
-        (["--board", "esp32", "--bytecode"], ""),
-        (["--board", "unix"], ""),
-        (["--board", "rp2040"], ""),  # the folder
+        (["--board", "pico_w"], "rp2040", "armv6m"),
+        (["--board", "pico2_w"], "rp2040", "armv6m"),  # one release for both
+        (["--board", "esp32s3"], "esp32", "xtensawin"),
+        (["--board", "esp32c6"], "esp32", "rv32imc"),
+        (["--board", "esp32", "--bytecode"], "esp32", ""),
+        (["--board", "unix"], "unix", ""),
+        (["--board", "rp2040"], "rp2040", ""),  # the folder
     ],
 )
-def test_a_release_tells_what_imports_it(tmp_path, words, processor):
-    key = tmp_path / "release.key"
-    keys.generate(key)
-    words = ["release", *words, "--number", "1", "--signing-key", str(key), "--out", str(tmp_path / "r")]
-    done = CliRunner().invoke(cli.build(), words, catch_exceptions=False)
+def test_a_release_tells_what_imports_it(tmp_path, asked, signing_key, words, folder, processor):
+    done = inflight("release", *words, "--number", 1, "--signing-key", signing_key, "--out", tmp_path / "r")
     assert done.exit_code == 0, done.output
-    made = release.load(tmp_path / "r")
-    assert made.fields["mpy"] == native.number(processor)
-    board = made.fields["board"]
-    assert journal(board, processor) in made.image
+    fields = release.load(tmp_path / "r").fields
+    assert (fields["board"], fields["mpy"], asked) == (folder, native.number(processor), [(folder, processor)])
     assert (f"machine code for {processor}" in done.output) == bool(processor)

@@ -3,14 +3,13 @@
 import subprocess
 
 import pytest
-from typer.testing import CliRunner
 
 from host_tests.tools.boards.made_firmware import esp_firmware
 from host_tests.tools.boards.standin import StandIn
-from inflight_tools import cli
-from inflight_tools.boards import bundle, deploy, frozen, own
+from host_tests.tools.command import inflight
+from inflight_tools.boards import deploy, frozen, own
+from inflight_tools.boards.build import bundle
 from inflight_tools.update import release
-from tools.demo.sensors import best_runtime
 from tools.runtimes import runtime
 
 DRIVER = "FIELDS = {}\n"
@@ -92,7 +91,7 @@ def test_which_folder_it_is(folder, tmp_path):
 
 
 def run(*words):
-    done = CliRunner().invoke(cli.build(), [str(word) for word in words], env={"COLUMNS": "200"})
+    done = inflight(*words)
     assert done.exit_code == 0, done.output
     return done
 
@@ -120,7 +119,7 @@ def test_a_release_has_them_and_hides_rules_of_an_earlier_one(folder, tmp_path):
         (folder / "rules.py").write_text("def on_reading(name, value):\n    print(name, value)\n")
     assert b"print" in content[2] or len(content[2]) > len(content[1])
     (folder / "rules.py").write_text("def on_reading(:\n")
-    done = CliRunner().invoke(cli.build(), ["release", "--board", "unix", "--number", "3", "--signing-key", "key"])
+    done = inflight("release", "--board", "unix", "--number", 3, "--signing-key", "key")
     assert done.exit_code == 1 and "app/rules.py, line 1: SyntaxError" in done.stderr
 
 
@@ -146,7 +145,7 @@ def test_they_are_deployed_and_removed_again(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(deploy, "files", lambda board, **of: {"/boot.py": b"", "/main.py": b"", "/lib/app.mpy": b""})
     (folder / "sensor_mine.py").write_text(DRIVER)
     said = []
-    with StandIn(tmp_path, best_runtime()) as there:
+    with StandIn(tmp_path) as there:
         settings = {"/config.json": (tmp_path / "config.json").read_bytes()}
         plan = deploy.deploy("unix", there.port, settings, say=said.append, app=folder)
         assert "/lib/sensor_mine.mpy" in plan.write and "modules of your own: sensor_mine" in said

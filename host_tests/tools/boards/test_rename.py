@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_all, library, shrunk, sources, translate
-from inflight_tools.boards.rename import _ROM, mentioned, names_in
+from inflight_tools.boards.build.bundle import compile_all, library, modules, shrunk, sources, translate
+from inflight_tools.boards.build.rename import _ROM, mentioned, names_in, rename
 from tools.runtimes import runtime
 
 WORKER = "shrunk"
@@ -18,7 +18,7 @@ WORKER = "shrunk"
 @functools.cache
 def deployed(board=None):
     """The modules of a board, or of the library alone, as they are deployed: {path: text}."""
-    return shrunk(sources(board), application=True) if board else shrunk(library())
+    return modules(board) if board else shrunk(library())
 
 
 def attributes(text):
@@ -39,6 +39,19 @@ def test_internal_names_are_replaced_everywhere(tmp_path):
     internal = {"_connect_steps", "next_row", "make_space", "free_mid", "retransmit"}
     assert internal < set().union(*map(mentioned, texts.values()))
     assert not internal & set().union(*map(mentioned, found.values()))
+
+
+def attributes_in(text):
+    """The attributes of a module of the library that says `text`, as they are renamed."""
+    trees = {"inflight/mine": ast.parse(text)}
+    rename(trees, set())
+    return re.findall(r"\.(\w+)", ast.unparse(trees["inflight/mine"]))
+
+
+def test_a_word_that_is_a_name_already_is_given_to_nothing():
+    (word,) = attributes_in("def f(x):\n    x.internal = 1")
+    new, old = attributes_in(f"def f(x):\n    x.internal = x.{word}")
+    assert word != "internal" and old == word != new
 
 
 @pytest.fixture(scope="module")

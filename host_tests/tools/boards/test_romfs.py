@@ -5,17 +5,11 @@ import subprocess
 
 import pytest
 
-from host_tests.tools.boards.standin import StandIn
-from inflight_tools.boards.bundle import compile_all, library
+from host_tests.tools.boards.standin import StandIn, interpreter
+from inflight_tools.boards.build.bundle import compile_all, library
 from inflight_tools.boards.device import rom
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
-from tools.demo.sensors import best_runtime
-
-try:
-    RUNTIME = best_runtime()
-except RuntimeError as e:
-    pytest.skip(str(e), allow_module_level=True)
 
 ROM = 256 * 1024
 
@@ -39,7 +33,7 @@ def put(port, in_rom=True):
 
 
 def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
-    with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
+    with StandIn(tmp_path, rom=ROM) as there:
         plan, _ = put(there.port)
         assert plan.rom and "/main.py" in plan.write and not any(path.endswith(".mpy") for path in plan.write)
         plan, origin = put(there.port)
@@ -51,7 +45,7 @@ def test_an_image_that_is_damaged_on_the_way_is_reported(tmp_path, monkeypatch):
     write, code = rom.write, compiled()["/lib/inflight/packet.mpy"]
     damaged = code.replace(b"inflight.packet", b"inflight.packes")  # the name that tracebacks tell
     monkeypatch.setattr(rom, "write", lambda link, image: write(link, image.replace(code, damaged)))
-    with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
+    with StandIn(tmp_path, rom=ROM) as there:
         with pytest.raises(DeviceError, match="^/rom/lib/inflight/packet.mpy did not arrive as sent"):
             put(there.port)
         monkeypatch.undo()
@@ -60,20 +54,20 @@ def test_an_image_that_is_damaged_on_the_way_is_reported(tmp_path, monkeypatch):
 
 
 def test_modules_copied_before_are_removed_from_the_file_system(tmp_path):
-    with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
+    with StandIn(tmp_path, rom=ROM) as there:
         assert put(there.port, in_rom=False)[1] == "/lib/inflight/packet.mpy"
         assert sorted(put(there.port)[0].stale) == sorted(application().keys() - {"/main.py"})
         assert put(there.port)[1] == "/rom/lib/inflight/packet.mpy"
 
 
 def test_firmware_without_rom_file_system(tmp_path):
-    with StandIn(tmp_path, RUNTIME) as there, pytest.raises(DeviceError, match="has no ROM file system"):
+    with StandIn(tmp_path) as there, pytest.raises(DeviceError, match="has no ROM file system"):
         put(there.port)
 
 
 def test_rom_file_system_too_small(tmp_path):
     message = "do not fit the ROM file system, 8192 bytes: leave --romfs out"
-    with StandIn(tmp_path, RUNTIME, rom=8192) as there, pytest.raises(DeviceError, match=message):
+    with StandIn(tmp_path, rom=8192) as there, pytest.raises(DeviceError, match=message):
         put(there.port)
 
 
@@ -98,7 +92,7 @@ def test_code_in_rom_takes_less_heap_than_code_in_files(tmp_path):
         (tmp_path / "files" / path.removeprefix("/lib/")).write_bytes(content)
     taken = {}
     for place in ("/rom/lib", tmp_path / "files"):
-        command = [*RUNTIME.command("400k"), "-c", HEAP, tmp_path / "image", place]
+        command = [*interpreter().command("400k"), "-c", HEAP, tmp_path / "image", place]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr
         taken[place] = int(done.stdout)

@@ -1,14 +1,12 @@
 """Methods that are seldom needed are lent on a board, and a program does not notice."""
 
 import ast
-import subprocess
 from itertools import chain
 
 import pytest
 
-from inflight_tools.boards.bundle import library, shrunk, sources
-from inflight_tools.boards.loading import OCCASIONAL, SELDOM
-from tools.runtimes import device_run, runtime
+from inflight_tools.boards.build.bundle import library, modules, shrunk, sources
+from inflight_tools.boards.build.loading import OCCASIONAL, SELDOM
 
 BOARDS = ("esp32", "rp2040", "unix")
 _SCRIPT = """
@@ -35,27 +33,19 @@ except AttributeError as e:
 _MERGED = {"radio": ("wifi",)}  # modules that become one
 
 
-def test_they_are_there_when_they_are_called():
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
-    with device_run.compiled() as lib:
-        (place,) = (place for place, text in shrunk(library()).items() if "\ndef subscribe(" in text)
-        place = place.replace("/", ".")
-        command = [*found.command(), "-c", _SCRIPT % (1, place)]
-        done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "nonsense"
+def test_they_are_there_when_they_are_called(micropython):
+    (place,) = (place for place, text in shrunk(library()).items() if "\ndef subscribe(" in text)
+    assert micropython(_SCRIPT % (1, place.replace("/", "."))) == "nonsense\n"
 
 
-@pytest.mark.parametrize("module", [*SELDOM, *OCCASIONAL])
-def test_no_subclass_asks_for_them_by_super(module):
+def test_no_subclass_asks_for_them_by_super():
     """A method found by __getattr__ is none of the base class, but for the constructor."""
-    origin, classes = (SELDOM | OCCASIONAL)[module]
-    bases = {name: cls for cls in classes for name in (cls, f"{origin}.{cls}")}
-    for file in [*library().values(), *chain(*(sources(board).values() for board in BOARDS))]:
-        for heir in ast.walk(ast.parse(file.read_text())):
-            for cls in bases.keys() & map(ast.unparse, getattr(heir, "bases", ())):
+    files = {*library().values(), *chain(*(sources(board).values() for board in BOARDS))}
+    heirs = [node for file in files for node in ast.walk(ast.parse(file.read_text())) if getattr(node, "bases", ())]
+    for origin, classes in (SELDOM | OCCASIONAL).values():
+        bases = {name: cls for cls in classes for name in (cls, f"{origin}.{cls}")}
+        for heir in heirs:
+            for cls in bases.keys() & map(ast.unparse, heir.bases):
                 calls = [node for node in ast.walk(heir) if isinstance(node, ast.Attribute)]
                 asked = {node.attr for node in calls if ast.unparse(node.value) in ("super()", cls)}
                 assert not asked & {*classes[bases[cls]]} - {"__init__"}
@@ -63,7 +53,7 @@ def test_no_subclass_asks_for_them_by_super(module):
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_the_application_has_them_in_modules_of_their_own(board):
-    texts = shrunk(sources(board), application=True)
+    texts = modules(board)
     found = {place: row for place, row in OCCASIONAL.items() if row[0] in texts}
     assert {"node_more", "app_more"} <= {*found}
     for place, (origin, classes) in found.items():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from host_tests.tools.boards.made_firmware import esp_firmware
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
 
 
 @pytest.fixture

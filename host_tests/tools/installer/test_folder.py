@@ -8,15 +8,13 @@ import threading
 import urllib.request
 
 import pytest
-from typer.testing import CliRunner
 
-from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware, pico_firmware
+from host_tests.thorough import more
+from host_tests.tools.boards.made_firmware import esp_firmware, pico_firmware
+from host_tests.tools.command import inflight
 from inflight_tools.boards.images.board_image import make_bare
-from inflight_tools.boards.images.variants import names, variant
-from inflight_tools.cli import build
+from inflight_tools.boards.images.variants import variant
 from inflight_tools.installer import folder, web_tools
-
-COMMAND = build()
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def run(made, package):
 
     def run(*words, tools=package):
         words = ["installer", "--out", made.out, *(["--web-tools", tools] if tools else []), *words]
-        done = CliRunner().invoke(COMMAND, list(map(str, words)), catch_exceptions=False)
+        done = inflight(*words)
         return done.exit_code, done.stdout, done.stderr
 
     return run
@@ -60,7 +58,7 @@ def test_modules_of_ones_own_are_installed(run, made, tmp_path):
     assert any(b"sensor_mine.mpy" in path.read_bytes() for path in made.out.rglob("*.bin"))
 
 
-@pytest.mark.parametrize("board", [name for name in names() if name in CHIP_IDS])
+@pytest.mark.parametrize("board", ["esp32", "esp32c3", *more("esp32s2", "esp32s3", "esp32c6")])
 def test_parts_of_an_esp32(run, made, board):
     """What `inflight board flash` writes, at the same places, and nothing where the journal is. No configuration."""
     made.firmware.write_bytes(esp_firmware(board, variant(board).bootloader))
@@ -112,23 +110,12 @@ def test_firmware_that_cannot_be_had(run, made, tmp_path, monkeypatch):
     """The others are made. What is missing is named, and the page does not offer it."""
     monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "none"))
     monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port
-    words = (
-        "--board",
-        "esp32",
-        "--board",
-        "esp32s2",
-        "--board",
-        "pico_w",
-        "--board-firmware",
-        f"esp32={made.firmware}",
-    )
+    words = "--board esp32 --board esp32s2 --board pico_w --board-firmware".split() + [f"esp32={made.firmware}"]
     status, output, errors = run(*words)
     assert status == 1 and output.strip() == str(made.out / "index.html")
     *missing, last = errors.splitlines()
-    assert [line.partition(": cannot download ")[0] for line in missing] == [
-        "no image for esp32s2",
-        "no image for pico_w",
-    ]
+    told = [line.partition(": cannot download ")[0] for line in missing]
+    assert told == ["no image for esp32s2", "no image for pico_w"]
     assert all(line.endswith("=FILE") for line in missing)
     assert last == "FAILED: the page has no image for esp32s2, pico_w: see above, and run it again"
     [build] = json.loads((made.out / "manifest.json").read_text())["builds"]

@@ -29,16 +29,6 @@ def test_the_application_holds_so_much(board, mosquitto, tmp_path):
     assert all(own <= most for own, most in zip(found, MOST[board], strict=True)), found
 
 
-def test_an_option_costs_what_it_loads(mosquitto, tmp_path):
-    """More than nothing, and less than all."""
-    _available()
-    application = heap.Application("rp2040", mosquitto().port, tmp_path)
-    base = heap.held(application, 1, fields={})
-    for option in ("MQTT 5", "a sensor: adc"):
-        more = heap.held(application, 1, fields=heap.OPTIONS[option])
-        assert base < more < (base[0] + 20_000, 0)
-
-
 def test_modules_that_stay_are_listed(tmp_path):
     _available()
     found = heap.modules_of("rp2040", tmp_path)

@@ -6,9 +6,10 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+import account
 from inflight.session.session import Session
 from tools.crash import __main__ as crash
-from tools.crash import campaign, cutting, kept
+from tools.crash import campaign, kept
 from tools.crash.machine import CAMPAIGNS
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -20,7 +21,7 @@ app.command()(crash.main)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "FOLDER", tmp_path)
     monkeypatch.setattr(campaign, "_SLICES", 2)
-    cutting.quick_crc(monkeypatch.setattr)
+    account.quick_crc(monkeypatch.setattr)
     return tmp_path
 
 

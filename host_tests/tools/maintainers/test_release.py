@@ -17,7 +17,7 @@ import inflight
 from host_tests.docs.pages import blocks
 from host_tests.tools.boards.made_firmware import esp_firmware, pico_firmware
 from host_tests.tools.boards.site import of_folder
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_below
 from inflight_tools.installer import folder as installer

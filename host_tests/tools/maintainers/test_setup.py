@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -18,66 +17,50 @@ from inflight_tools.boards.images.variants import Variant
 from tools.peers import chromium
 from tools.setup import __main__ as set_up
 from tools.setup import common, environment, firmware, npm, packages, programs, relock, sources
-from tools.setup.chromium import PACKAGE
 from tools.setup.common import CHECKOUT, SetupError, sweep
-from tools.setup.loader import PLATFORMS
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 MIRROR = "http://mirror.example/debian"
+STANZA = f"Types: deb\nURIs: {MIRROR}\nSuites: trixie\nComponents: main\n"
 
 
 # --- where the mirror is
 
 
-@pytest.fixture
-def etc(tmp_path):
-    (tmp_path / "etc/sources.list.d").mkdir(parents=True)
-    return tmp_path / "etc"
-
-
-def test_mirror_from_one_line_style(etc):
-    (etc / "sources.list").write_text(
-        "# deb http://old.example/debian bookworm main\n"
-        "deb-src http://source.example/debian bookworm main\n"
-        f"deb [arch=amd64 signed-by=/some/key] {MIRROR}/ bookworm main contrib # nearest\n"
-    )
-    assert sources.debian_mirror(etc, {}) == MIRROR
-
-
-def test_mirror_from_deb822(etc):
-    (etc / "sources.list.d/debian.sources").write_text(
-        "# written by the installer\nTypes: deb deb-src\nURIs:\n"
-        f" {MIRROR}\n# between the lines\nSuites: trixie\n trixie-updates\nComponents: main\nSigned-By:\n"
-        " -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n -----END PGP PUBLIC KEY BLOCK-----\n"
-    )
-    assert sources.debian_mirror(etc, {}) == MIRROR
-
-
 @pytest.mark.parametrize(
-    "stanza",
+    "name, text, wanted",
     [
-        f"Types: deb\nURIs: {MIRROR}\nSuites: trixie\nComponents: main\nEnabled: no\n",
-        f"Types: deb-src\nURIs: {MIRROR}\nSuites: trixie\nComponents: main\n",
-        f"Types: deb\nURIs: {MIRROR}\nSuites: trixie-security\nComponents: main\n",
-        f"Types: deb\nURIs: {MIRROR}\nSuites: noble noble-updates\nComponents: main universe\n",
-        f"Types: deb\nURIs: {MIRROR}\nSuites: trixie\nComponents: contrib\n",
-        "Types: deb\nURIs: cdrom:[Debian]\nSuites: trixie\nComponents: main\n",
+        (
+            "sources.list",
+            "# deb http://old.example/debian bookworm main\n"
+            "deb-src http://source.example/debian bookworm main\n"
+            f"deb [arch=amd64 signed-by=/some/key] {MIRROR}/ bookworm main contrib # nearest\n",
+            MIRROR,
+        ),
+        (
+            "sources.list.d/debian.sources",
+            "# written by the installer\nTypes: deb deb-src\nURIs:\n"
+            f" {MIRROR}\n# between the lines\nSuites: trixie\n trixie-updates\nComponents: main\nSigned-By:\n"
+            " -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n -----END PGP PUBLIC KEY BLOCK-----\n",
+            MIRROR,
+        ),
+        ("sources.list.d/x.sources", STANZA + "Enabled: no\n", None),
+        ("sources.list.d/x.sources", STANZA.replace("deb\n", "deb-src\n"), None),
+        ("sources.list.d/x.sources", STANZA.replace("trixie", "trixie-security"), None),
+        ("sources.list.d/x.sources", STANZA.replace("trixie", "noble noble-updates"), None),
+        ("sources.list.d/x.sources", STANZA.replace("main", "contrib"), None),
+        ("sources.list.d/x.sources", STANZA.replace(MIRROR, "cdrom:[Debian]"), None),
+        ("sources.list.d/old.list.disabled", f"deb {MIRROR} trixie main\n", None),
     ],
-    ids=["disabled", "sources", "security", "ubuntu", "contrib", "cdrom"],
+    ids=["line", "deb822", "disabled", "sources", "security", "ubuntu", "contrib", "cdrom", "ignored by apt"],
 )
-def test_no_mirror_in_what_does_not_hold_the_archive(etc, stanza):
-    (etc / "sources.list.d/some.sources").write_text(stanza)
-    assert sources.debian_mirror(etc, {}) is None
-
-
-def test_files_that_apt_ignores_are_ignored(etc):
-    (etc / "sources.list.d/old.list.disabled").write_text(f"deb {MIRROR} trixie main\n")
-    assert sources.debian_mirror(etc, {}) is None
-
-
-def test_the_environment_chooses_the_mirror(etc):
-    (etc / "sources.list").write_text("deb http://other.example/debian trixie main\n")
-    assert sources.debian_mirror(etc, {"INFLIGHT_DEBIAN_MIRROR": MIRROR + "/"}) == MIRROR
+def test_the_mirror_is_that_of_apt(tmp_path, name, text, wanted):
+    """Unless the environment names another one."""
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / name).write_text(text)
+    assert sources.debian_mirror(tmp_path, {}) == wanted
+    other = "http://other.example/debian"
+    assert sources.debian_mirror(tmp_path, {"INFLIGHT_DEBIAN_MIRROR": f"{other}/"}) == other
 
 
 # --- what is unpacked
@@ -105,16 +88,13 @@ def mirror(tmp_path):
 
 
 def test_a_package_is_unpacked_without_being_installed(mirror, tmp_path):
-    folder = packages.install(mirror[1], mirror[0], tmp_path / "store")
+    """A second time needs no mirror."""
+    for _ in range(2):
+        folder = packages.install(mirror[1], mirror[0], tmp_path / "store")
+        shutil.rmtree(tmp_path / "mirror", ignore_errors=True)
     assert subprocess.check_output([folder / "usr/bin/hallo"], text=True) == "hello from the package\n"
     assert not (folder / "usr/share/doc").exists()
     assert os.listdir(tmp_path / "store") == [folder.name]
-
-
-def test_a_second_time_needs_no_mirror(mirror, tmp_path):
-    first = packages.install(mirror[1], mirror[0], tmp_path / "store")
-    shutil.rmtree(tmp_path / "mirror")
-    assert packages.install(mirror[1], mirror[0], tmp_path / "store") == first
 
 
 def test_a_wrong_hash_is_refused_and_leaves_nothing(mirror, tmp_path):
@@ -186,24 +166,20 @@ def test_without_a_debian_mirror_the_reason_says_what_to_set(cache, monkeypatch)
     assert programs.settled(found)
 
 
-def test_what_failed_for_the_network_is_tried_again():
+def test_what_may_succeed_now_is_tried_again(cache):
     assert not programs.settled({"reason": "no network", "temporary": True})
-
-
-def test_a_program_whose_files_vanished_is_made_again(cache):
     assert not programs.settled({"argv": [sys.executable], "needs": [str(cache / "gone")]})
 
 
-def test_an_unavailable_runtime_gives_its_reason(cache):
+def test_an_unavailable_program_gives_its_reason(cache, monkeypatch):
+    """A damaged record counts as none."""
+    monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
     record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
     listed = tool("runtimes").stdout
     assert "micropython-x86    unavailable: the kernel runs no such programs" in listed
     assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
-
-
-def test_packages_of_npm_have_hashes_and_no_addresses():
-    packages = json.loads((CHECKOUT / "tools/runtimes/wasm/package-lock.json").read_text())["packages"]
-    assert all(package.get("integrity") and "resolved" not in package for name, package in packages.items() if name)
+    (cache / "programs.json").write_text('{"programs": {"micro')
+    assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
 
 
 def test_packages_of_npm_are_installed_once_beside_their_program(tmp_path, monkeypatch):
@@ -218,51 +194,13 @@ def test_packages_of_npm_are_installed_once_beside_their_program(tmp_path, monke
     assert asked.startswith("ci --ignore-scripts ")
 
 
-def test_without_chromium_its_tests_say_what_to_run(cache, monkeypatch):
-    monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
-    assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
-
-
-def test_a_damaged_record_counts_as_none(cache):
-    (cache / "programs.json").write_text('{"programs": {"micro')
-    assert "run `make setup`" in tool("runtimes").stdout
-
-
-def test_chromium_starts_with_its_own_files_and_starts_itself_again(cache, tmp_path, monkeypatch):
-    """All beside the loader, which it takes for itself; a stand-in tells what it was started with."""
-    installer = programs.Installer(cache, "file:///nowhere")
-    platform_ = PLATFORMS[installer.host]
-    for name, text in {
-        f"libc/usr/lib/{platform_.libraries}/{platform_.loader}": '#!/bin/sh\nshift 2\nexec "$@"\n',
-        f"shell/usr/lib/chromium/{PACKAGE}": '#!/bin/sh\ncat "${0%/*}/icudtl.dat" "$FONTCONFIG_FILE"\necho "$@"\n',
-        "common/usr/lib/chromium/icudtl.dat": "Chromium's data\n",
-        "fonts/usr/share/fonts/truetype/sans.ttf": "",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    folders = [tmp_path / name for name in ("shell", "common", "libc", "fonts")]
-    monkeypatch.setattr(installer, "folders", lambda *_: folders)
-    [program] = [program for program in programs.TESTS if program.name == "chromium"]
-    found = programs.prepare(installer, replace(program, system=()))
-    assert programs.settled(found)
-    [wrapper] = found["argv"]
-    told = subprocess.check_output([wrapper, "--headless"], text=True)
-    assert told.startswith("Chromium's data\n") and f"<dir>{tmp_path}/fonts/usr/share/fonts</dir>" in told
-    assert told.endswith(f"--no-sandbox --no-zygote --browser-subprocess-path={wrapper} --headless\n")
-
-
 def test_an_environment_is_the_same_whichever_link_names_its_interpreter(tmp_path, monkeypatch):
+    """One without its stamp is not ready."""
     found = environment.key(environment.REQUIREMENTS)
-    (tmp_path / "python3").symlink_to(environment.base_python())
-    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python3"))
-    assert environment.key(environment.REQUIREMENTS) == found
-
-
-def test_an_environment_without_its_stamp_is_not_ready(tmp_path):
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").touch()
-    assert not environment.ready(tmp_path / "venv")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(environment.base_python())
+    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "bin/python"))
+    assert environment.key(environment.REQUIREMENTS) == found and not environment.ready(tmp_path)
 
 
 @pytest.mark.parametrize("shared", ("cache", "checkout"))
@@ -342,61 +280,37 @@ def test_firmware_images_that_cannot_be_had_cost_one_line_and_one_try(images, mo
     assert len(site.asked) == bool(content) and not images.exists()
 
 
-def test_a_folder_of_firmware_images_of_the_person_s_own_is_left_alone(images, monkeypatch, tmp_path):
-    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "mine"))
-    assert not firmware.ensure(None)
-    assert not (tmp_path / "mine").exists()
-
-
 # --- one device file on one runtime
 
 
-@pytest.fixture
-def device_test(tmp_path):
+DEVICE_TEST = """
+TIMEOUT_S = 2
+from harness import eq, raises
+def test_good():
+    eq(1, 1)
+    raises(ValueError, int, "x")
+def test_bad():
+    eq(1, 2)
+def test_endless():
+    while True:
+        pass
+"""
+
+
+def test_device_run_reports_each_test(tmp_path, cache, monkeypatch):
     path = tmp_path / "test_sample.py"
-    path.write_text(
-        "TIMEOUT_S = 2\n"
-        "from harness import SkipTest, eq, raises\n"
-        "def test_good():\n    eq(1, 1)\n    raises(ValueError, int, 'x')\n"
-        "def test_bad():\n    eq(1, 2)\n"
-        "def test_elsewhere():\n    raise SkipTest('no radio here')\n"
-        "def test_endless():\n    while True:\n        pass\n"
-    )
-    return path
-
-
-def test_device_run_exit_status_follows_the_tests(device_test):
-    good = tool("runtimes.device_run", device_test, "-k", "good")
+    path.write_text(DEVICE_TEST)
+    monkeypatch.setenv("INFLIGHT_MICROPYTHON", sys.executable)  # an interpreter that the person names
+    good = tool("runtimes.device_run", path, "--runtime", "micropython-own", "-k", "good")
     assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
-    bad = tool("runtimes.device_run", device_test, "-k", "bad")
-    assert bad.returncode == 1
-    assert bad.stdout.startswith("FAIL test_bad\n") and "AssertionError: 1 != 2" in bad.stdout
-    skipped = tool("runtimes.device_run", device_test, "-k", "elsewhere")
-    assert (skipped.returncode, skipped.stdout.splitlines()[0]) == (0, "skip test_elsewhere: no radio here")
-
-
-def test_device_run_takes_an_interpreter_that_the_person_names(device_test, monkeypatch):
-    monkeypatch.setenv("INFLIGHT_MICROPYTHON", sys.executable)
-    good = tool("runtimes.device_run", device_test, "--runtime", "micropython-own", "-k", "good")
-    assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
-
-
-def test_device_run_ends_a_test_that_does_not(device_test):
-    late = tool("runtimes.device_run", device_test, "-k", "endless")
+    bad = tool("runtimes.device_run", path, "-k", "bad")
+    assert (bad.returncode, "AssertionError: 1 != 2" in bad.stdout) == (1, True)
+    late = tool("runtimes.device_run", path, "-k", "endless")
     assert (late.returncode, late.stderr) == (124, "out of time: 2 s\n")
-
-
-def test_device_run_reports_what_it_cannot_find(device_test, cache):
-    assert tool("runtimes.device_run", device_test, "-k", "nothing").returncode == 2
-    assert tool("runtimes.device_run", device_test.with_name("test_none.py")).returncode == 2
+    assert tool("runtimes.device_run", path, "-k", "nothing").returncode == 2
     record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
-    unavailable = tool("runtimes.device_run", device_test, "--runtime", "micropython-x86")
-    assert unavailable.returncode == 3
-    assert "the kernel runs no such programs" in unavailable.stderr
-
-
-def test_device_run_stops_at_a_file_that_does_not_import(tmp_path):
-    path = tmp_path / "test_broken.py"
+    unavailable = tool("runtimes.device_run", path, "--runtime", "micropython-x86")
+    assert (unavailable.returncode, "the kernel runs no such programs" in unavailable.stderr) == (3, True)
     path.write_text("import no_such_module\ndef test_x():\n    pass\n")
     assert tool("runtimes.device_run", path).returncode == 1
     path.write_text("from harness import SkipTest\nraise SkipTest('not for this one')\ndef test_x():\n    pass\n")

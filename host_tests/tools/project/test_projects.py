@@ -4,16 +4,13 @@ import json
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from host_tests.tools.boards.made_firmware import esp_firmware
 from host_tests.tools.boards.standin import StandIn
+from host_tests.tools.command import inflight
 from inflight_tools.boards.device.link import Link
-from inflight_tools.cli import build
-from tools.demo.sensors import best_runtime
 from tools.runtimes import runtime
 
-COMMAND = build()
 MODULES = ("sensor_moisture.mpy", "rules.mpy")
 
 
@@ -26,17 +23,13 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def project(here, monkeypatch):
     """The folder of a new project, from which the commands are run."""
-    assert run("new", "sensor", "moisture").exit_code == 0
+    assert inflight("new", "sensor", "moisture").exit_code == 0
     monkeypatch.chdir(here / "moisture")
     return here / "moisture"
 
 
-def run(*words):
-    return CliRunner().invoke(COMMAND, list(map(str, words)), env={"COLUMNS": "200"}, catch_exceptions=False)
-
-
 def done(*words):
-    found = run(*words)
+    found = inflight(*words)
     assert found.exit_code == 0, found.output
     return found.stdout
 
@@ -60,7 +53,7 @@ def test_its_tests_run_as_the_board_unix(project, capfd, name):
     assert done("test", "--micropython", program) == f"all tests passed, on {program}\n"
     assert capfd.readouterr().out.count("ok test_") == 4
     changed(project / "app/rules.py", "< LIMIT", "> LIMIT")
-    failed = run("test", "--micropython", program)
+    failed = inflight("test", "--micropython", program)
     assert failed.exit_code == 1 and f"FAILED: the tests have failed, on {program}" in failed.stderr
     shown, _ = capfd.readouterr()
     assert "FAILED test_the_rule" in shown and "AssertionError" in shown and shown.count("ok test_") == 3
@@ -75,9 +68,9 @@ def test_without_micropython_python_runs_them(project, here, monkeypatch):
 
 def test_what_a_device_would_not_take_is_told_before_the_tests(project):
     changed(project / "app/rules.py", "if name ==", "if name =")
-    failed = run("test")
+    failed = inflight("test")
     assert failed.exit_code == 1 and "app/rules.py, line 9: SyntaxError" in failed.stderr
-    empty = run("test", "app")
+    empty = inflight("test", "app")
     assert empty.exit_code == 1 and "no tests in app/tests: `inflight new sensor NAME` writes" in empty.stderr
 
 
@@ -94,7 +87,7 @@ def test_image_and_release_take_it(project):
 
 
 def test_deploy_takes_it(project, tmp_path):
-    with StandIn(tmp_path, best_runtime(), blocks=256) as board:
+    with StandIn(tmp_path, blocks=256) as board:
         done("board", "deploy", "--port", board.port, "--config", "config.json", "--wait", 0)
         with Link(board.port) as link:
             found = link.run("import os, json\nprint(os.listdir('/lib'))\nprint(open('/config.json').read())")
@@ -115,14 +108,14 @@ def test_each_board_has_its_pins_in_the_readme(project):
 
 @pytest.mark.parametrize("name", ["", "Attic", "2attic", "at-tic", "../attic", "é", "a" * 33])
 def test_a_name_that_no_module_can_have(here, name):
-    failed = run("new", "sensor", name)
+    failed = inflight("new", "sensor", name)
     assert failed.exit_code == 2 and "write small letters, digits and _" in failed.output
     assert not [*here.iterdir()]
 
 
 @pytest.mark.parametrize("name", ["bme280", "dht", "dht22"])
 def test_a_driver_that_the_firmware_has(here, name):
-    failed = run("new", "sensor", name)
+    failed = inflight("new", "sensor", name)
     assert failed.exit_code == 1 and f"{name}: the firmware has a driver of this name" in failed.stderr
     assert not [*here.iterdir()]
 
@@ -132,6 +125,6 @@ def test_a_folder_that_exists_is_left_alone(here):
     (here / "attic").write_text("mine")
     (here / "link").symlink_to("nowhere")
     for name in ("moisture", "attic", "link"):
-        failed = run("new", "sensor", name)
+        failed = inflight("new", "sensor", name)
         assert failed.exit_code == 1 and f"{name} is there already" in failed.stderr
     assert not [*(here / "moisture").iterdir()] and (here / "attic").read_text() == "mine"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_mpy, modules, numbered
+from inflight_tools.boards.build.bundle import compile_mpy, modules, numbered
 from inflight_tools.broker import Broker
 from inflight_tools.update import keys
 from inflight_tools.update.release import make

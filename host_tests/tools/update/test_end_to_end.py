@@ -1,4 +1,5 @@
-"""A unix board updates itself over mosquitto: what it fetches, tries, keeps and gives back; killed at any time."""
+"""A unix board updates itself over mosquitto: what it fetches, tries, keeps and gives back; killed at any time. What it
+refuses, and what becomes of each byte, device/firmware tests by messages; here the processes do it together."""
 
 import json
 import random
@@ -8,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from host_tests.firmware.conftest import packs
+from host_tests.thorough import more
 from host_tests.tools.update.conftest import FAULTS, PATIENCE_S
 from host_tests.waiting import wait_for
 from inflight import __version__ as VERSION
@@ -17,6 +19,7 @@ from tools.peers.subscriber import Subscriber
 from update_record import STARTS, load
 
 WORKER = "updates"  # begins early: each test lasts long
+_FAULT = "cannot connect"
 
 
 def outcome(number, device="box"):
@@ -30,14 +33,17 @@ def outcome(number, device="box"):
     return is_it
 
 
-def online(firmware, device="box"):
-    return lambda event: event[:2] == (device, "status") and event[2].get("firmware") == firmware
+def told(state, firmware, device="box"):
+    """True for a status of `device`."""
+    return lambda event: (
+        event[:2] == (device, "status")
+        and (event[2].get("state"), event[2].get("firmware")) == (state, VERSION + firmware)
+    )
 
 
-def not_signed(event):
-    """True for the event that tells of an announcement without a signature of a key of the device."""
-    _, kind, fields = event
-    return kind == "release" and fields["release"] is None and "not signed" in fields["reason"]
+def refused(reason):
+    """True for the event that tells why an announcement is no outcome, or that the release is refused."""
+    return lambda event: event[1] == "release" and reason in event[2].get("reason", "")
 
 
 def states(seen):
@@ -45,39 +51,26 @@ def states(seen):
     return [state for k, state in enumerate(found) if state not in found[:k]]  # at least once each
 
 
-def test_releases_are_fetched_tried_and_kept(device_of, server, release_of, events):
+def test_releases_are_fetched_tried_and_kept_and_only_what_differs_is_fetched(device_of, server, release_of, events):
     device = device_of()
-    events([device], online(VERSION))
+    events([device], told("online", ""))
     server.announce("box", release_of(1))
     seen = events([device], outcome(1))
     assert states(seen) == ["fetch", "trial", "good"], seen[-1]
     device.kill()
-    events([device], online(VERSION + "+1"))
-    server.announce("box", release_of(2))
-    seen = events([device], outcome(2))
-    assert seen[-1][2]["state"] == "good" and any(map(online(VERSION + "+2"), seen)), seen[-1]
-    assert sorted(path.name for path in device.home.glob("*.image")) == ["a.image", "b.image"]
-
-
-def test_only_what_differs_is_fetched(device_of, server, release_of, events):
-    device = device_of()
-    server.announce("box", release_of(1))
-    events([device], outcome(1))
+    events([device], told("online", "+1"))
     server.announce("box", release_of(2))
     asked = []
     seen = events([device], outcome(2), lambda event: asked.append(event) if event[1] == "want" else None)
-    assert seen[-1][2]["state"] == "good"
+    assert seen[-1][2]["state"] == "good" and any(map(told("online", "+2"), seen)), seen[-1]
+    assert sorted(path.name for path in device.home.glob("*.image")) == ["a.image", "b.image"]
     # Beside the index one module: the others are taken from the running application.
     assert (device.home / "b.image").read_bytes() == release_of(2).image and len(asked) < 10
 
 
-# --- what goes wrong ---
-
-
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [_FAULT, *more(*(fault for fault in FAULTS if fault != _FAULT))])
 def test_a_release_that_does_not_work_is_rolled_back(device_of, server, release_of, events, fault):
     device = device_of()
-    events([device], online(VERSION))
     server.announce("box", release_of(1))
     events([device], outcome(1))
     server.announce("box", release_of(2, fault))
@@ -93,75 +86,48 @@ def test_a_release_that_does_not_work_is_rolled_back(device_of, server, release_
 
     (_, _, fields) = events([device], outcome(2), supervise)[-1]
     assert fields["state"] == "bad", fields
-    told = {"crashes": "in any start", "hangs": "watchdog", "cannot connect": "no connection"}
-    assert told.get(fault, "load: OSError") in fields["reason"]
-    events([device], online(VERSION + "+1"))
+    reasons = {"crashes": "in any start", "hangs": "watchdog", "cannot connect": "no connection"}
+    assert reasons.get(fault, "load: OSError") in fields["reason"]
+    events([device], told("online", "+1"))
     assert device.starts > trial
     # It is not tried again, also if it is announced again.
     device.kill()
     before = device.starts
-    events([device], online(VERSION + "+1"))
+    events([device], told("online", "+1"))
     server.announce("box", release_of(3))
     assert events([device], outcome(3))[-1][2]["state"] == "good"
     assert device.starts == before + 2
 
 
-def damaged(release, at, image=False):
-    data = bytearray(release.image if image else release.announcement)
-    data[at] ^= 1
-    return Release(release.announcement, bytes(data)) if image else Release(bytes(data), release.image)
-
-
-def refusals(release_of):
-    """[(reason, Release that a device of release 5 refuses)]"""
-    other = rsa.generate_private_key(65537, keys.BITS)
-    good, better = release_of(6), release_of(7)
-    unsigned = Release(good.announcement[: -keys.BITS // 8] + bytes(keys.BITS // 8), good.image)
-    return [
-        ("not signed", unsigned),
-        ("not signed", release_of(6, signer=other)),
-        ("not signed", damaged(good, 12)),  # its number
-        ("not signed", damaged(good, -1)),
-        ("not signed", Release(good.announcement[:-7], good.image)),
-        ("not newer than 5", release_of(4)),
-        ("for the board esp32", release_of(6, board="esp32")),
-        ("another version of MicroPython", release_of(6, mpy=5)),
-        ("Damaged: index", damaged(good, 0, image=True)),
-        ("Damaged: node.mpy", damaged(better, better.image.index(f"{VERSION}+7".encode()), image=True)),
-    ]
-
-
-def test_what_does_not_fit_is_refused_and_changes_nothing(device_of, server, release_of, events):
+def test_what_does_not_fit_is_refused_and_changes_nothing(device_of, server, release_of, events, key):
     device = device_of()
     server.announce("box", release_of(5))
     events([device], outcome(5))
-    for reason, release in refusals(release_of):
+    good = release_of(6)
+    body = json.dumps(good.fields | {"blocks": 10**9}).encode()
+    for reason, release in (
+        ("not signed", release_of(6, signer=rsa.generate_private_key(65537, keys.BITS))),
+        ("not newer than 5", release_of(4)),
+        ("for the board esp32", release_of(6, board="esp32")),
+        ("Damaged: index", Release(good.announcement, b"?" + good.image[1:])),
+        ("too large", Release(body + keys.sign(key, body), good.image)),
+    ):
         server.announce("box", release)
-
-        def refused(event, reason=reason):  # the report before it may come once more: QoS 1, and the device was killed
-            return event[1] == "release" and reason in event[2].get("reason", "")
-
-        events([device], refused)
-        starts = device.starts
-        device.kill()
-        events([device], online(VERSION + "+5"))
-        assert device.starts == starts + 1
-    server.announce("box", release_of(6))
-    assert events([device], outcome(6))[-1][2]["state"] == "good"
+        events([device], refused(reason))
+    starts = device.starts
+    device.kill()
+    events([device], told("online", "+5"))
+    assert device.starts == starts + 1
 
 
-# --- killed ---
-
-
-@pytest.mark.parametrize("fault, ends", [(None, "good"), ("cannot connect", "bad")])
+@pytest.mark.parametrize("fault", [None, *more(_FAULT)])
 def test_killing_it_at_any_time_changes_neither_outcome_nor_messages(
-    device_of, server, broker, release_of, events, fault, ends
+    device_of, server, broker, release_of, events, fault
 ):
-    dice = random.Random(ends)
+    dice = random.Random(fault)
     device = device_of()
     arrived = Subscriber(broker.port, "inflight/box/#")
     with arrived:
-        events([device], online(VERSION))
         server.announce("box", release_of(1))
         events([device], outcome(1))
         server.announce("box", release_of(2, fault, trial_s=2))
@@ -176,7 +142,7 @@ def test_killing_it_at_any_time_changes_neither_outcome_nor_messages(
                 device.kill()
 
         fields = events([device], outcome(2), kill)[-1][2]
-        assert fields["state"] == ends, fields
+        assert fields["state"] == ("bad" if fault else "good"), fields
         assert sum(kills.values()) < 6
         accepted = device.accepted()
         wait_for(lambda: not accepted - heard(arrived), PATIENCE_S, lambda: accepted - heard(arrived))
@@ -194,13 +160,8 @@ def heard(subscriber):
     return found
 
 
-# --- asleep ---
-
-
-@pytest.mark.parametrize("fault, ends", [(None, "good"), ("breaks a sensor", "bad")])
-def test_a_sensor_that_sleeps_fetches_and_tries_in_its_wakes(
-    device_of, server, release_of, events, monkeypatch, fault, ends
-):
+@pytest.mark.parametrize("fault", [None, *more("breaks a sensor")])
+def test_a_sensor_that_sleeps_fetches_and_tries_in_its_wakes(device_of, server, release_of, events, monkeypatch, fault):
     device = device_of(sleep_ms=200, awake_ms=1000, timeout_ms=1000)
     answered = []
     give = server.give
@@ -213,51 +174,9 @@ def test_a_sensor_that_sleeps_fetches_and_tries_in_its_wakes(
     monkeypatch.setattr(server, "give", once_a_wake)
     server.announce("box", release_of(1, fault))
     seen = events([device], outcome(1))
-    assert states(seen) == ["fetch", "trial", ends], seen[-1]
+    assert states(seen) == ["fetch", "trial", "bad" if fault else "good"], seen[-1]
     assert len(answered) > 1 and device.starts > len(answered)
-    events([device], asleep(VERSION + "+1" if ends == "good" else VERSION))
-
-
-def asleep(firmware):
-    return lambda event: event[1] == "status" and (event[2]["state"], event[2]["firmware"]) == ("asleep", firmware)
-
-
-# --- taken back ---
-
-
-def test_a_fetch_ends_with_its_announcement_and_goes_on_with_it(device_of, server, release_of, events):
-    device = device_of()
-    events([device], online(VERSION))
-    server.announce("box", release_of(1))
-    events([device], lambda event: event[1] == "want")
-    server.withdraw("box")
-    device.kill()
-    seen = len(events([device], online(VERSION)))
-    server.announce("box", release_of(1))
-    found = events([device], outcome(1))
-    assert states(found[seen:]) == ["fetch", "trial", "good"]
-
-
-def test_a_release_that_does_not_fit_the_flash_is_refused(device_of, server, release_of, events, key):
-    device = device_of()
-    release = release_of(1)
-    fields = release.fields | {"blocks": 10**9}
-    body = json.dumps(fields).encode()
-    server.announce("box", Release(body + keys.sign(key, body), release.image))
-    fields = events([device], outcome(1))[-1][2]
-    assert fields["state"] == "refused" and "too large" in fields["reason"]
-    assert not (device.home / "a.image").exists()
-
-
-def test_a_release_may_replace_the_keys(device_of, server, release_of, events):
-    device = device_of()
-    new = rsa.generate_private_key(65537, keys.BITS)
-    server.announce("box", release_of(1, accept=new))
-    assert events([device], outcome(1))[-1][2]["state"] == "good"
-    server.announce("box", release_of(2))
-    events([device], not_signed)
-    server.announce("box", release_of(3, signer=new))
-    assert events([device], outcome(3))[-1][2]["state"] == "good"
+    events([device], told("asleep", "" if fault else "+1"))
 
 
 def test_replaced_keys_stay_with_later_releases(device_of, server, release_of, events):
@@ -267,14 +186,4 @@ def test_replaced_keys_stay_with_later_releases(device_of, server, release_of, e
         server.announce("box", made)
         assert events([device], outcome(made.number))[-1][2]["state"] == "good"
     server.announce("box", release_of(3))
-    events([device], not_signed)
-    server.announce("box", release_of(4, signer=new))
-    assert events([device], outcome(4))[-1][2]["state"] == "good"
-
-
-def test_an_announcement_that_comes_during_a_trial_is_not_lost(device_of, server, release_of, events):
-    device = device_of()
-    server.announce("box", release_of(1, trial_s=3))
-    events([device], online(VERSION + "+1"))
-    server.announce("box", release_of(2))
-    assert events([device], outcome(2))[-1][2]["state"] == "good"
+    events([device], refused("not signed"))

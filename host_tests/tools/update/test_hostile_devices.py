@@ -8,17 +8,16 @@ import threading
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt import publish
-from typer.testing import CliRunner
 
 from host_tests.broker import Broker as Scripted
+from host_tests.tools.command import inflight
 from host_tests.waiting import wait_for
-from inflight_tools import cli
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.broker import Broker, broker_of
 from inflight_tools.update import rollout as rollouts
 from inflight_tools.update import server as servers
-from inflight_tools.update.release import Release
+from inflight_tools.update.release import load, unpack
 from inflight_tools.update.release import make as make_release
 from inflight_tools.update.server import Server
 from inflight_tools.update.waves import Course
@@ -220,7 +219,7 @@ def test_a_rollout_whose_connection_has_ended_says_so(fatal, release):
 
 def test_a_monitor_whose_connection_has_ended_says_so(fatal, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": fatal.port}))
-    done = CliRunner().invoke(cli.build(), ["board", "monitor", "--config", str(tmp_path / "config.json")])
+    done = inflight("board", "monitor", "--config", tmp_path / "config.json")
     assert done.exit_code == 1 and "has ended (IndexError: a defect)" in done.stdout
 
 
@@ -357,12 +356,16 @@ def test_a_replaced_announcement_of_a_device_without_a_rollout_is_left_alone(bro
     assert server.events.get(PATIENCE_S)[1] == "status" and server.restore(0) == {}
 
 
-def test_a_release_that_was_changed_in_its_file_is_not_rolled_out(key, release):
-    from inflight_tools.update.release import unpack
-
-    for at in (0, 40, len(release.image) - 1):
-        image = bytearray(release.image)
-        image[at] ^= 1
+def test_a_release_that_was_changed_in_its_file_is_not_rolled_out(release, tmp_path):
+    packed = release.pack()
+    head = len(packed) - len(release.image)
+    for at in (head, head + 40, -1):
+        changed = bytearray(packed)
+        changed[at] ^= 1
         with pytest.raises(ValueError, match="incomplete or changed: copy it again"):
-            unpack(Release(release.announcement, bytes(image)).pack())
-    assert unpack(release.pack()) == release
+            unpack(bytes(changed))
+    for cut in (0, 20, 40, 500, -1):
+        (tmp_path / "cut").write_bytes(packed[:cut])
+        with pytest.raises(ValueError, match="inflight release|copy it again"):
+            load(tmp_path / "cut")
+    assert unpack(packed) == release

@@ -10,12 +10,11 @@ import time
 import pytest
 from paho.mqtt import publish
 from rich.console import Console
-from typer.testing import CliRunner
 
+from host_tests.tools.command import inflight
 from host_tests.tools.update.conftest import PATIENCE_S
 from host_tests.waiting import wait_for
 from inflight import __version__ as VERSION
-from inflight_tools import cli
 from inflight_tools.update import rollout as rollouts
 from inflight_tools.update.rollout import run
 from inflight_tools.update.waves import Course
@@ -69,7 +68,7 @@ def rollout(tmp_path, broker, release_of):
         if number:
             (tmp_path / "x.release").write_bytes(release_of(number, fault, trial_s=trial_s).pack())
             words = (str(tmp_path / "x.release"), *words)
-        done = CliRunner().invoke(cli.build(), ["rollout", *words, "--config", str(tmp_path / "config.json"), "--json"])
+        done = inflight("rollout", *words, "--config", tmp_path / "config.json", "--json")
         return done, [json.loads(line) for line in done.stdout.splitlines()]
 
     return call
@@ -140,7 +139,7 @@ def test_devices_that_are_offline_or_have_no_key_are_skipped_and_named(broker, r
         "failed": f"another release 4 has failed {higher}",
     }
     words = ["rollout", str(tmp_path / "x.release"), "--config", str(tmp_path / "config.json"), "--device", "[ok]*"]
-    shown = CliRunner().invoke(cli.build(), words).stdout
+    shown = inflight(*words).stdout
     assert "skipped: keyless (it has no update_keys), off (it is offline), other (another release 4 runs" in shown
 
 
@@ -167,7 +166,7 @@ def test_what_a_device_tells_does_not_command_the_terminal(tmp_path, broker):
     told = {"status": {"firmware": evil}, "release": {"release": 1, "state": evil, "reason": evil}}
     messages = [(f"{device}/{kind}", json.dumps(fields), 1, True) for kind, fields in told.items()]
     publish.multiple(messages, "127.0.0.1", broker.port)
-    done = CliRunner().invoke(cli.build(), ["rollout", "--config", str(tmp_path / "config.json")])
+    done = inflight("rollout", "--config", tmp_path / "config.json")
     assert "box" in done.stdout and not {"\x1b", "\x07", "\u202e"} & set(done.stdout), done.output
 
 
@@ -223,7 +222,7 @@ def test_devices_that_are_offline_are_marked(broker, rollout, tmp_path):
     assert {name: device["status"] for name, device in lines[-1]["devices"].items()} == {
         "attic": "online", "cellar": "offline", "pond": "asleep",
     }  # fmt: skip
-    shown = CliRunner().invoke(cli.build(), words, env={"COLUMNS": "100"}).stdout
+    shown = inflight(*words, COLUMNS="100").stdout
     rows = [line.replace("│", " ").split()[:3] for line in shown.splitlines()]
     assert ["cellar", "offline", "1"] in rows and ["attic", "online", "1"] in rows
 

@@ -72,7 +72,7 @@ class AsyncClient(Base):
             if self._reconnect:
                 self._start()
             else:
-                self._give_up(error or OSError(ECONNABORTED, "an operation was interrupted"))
+                self._give_up(error or OSError(ECONNABORTED, "interrupted: the client connects again"))
 
     async def connect(self):
         """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
@@ -206,7 +206,7 @@ class AsyncClient(Base):
             for step in steps:
                 if step == POLL:
                     if self.session.time_left(ticks_ms(), self._waiting_since) <= 0:
-                        raise OSError(ETIMEDOUT, "no answer")
+                        raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
                     await self._advance()
                     continue
                 if step == OPEN:
@@ -448,8 +448,8 @@ class AsyncClient(Base):
             if done():
                 return
             if self.session.time_left(ticks_ms(), start) <= 0:
-                self._abort(OSError(ETIMEDOUT, "no answer"))
-                raise OSError(ETIMEDOUT, "no answer")
+                self._abort(OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port"))
+                raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
             await self._wait_for_change()
         raise transport and self._error or OSError(ENOTCONN, "not connected")
 

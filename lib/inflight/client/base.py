@@ -256,7 +256,7 @@ class Base:
         if self._broken:
             raise self._broken
         if guard & WRITING or guard & (READING | OUTSIDE) == READING:
-            raise OSError(ECONNABORTED, "an operation was interrupted")
+            raise OSError(ECONNABORTED, "interrupted: the client connects again")
         transport = self._transport
         if not transport:
             return True
@@ -281,7 +281,7 @@ class Base:
                 self._took = 0
                 self._writing_since = ticks_ms()
             elif passed(ticks_ms(), self._writing_since, self._timeout_ms):
-                raise OSError(ETIMEDOUT, "the broker takes too little")
+                raise OSError(ETIMEDOUT, "the broker stopped reading")
             self._out_at = at = at + done
             self._out_left = n = n - done
             if not done:
@@ -325,7 +325,7 @@ class Base:
             self._guard |= READING
         self._guard &= ~READING
         if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
-            raise OSError(ETIMEDOUT, "no answer")
+            raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
         return need
 
     def _deliver(self):
@@ -419,7 +419,7 @@ class Base:
     def _recover(self, error=None):
         # An operation was interrupted (Ctrl-C, no memory; error None), or the flash failed in it: the connection ends,
         # and what the journal holds is read anew. Raises OSError, also when it is called again.
-        error = error or OSError(ECONNABORTED, "an operation was interrupted")
+        error = error or OSError(ECONNABORTED, "interrupted: the client connects again")
         self._drop_connection(error)
         if self.session.busy:
             self.session.recover()

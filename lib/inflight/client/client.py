@@ -146,7 +146,7 @@ class Client(Base):
         # For an answer; _poll() follows, from where it is called, since calls are nested deepest there.
         left = self.session.time_left(ticks_ms(), self._waiting_since)
         if left <= 0:
-            raise OSError(ETIMEDOUT, "no answer")
+            raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
         return left
 
     def run_for(self, ms):

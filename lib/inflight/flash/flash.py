@@ -104,7 +104,7 @@ def write(file, data, i, n):
         else:
             done = file.write(memoryview(data)[i : i + n])
         if not done:
-            raise OSError(EIO, "the file takes no more: %d bytes were not written" % n)
+            raise OSError(EIO, "%d bytes were not written: make space on the disk" % n)
         i += done
         n -= done
 
@@ -126,7 +126,7 @@ class File:
         self.recover()
         self.file.seek(self._offset)
         if self.file.readinto(buf) != len(buf):
-            raise OSError(EIO, "the file is shorter than it was")
+            raise OSError(EIO, "the file of the journal was shortened: leave it alone")
 
     def write(self, data, i, n):
         """Writes data[i : i + n]."""
@@ -230,7 +230,9 @@ def open_flash(flash, path):
     try:
         found = raw.seek(0, 2)
         if found != size:
-            raise ValueError("%s has %d bytes, not %d x %d" % (path, found, flash._blocks, flash._size))
+            raise ValueError(
+                "%s has %d bytes, not %d x %d: give the size that it had" % (path, found, flash._blocks, flash._size)
+            )
         file = File(raw)
         if hasattr(raw, "fileno"):  # else no operating system keeps anything in memory
             file.rewrite(size)

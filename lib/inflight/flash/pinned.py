@@ -161,11 +161,11 @@ class ReadTracer:
         self._raw.readblocks(block, buf, offset)
 
     def writeblocks(self, block, buf, offset=0):
-        raise OSError(EIO, "read only")
+        raise OSError(EIO, "unexpected write to the flash: restart")
 
     def ioctl(self, op, arg):
         if op == 6:
-            raise OSError(EIO, "read only")
+            raise OSError(EIO, "unexpected write to the flash: restart")
         return self._raw.ioctl(op, arg) if op in (4, 5) else 0
 
 
@@ -366,7 +366,7 @@ def _make(raw, folder, root, blocks, fill=None):
         for slot, path in made.items():
             blocks[slot] = finder.block(path)
             if blocks[slot] < 0:
-                raise OSError(EIO, "%s is not one block" % path)
+                raise OSError(EIO, "%s is not in one block of flash: restart" % path)
         if fill:
             fill()
         for slot, path in made.items():

@@ -99,7 +99,7 @@ class Journal(Records):
     def _begin(self):
         # An operation that programs; `failed` is cleared again at its end. An interrupt may come between any two steps.
         if self.failed:
-            raise OSError(EIO, "the journal failed: recover it")
+            raise OSError(EIO, "the journal failed: call recover()")
         self.failed = True
 
     # --- records ---
@@ -110,11 +110,13 @@ class Journal(Records):
         Raises OutboxFull (nothing is written), ValueError if the body is too long or head has no n bytes, OSError."""
         size = n - start + len(tail) + len(trailer)
         if n > len(head):  # machine code would go on behind it
-            raise ValueError("n: %d, of %d bytes" % (n, len(head)))
+            raise ValueError("n is %d, but head has %d bytes" % (n, len(head)))
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
         if not self.fits(kind, size):
-            raise OutboxFull("%d bytes of %d in use" % (self.used, self.limit))
+            raise OutboxFull(
+                "the journal is full, %d of %d bytes: call drain(), or make it larger" % (self.used, self.limit)
+            )
         self._begin()
         self._dirty = True
         if kind == OUT:
@@ -354,7 +356,7 @@ class Journal(Records):
         if not self._erased:
             # After power cuts within many collections: messages that the broker completes make space again.
             self.failed = False
-            raise OutboxFull("no sector is erased")
+            raise OutboxFull("the journal is full: no sector is erased")
         self._sync()  # of what is not durable a mount looks for no more than one sector
         self._head = (self._head + 1) % self._n
         self._erased -= 1

@@ -517,7 +517,7 @@ def _read_headers(j):
         losses = h[LOSSES]
         h[LOSSES] = 0
         if right and h[:8] != geometry:
-            raise ValueError("a journal of another geometry is here: not touched")
+            raise ValueError("a journal of another size is here: give that size, or inflight.erase(device)")
         seq = _word(h, 8)
         if right and seq < NEVER and seq % j._n == i:
             found.add(i, seq, bytes(h[12:20]), losses, undecided)

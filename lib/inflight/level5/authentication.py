@@ -104,7 +104,7 @@ class Authentication:
             self.consented(IN_AUTH)
             self.renewing = False
         else:
-            raise ProtocolError("AUTH %02x out of place" % code)
+            raise ProtocolError("unexpected AUTH %02x" % code)
 
     def consented(self, where):
         """CONNACK or AUTH says that the dialogue has ended well. where: as cursor has it. Raises ProtocolError."""
@@ -126,7 +126,7 @@ class Authentication:
                     data = cursor.data()
                 found = cursor.next()
         if method != self._method:
-            raise ProtocolError("another authentication method")
+            raise ProtocolError("the broker changed the authentication method")
         return data
 
     def _go_on(self, step, *args):

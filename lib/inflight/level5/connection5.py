@@ -152,9 +152,9 @@ def connack(session):
     if code >= _FAILURE:
         present = 0  # a refusal, whatever else the packet says
     elif present > 1:
-        raise ProtocolError("CONNACK flags %02x" % present, MALFORMED)
+        raise ProtocolError("invalid flags %02x in CONNACK" % present, MALFORMED)
     elif code or not session.block or (present and session.clean_start):
-        raise ProtocolError("CONNACK %d %02x" % (present, code))
+        raise ProtocolError("CONNACK with session present %d, code %02x" % (present, code))
     session.code = code
     if present and session.journal and (not session.has_session or session.mode == CLEAN):
         end_other_session(session)
@@ -182,7 +182,7 @@ def connack(session):
 def _check_client_id(session, client_id):
     # The broker assigned it. It has to fit the next CONNECT, and the journal at the next start. [MQTT5-3.1.3-7]
     if not client_id:
-        raise ProtocolError("no client id was assigned")
+        raise ProtocolError("the broker assigned no client id")
     journal = session.journal
     n = len(client_id)
     # The longest fixed header has 3 bytes more than the shortest. Nothing longer than CONNECT has been sent.
@@ -219,7 +219,7 @@ def _apply(session, found):
     session.broker_takes(maximum, found.get(MAXIMUM_QOS, 2), found.get(RETAIN_AVAILABLE, 1) == 1)
     if not session.maximum_qos:
         quota = 0  # what has to arrive waits for another broker
-        session.notices += (OSError(EOPNOTSUPP, "the broker takes QoS 0 only"),)
+        session.notices += (OSError(EOPNOTSUPP, "the broker takes QoS 0 only: messages of QoS 1 and 2 wait"),)
     session.identifiers = found.get(IDENTIFIERS_AVAILABLE, 1) == 1
     session.quota = session.granted_quota = quota
     session.old_received = session.rows_in
@@ -368,7 +368,7 @@ def disconnected(session, kind):
         session.auth.received()
         return
     if code and code not in _CODES:
-        raise ProtocolError("reason code %02x of DISCONNECT" % code)
+        raise ProtocolError("invalid reason code %02x in DISCONNECT" % code)
     reason = reference = ""
     if session.block:
         cursor = session.properties(IN_DISCONNECT)
@@ -409,7 +409,7 @@ def _look_for_progress(session):
         session.stuck = session.mids[0]
         session.stall = max(session.stall_ms, min(2 * session.stall, _LONGEST_STALL_MS))
         session.busy = False  # nothing is half done
-        raise OSError(ETIMEDOUT, "message %d is not acknowledged" % session.stuck)
+        raise OSError(ETIMEDOUT, "message %d is not acknowledged within stall_ms: it goes out again" % session.stuck)
 
 
 def leave(session, client, error):

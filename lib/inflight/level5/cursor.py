@@ -64,7 +64,7 @@ def _malformed():
 
 def refuse_alias():
     """Raises ProtocolError: no CONNECT of ours allows any [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11]."""
-    raise ProtocolError("topic alias", _NO_ALIAS)
+    raise ProtocolError("invalid topic alias", _NO_ALIAS)
 
 
 class Cursor:
@@ -114,11 +114,11 @@ class Cursor:
         if not entry:
             _malformed()
         if not entry & self._where:
-            raise ProtocolError("property %02x is out of place" % kind)
+            raise ProtocolError("unexpected property %02x" % kind)
         self._once(kind)
         self._value(i + 1, entry & 7)
         if not self._allowed(kind, entry & 7):
-            raise ProtocolError("value of property %02x" % kind)
+            raise ProtocolError("invalid value of property %02x" % kind)
         return kind
 
     def _once(self, kind):

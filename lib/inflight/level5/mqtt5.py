@@ -404,9 +404,9 @@ class Session5(Session):
                 self.block = 0  # a refusal, whatever is behind it
                 return
         if i != end:
-            raise ProtocolError("type %d of another length" % kind, MALFORMED)
+            raise ProtocolError("packet of type %d with invalid length" % kind, MALFORMED)
         if PUBLISH < kind < SUBACK and not self._is_allowed(kind):
-            raise ProtocolError("reason code %02x of type %d" % (self.reason_code, kind))
+            raise ProtocolError("invalid reason code %02x in packet of type %d" % (self.reason_code, kind))
 
     def _is_allowed(self, kind):
         # [MQTT5-3.4.2-1] [MQTT5-3.5.2-1] [MQTT5-3.6.2-1] [MQTT5-3.7.2-1] PUBACK and PUBREC have more codes for failures
@@ -421,7 +421,7 @@ class Session5(Session):
     def _publish(self, i, n):
         buf = self.buf
         if i + 2 <= self.end and not (buf[i] or buf[i + 1]):
-            raise ProtocolError("no topic")  # [MQTT5-3.3.2-1]
+            raise ProtocolError("PUBLISH without topic")  # [MQTT5-3.3.2-1]
         if i - self.start + n > len(buf):
             from .receive5 import publish_long
 
@@ -527,7 +527,7 @@ def rejected(session, kind, code):
     if state == SEND or state == REL:
         session.count[counters.UNKNOWN_ACKS] += 1
     elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
-        raise ProtocolError("type %d for Message ID %d" % (kind, mid))
+        raise ProtocolError("unexpected packet of type %d for Message ID %d" % (kind, mid))
     elif session.states[i] & GIVEN_UP:
         give_up(session, session.addresses[i])
     elif code in _QUOTAS:
@@ -569,4 +569,4 @@ def lowered(session):
     session.count[counters.LOWERED] += 1
     if not session.told_lowered:
         session.told_lowered = True
-        session.notices += (OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained"),)
+        session.notices += (OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained: see lowered"),)

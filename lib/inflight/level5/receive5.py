@@ -49,7 +49,7 @@ class _Shorter:
 
 
 def _malformed():
-    return ProtocolError("length of properties", MALFORMED)
+    return ProtocolError("invalid length of properties", MALFORMED)
 
 
 def publish_long(d, i, n):
@@ -58,13 +58,13 @@ def publish_long(d, i, n):
     if i - d.start + n > d.maximum_in:
         raise ProtocolError("PUBLISH of %d bytes, %d are allowed" % (i - d.start + n, d.maximum_in), TOO_LONG)
     if d.flags & 6 == 6 or d.flags & 14 == 8:
-        raise ProtocolError("PUBLISH flags", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
+        raise ProtocolError("invalid flags in PUBLISH", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
     if i + 2 > d.end:
         return 0
     length = d.buf[i] << 8 | d.buf[i + 1]
     body = i + 2 + length + (2 if d.flags & 6 else 0)
     if body - i >= n:
-        raise ProtocolError("PUBLISH length", MALFORMED)  # it has no properties, not even none
+        raise ProtocolError("invalid length of PUBLISH", MALFORMED)  # it has no properties, not even none
     if body - d.start + _BEHIND_TOPIC > len(d.buf):
         d._skip = length
         return _undeliverable(d, i + 2, length, n - (body - i))
@@ -73,7 +73,7 @@ def publish_long(d, i, n):
         return d._packet()
     behind = _head_end(d, body)
     if behind - i > n:
-        raise ProtocolError("PUBLISH length", MALFORMED)
+        raise ProtocolError("invalid length of PUBLISH", MALFORMED)
     if behind >= len(d.buf):
         return _shorten(d, i, n, body)
     if behind < 0 or behind >= d.end:
@@ -127,11 +127,11 @@ def too_long(d, kind, n):
     i += 1
     size = i - d.start + n
     if not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
-        raise ProtocolError("type %d of length %d" % (kind, n), MALFORMED)
+        raise ProtocolError("packet of type %d with invalid length %d" % (kind, n), MALFORMED)
     if d.flags != (2 if kind == PUBREL else 0):
-        raise ProtocolError("flags %d of type %d" % (d.flags, kind), MALFORMED)
+        raise ProtocolError("invalid flags %d in packet of type %d" % (d.flags, kind), MALFORMED)
     if size > d.maximum_in:
-        raise ProtocolError("type %d of %d bytes, %d are allowed" % (kind, size, d.maximum_in), TOO_LONG)
+        raise ProtocolError("packet of type %d has %d bytes, %d are allowed" % (kind, size, d.maximum_in), TOO_LONG)
     if d.start:
         i -= d.start
         d._compact()
@@ -160,11 +160,11 @@ def _shorten(d, i, n, p):
     d.shorter = None
     if full > len(buf) or s.left:
         if kind != PUBLISH:
-            raise ProtocolError("type %d, its properties are longer than the buffer" % kind, TOO_LONG)
+            raise ProtocolError("properties of packet type %d are longer than the buffer" % kind, TOO_LONG)
         if d.flags & 6:
             d.mid = d._id(p - 2)
         if not valid(buf, i + 2, i + 2 + (buf[i] << 8 | buf[i + 1]), True, False):
-            raise ProtocolError("topic", MALFORMED)
+            raise ProtocolError("invalid topic", MALFORMED)
         return _undeliverable(d, s.kept, n - s.rest, s.left + s.rest)
     behind = begin(buf, buf[p - 1], s.kept - at, p - 1)
     _move(d, at, behind)
@@ -192,7 +192,7 @@ def _leave_out(d, s, where, refused):
         else:
             kind = buf[i]
             if kind >= len(TABLE) or not TABLE[kind] & where:
-                raise ProtocolError("property %02x is out of place" % kind)
+                raise ProtocolError("unexpected property %02x" % kind)
             if kind == ALIAS:
                 refuse_alias()  # also in front of a message that does not fit
             n = _size(buf, i, d.end)

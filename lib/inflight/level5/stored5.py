@@ -205,7 +205,7 @@ def resend(session, address, dup):
     if growth > len(buf) - len(old) or head > len(old):
         # A wide margin leaves less space for the topics of other messages, so it is the one that this one needs.
         if growth + head > len(buf):
-            raise OSError(ENOBUFS, "topic and properties of a message do not fit the buffer")
+            raise OSError(ENOBUFS, "topic and properties of a message do not fit the buffer: choose a larger one")
         old = session._behind_margin = buf[growth:]
         at = journal.read(address, 0, old)
         topic = at + 1 + digits

@@ -73,7 +73,7 @@ async def _connect(waiter, sock, address, timeout_ms):
     waiter.woken = True
     while waiter.woken:
         if ticks_diff(ticks_ms(), start) >= timeout_ms:
-            raise OSError(ETIMEDOUT, "connecting")
+            raise OSError(ETIMEDOUT, "timed out while connecting: check host, port and firewall")
         await waiter.wait(sock, True)
     try:
         sock.connect(address)

@@ -93,7 +93,7 @@ def connack(session):
         session.count[counters.REFUSED] += 1
         return
     if present > 1 or session.n > 2 or (present and session.clean):
-        raise ProtocolError("CONNACK %d %d of length %d" % (present, session.code, session.n))
+        raise ProtocolError("CONNACK with session present %d, code %d, length %d" % (present, session.code, session.n))
     session.present = present == 1
     accepted(session, not present and session.protocol_level > 3, _lose)
 

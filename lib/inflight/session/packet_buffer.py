@@ -116,7 +116,7 @@ class PacketBuffer:
         c = 0x80
         while c & 0x80:
             if shift > 21:
-                raise ProtocolError("remaining length", MALFORMED)
+                raise ProtocolError("invalid remaining length", MALFORMED)
             i += 1
             if i == self.end:
                 return 0
@@ -124,7 +124,7 @@ class PacketBuffer:
             n |= (c & 0x7F) << shift
             shift += 7
         if not c and shift > 7 and self.protocol_level > 4:
-            raise ProtocolError("remaining length", MALFORMED)  # it is not the shortest [MQTT5-1.5.5-1]
+            raise ProtocolError("invalid remaining length", MALFORMED)  # it is not the shortest [MQTT5-1.5.5-1]
         i += 1
         kind = first >> 4
         self.flags = first & 15
@@ -135,7 +135,7 @@ class PacketBuffer:
             return self._refuse_length(kind, n)
         # At level 3 the bits are "not used", and a re-sent PUBREL has DUP.
         if self.protocol_level > 3 and self.flags != (2 if kind == packet.PUBREL else 0):
-            raise ProtocolError("flags %d of type %d" % (self.flags, kind), MALFORMED)
+            raise ProtocolError("invalid flags %d in packet of type %d" % (self.flags, kind), MALFORMED)
         if i + n > self.end:
             return 0
         self.start = i + n
@@ -147,7 +147,7 @@ class PacketBuffer:
         return kind
 
     def _refuse_length(self, kind, n):
-        raise ProtocolError("type %d of length %d" % (kind, n), MALFORMED)
+        raise ProtocolError("packet of type %d with invalid length %d" % (kind, n), MALFORMED)
 
     def _id(self, i):
         mid = self.buf[i] << 8 | self.buf[i + 1]
@@ -236,7 +236,7 @@ class PacketBuffer:
         buf = self.out
         first = buf[at]
         if first >> 4 != PUBLISH or packet.length(buf, at) != n - at + len(tail):
-            raise OSError(ECONNABORTED, "the buffer was changed")  # an operation came in between
+            raise OSError(ECONNABORTED, "interrupted: the client connects again")  # an operation came in between
         buf[at] = first | dup
         address = self.journal.append(OUT, mid, buf, n, tail, trailer, at)
         buf[at] = first

@@ -20,18 +20,18 @@ def decode(d, i, n):
     qos = flags >> 1 & 3
     # At level 3 DUP means nothing at QoS 0.
     if qos == 3 or (flags & 8 and not qos and d.protocol_level > 3):
-        raise ProtocolError("PUBLISH flags", MALFORMED)
+        raise ProtocolError("invalid flags in PUBLISH", MALFORMED)
     whole = i - d.start + n <= len(buf)
     if i + (n if whole else 2) > d.end:
         return 0
     if n < 2:
-        raise ProtocolError("PUBLISH length", MALFORMED)
+        raise ProtocolError("invalid length of PUBLISH", MALFORMED)
     length = buf[i] << 8 | buf[i + 1]
     i += 2
     body = i + length + (2 if qos else 0)
     size = n - 2 - length - (2 if qos else 0)
     if size < 0 or not length:
-        raise ProtocolError("topic length", MALFORMED)
+        raise ProtocolError("invalid length of a topic", MALFORMED)
     d.n = 0
     d.size = size
     if not whole:
@@ -41,7 +41,7 @@ def decode(d, i, n):
     if qos:
         d.mid = d._id(body - 2)
     if not valid(buf, i, i + length, True, False):
-        raise ProtocolError("topic", MALFORMED)
+        raise ProtocolError("invalid topic", MALFORMED)
     d.topic = i
     d.topic_len = length
     d.start = body
@@ -172,7 +172,7 @@ def skip_topic(d):
     if k > d.end - d.start:
         k = _whole(d.buf, d.start, d.end) - d.start
     if not valid(d.buf, d.start, d.start + k, True, False):
-        raise ProtocolError("topic", MALFORMED)
+        raise ProtocolError("invalid topic", MALFORMED)
     d.start += k
     d._skip -= k
     id_len = 2 if d.flags & 6 else 0

@@ -147,7 +147,7 @@ class Session(Window):
         if self.busy:
             if self.journal and self.journal.owner is not self:
                 raise ValueError("another client uses this journal since: make a new one for it, or a journal for each")
-            raise OSError(ECONNABORTED, "an operation was interrupted")
+            raise OSError(ECONNABORTED, "interrupted: the client connects again")
         self.busy = True
 
     def _load(self):
@@ -524,7 +524,7 @@ class Session(Window):
             if kind:
                 self.now = now
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
-                    raise packet.ProtocolError("type %d out of place" % kind)
+                    raise packet.ProtocolError("unexpected packet of type %d" % kind)
                 self._handle(kind)
         except (packet.ProtocolError, OutboxFull) as e:  # what was noted stands
             self.busy = False
@@ -577,7 +577,7 @@ class Session(Window):
         if act == ERROR and self._late_proofs and kind == packet.PUBCOMP:
             act = IGNORED
         if act == ERROR:
-            raise packet.ProtocolError("type %d for Message ID %d" % (kind, mid))
+            raise packet.ProtocolError("unexpected packet of type %d for Message ID %d" % (kind, mid))
         if act == IGNORED or act == UNKNOWN:
             self.count[counters.UNKNOWN_ACKS] += 1
         else:

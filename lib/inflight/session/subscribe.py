@@ -60,7 +60,7 @@ def _pairs(filters, qos):
 def encode_all(filters, protocol_level):
     """Returns filters as bytes. Raises ValueError."""
     if not filters:
-        raise ValueError("one filter at least")
+        raise ValueError("filters: give at least one")
     return [encode_filter(f, protocol_level) for f in filters]
 
 
@@ -203,7 +203,7 @@ def suback(session, kind):
         for code in session.granted:
             ok = ok and code in codes
     if not ok:
-        raise ProtocolError("type %d for Message ID %d" % (kind, session.mid))
+        raise ProtocolError("unexpected packet of type %d for Message ID %d" % (kind, session.mid))
     session.request = None
     session.request_mid = 0
     session.request_due = 0

@@ -162,7 +162,7 @@ class Window(PacketBuffer):
                 if mid == used:
                     used = journal.next_used(mid % 65535 + 1)
                     continue
-            if mid != other and self.row(mid) < 0:
+            if mid != other:
                 return mid
 
     def retransmit(self):

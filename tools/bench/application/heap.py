@@ -12,9 +12,9 @@ import subprocess
 
 import trustme
 
-from inflight_tools.boards import bundle
+from inflight_tools.boards.build import bundle
+from inflight_tools.boards.build.rename import private_words, rename_private, set_apart
 from inflight_tools.boards.images.filesystem import BLOCK, build
-from inflight_tools.boards.rename import private_words, rename_private, set_apart
 from inflight_tools.cache import write_below
 from tools.bench.figures.run import SCRIPTS
 from tools.demo.sensors import best_runtime

@@ -5,9 +5,9 @@ import secrets
 import statistics
 from dataclasses import dataclass
 
-from inflight_tools.boards.bundle import deployed_name
+from inflight_tools.boards.build.bundle import deployed_name
 from inflight_tools.output import log
-from tools.bench.figures import littlefs, peers
+from tools.bench.figures import littlefs
 from tools.bench.figures.run import OURS, Failed, on_cpython
 
 MODULES = "core client journal_core receive handlers flash mqtt5_core websocket aio consumers"
@@ -23,6 +23,7 @@ _SMALLEST_S = 20  # of a client that runs out of heap and hangs
 _RECORD = 89  # bytes of topic and payload
 _KEPT = ("import", "journal", "client")  # heap that stays allocated
 _MORE_RUNS = 3
+_ON_CPYTHON = {"Inflight": "ours_level_5", "Paho": "paho_level_5"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Effort:
     records: tuple  # live records at recovery
     wear: int  # messages for the flash wear
     sizes: tuple  # of the messages of the plot
+    heap: int = 256  # bytes between two heaps that are tried
     peer_s: int = 300  # when another client has not ended after so long, it hangs
 
 
@@ -69,14 +71,14 @@ TINY = Effort(
 # --- other clients that hang, or fail ---
 
 
-def _attempt(effort, code, script, name, *args, **options):
+def _attempt(effort, code, name, script, *args, **options):
     """What `script` measures of contender `name`. Where another client than ours fails, {"failed": why} instead: the
     others are still measured."""
     if name.startswith("ours"):
-        return code.run(script, name, *args, **options)
+        return code.run(script, *args, **options)
     options["timeout"] = min(effort.peer_s, options.get("timeout", effort.peer_s))
     try:
-        return code.run(script, name, *args, **options)
+        return code.run(script, *args, **options)
     except Failed as e:
         log(str(e))
         return {"failed": e.reason}
@@ -99,7 +101,7 @@ def _costs(code, broker, name, effort, folder, rom):
     def measured(messages):
         # A session of its own for each run: its journal names it.
         journal = folder / f"journal-{secrets.token_hex(4)}"
-        return _attempt(effort, code, "costs", name, broker, messages, journal, rom=rom)
+        return _attempt(effort, code, name, "costs", name, broker, messages, journal, rom=rom)
 
     found = measured(effort.messages)
     if failure(found):
@@ -111,36 +113,28 @@ def _costs(code, broker, name, effort, folder, rom):
     return failed or found | {row: min(one[row] for one in again) for row in _KEPT}
 
 
-def level_5(code, broker, port, contenders, effort, folder):
-    """Ours at level 5, and those of `contenders` that speak it: {costs and rates: as those of level 4, of_level_4:
-    {row: share of our rate at level 4, of clients that take turns in one process}, on_cpython}."""
-    names = ["ours_level_5", *(peers.AT_LEVEL_5[name] for name in contenders if name in peers.AT_LEVEL_5)]
-    return {
-        "costs": costs(code, broker, names, effort, folder),
-        "rates": rates(code, port, names, effort),
-        "of_level_4": _of_level_4(code, port, effort),
-        "on_cpython": {
-            # In processes of their own: what was imported for one must not be there for the other.
-            "memory": {name: on_cpython("memory", name, port) for name in ("Inflight", "Paho")},
-            "rates": on_cpython("rates", port, effort.round[1], effort.rounds),
-        },
-    }
+def at_level_5_on_cpython(port, effort):
+    """{name: {client, publish: bytes; rows: messages/s}}"""
+    # In processes of their own: what was imported for one must not be there for the other.
+    found = {name: on_cpython("memory", driver, port) for name, driver in _ON_CPYTHON.items()}
+    for row, (qos, window) in {"qos0": (0, 1), "qos1": (1, 1), "qos1_window20": (1, 20)}.items():
+        words = qos, 1, 0, window, effort.round[1], effort.rounds, ",".join(_ON_CPYTHON.values())
+        for name, samples in zip(found, zip(*on_cpython("rates", port, *words), strict=True), strict=True):
+            found[name][row] = statistics.median(samples)
+    return found
 
 
-def _of_level_4(code, port, effort):
+def of_level_4(code, port, effort):
+    """{client: {row: share of our rate at level 4}}, of clients that take turns in one process."""
     shares = {}
     for row, (qos, nodelay, trip, window) in ROWS.items():
         n = max(1, _count(effort, qos, trip, window) // (1 if trip else 4))
         rounds = 2 if trip else 4 * effort.rounds
         pairs = []
         for _ in range(effort.runs):
-            pairs += code.run("levels", port, qos, nodelay, trip, window, n, rounds)
+            pairs += code.run("rates", port, qos, nodelay, trip, window, n, rounds, "ours,ours_level_5")
         shares[row] = statistics.median(level_5 / level_4 for level_4, level_5 in pairs)
-    return shares
-
-
-def ours(code, broker, effort, folder, rom=False):
-    return costs(code, broker, ["ours"], effort, folder, rom)["ours"]
+    return {"ours": dict.fromkeys(ROWS, 1), "ours_level_5": shares}
 
 
 def modules(code):
@@ -148,7 +142,7 @@ def modules(code):
     names = {deployed_name(f"inflight.{name}").partition(".")[2]: name for name in MODULES.split()}
     heap, rom = (code.run("modules", " ".join(names), rom=rom) for rom in (False, True))
     return {
-        names.get(module, module): {"mpy": size, "heap": heap.get(module), "rom": rom.get(module)}
+        names.get(module, module): {"mpy": size, "heap": heap.get(module, ""), "rom": rom.get(module, "")}
         for module, size in sorted(code.sizes[OURS].items())
     }
 
@@ -165,7 +159,8 @@ def rates(code, port, contenders, effort):
         for _ in range(effort.runs):
             for name in contenders:
                 if name not in failed:
-                    pairs = _attempt(effort, code, "rates", name, port, qos, nodelay, trip, window, n, rounds)
+                    words = port, qos, nodelay, trip, window, n, rounds, f"raw,{name}"
+                    pairs = _attempt(effort, code, name, "rates", *words)
                     if failure(pairs):
                         failed[name] = pairs
                     else:
@@ -196,7 +191,7 @@ def trips(code, port, contenders, effort):
         for name in [*left]:
             for window in effort.windows if name == "ours" else effort.windows[-1:]:
                 n = _count(effort, 1, trip, window)
-                pairs = _attempt(effort, code, "rates", name, port, 1, 1, trip, window, n, 1)
+                pairs = _attempt(effort, code, name, "rates", port, 1, 1, trip, window, n, 1, f"raw,{name}")
                 if failure(pairs):
                     left.remove(name)
                     continue
@@ -208,33 +203,20 @@ def trips(code, port, contenders, effort):
     return lines
 
 
-def pieces(code, port, effort, folder):
-    """Microseconds of a publish at QoS 1 with its acknowledgement: {medium: {encode, journal, send, publish}}."""
-    n = effort.round[1]
-    return {
-        "RAM": code.run("pieces", port, n, effort.rounds, ""),
-        "a file": code.run("pieces", port, max(20, n // 10), effort.rounds, folder / "pieces"),
-    }
-
-
 def recovery(code, effort, folder):
-    """[[records, ms to mount the journal, ms to make the session], ...] in a ring of 256 KiB."""
-    found = []
-    for records in effort.records:
-        took = code.run("recovery", folder / "recovery", 64, records)
-        found.append([records, took["mount"], took["session"]])
-    return found
+    """{records: {journal: ms to mount it, session: ms to make it}} in a ring of 256 KiB."""
+    return {f"{n:,} records": code.run("recovery", folder / "recovery", 64, n) for n in effort.records}
 
 
 def smallest(code, broker, contenders, effort, folder, rom=False):
-    """{name: bytes of the smallest heap with which everything works}. Ours works with each of up to 8 KB more, too:
-    where pieces lie changes with the heap's size, so one may work by luck. The others need not: some hang now and
-    then."""
+    """{name: {smallest: bytes of the smallest heap with which everything works}}. Ours works with each of up to 8 KB
+    more, too: where pieces lie changes with the heap's size, so one may work by luck. The others need not: some hang
+    now and then."""
     return {name: _smallest(code, broker, name, effort, folder, rom) for name in contenders}
 
 
 def _smallest(code, broker, name, effort, folder, rom):
-    low, high = 2048, 262_144
+    low, high = 0, 262_144
     options = {"rom": rom, "timeout": _SMALLEST_S}
 
     def journal():
@@ -246,19 +228,17 @@ def _smallest(code, broker, name, effort, folder, rom):
             return code.run("smallest", name, broker, journal(), heap=heap, **options)
         return False
 
-    most = _attempt(effort, code, "smallest", name, broker, journal(), heap=high, **options)
+    most = _attempt(effort, code, name, "smallest", name, broker, journal(), heap=high, **options)
     if failure(most):
         return most  # it fails with any heap
-    while high - low > 256:
-        middle = (low + high) // 512 * 256
+    while high - low > effort.heap:
+        middle = (low + high) // (2 * effort.heap) * effort.heap
         low, high = (low, middle) if works(middle) else (middle, high)
-    if not name.startswith("ours"):
-        return high
     tried = high
-    while tried < high + 8192:
-        tried += 256
-        high = high if works(tried) else tried + 256
-    return high
+    while name.startswith("ours") and tried < high + 8192:
+        tried += effort.heap
+        high = high if works(tried) else tried + effort.heap
+    return {"smallest": high}
 
 
 def wear(code, port, effort):

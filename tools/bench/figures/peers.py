@@ -9,11 +9,15 @@ _KNOWN = {
     "mqtt_as_client": ("mqtt_as", ("mqtt_as/__init__.py", "mqtt_as.py")),
 }
 DRIVERS = tuple(_KNOWN)
-AT_LEVEL_5 = {"mqtt_as_client": "mqtt_as_level_5"}  # the drivers of those that speak it
+AT_LEVEL_5 = {"ours": "ours_level_5", "mqtt_as_client": "mqtt_as_level_5"}  # the drivers of those that speak it
+_NAMES = {"ours": "Inflight", "ours_level_5": "level 5", "ours_websocket": "WebSocket"}
 
 
 def name_of(driver):
-    return _KNOWN[driver][0]
+    """What a table calls it."""
+    if driver == AT_LEVEL_5["mqtt_as_client"]:
+        return "mqtt_as, level 5"
+    return _NAMES.get(driver) or _KNOWN[driver][0]
 
 
 def _files(path, file):

@@ -7,14 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from inflight_tools.boards.bundle import compile_all, compile_mpy, library
+from inflight_tools.boards.build.bundle import compile_all, compile_mpy, library
+from inflight_tools.boards.build.rename import mentioned
 from inflight_tools.boards.device.rom import image
-from inflight_tools.boards.rename import mentioned
 from inflight_tools.cache import write_below
 from tools.bench.figures import peers as others
 from tools.setup.common import CHECKOUT
 
 SCRIPTS = Path(__file__).resolve().parent / "device"
+_FOLDERS = SCRIPTS, SCRIPTS.with_name("cpython")
 OURS = "inflight"
 # Mounts the ROM image argv[1] outside of the heap, as on a board, and runs the rest of argv.
 _IN_ROM = """
@@ -41,17 +42,15 @@ class Failed(RuntimeError):
 
 
 class Code:
-    """The modules that scripts import, compiled into `folder`: the scripts, the library (unless the interpreter has it
-    frozen in), and `peers`, {module: its files}."""
+    """The modules that scripts import, compiled into `folder`: the scripts, the library, and `peers`, {module: its
+    files}."""
 
-    def __init__(self, folder, interpreter, peers=None, frozen=False):
+    def __init__(self, folder, interpreter, peers=None):
         self.interpreter = interpreter
         self.sizes = {}  # bytes of .mpy of each module, by contender
         self._folder = folder
         scripts = {path.stem: path for path in SCRIPTS.glob("*.py")}
         found = compile_all(library() | scripts, _shared_names(peers or {}))
-        if frozen:
-            found = {place: found[place] for place in scripts}
         self._write(found)
         self.sizes[OURS] = {place.partition("/")[2]: len(data) for place, data in found.items() if "/" in place}
         for name, files in (peers or {}).items():
@@ -89,10 +88,11 @@ class Code:
             raise Failed(called, "no figures", output) from None
 
 
-def on_cpython(*words):
-    """Runs on_cpython.py with the drivers of the scripts, and returns what it printed as JSON."""
-    command = [sys.executable, str(SCRIPTS.parent / "on_cpython.py"), *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+def on_cpython(script, *args):
+    """Runs `script` on CPython, with the drivers of both folders, and returns what it printed as JSON."""
+    (path,) = (path for folder in _FOLDERS if (path := folder / f"{script}.py").exists())
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*_FOLDERS, CHECKOUT / "lib")))}
+    command = [sys.executable, str(path), *map(str, args)]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
 
 

@@ -3,11 +3,9 @@
 import json
 import os
 import statistics
-import tempfile
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import paho.mqtt.client as paho
 
@@ -29,33 +27,21 @@ _PAYLOAD = json.dumps(
 ).encode()
 
 
-def bench_collector(messages, runs, folder):
-    """Messages/s with and without fsync: medians of `runs` alternating runs in `folder`. The messages wait in the
-    collector's session when it connects, so only the broker and the collector work meanwhile."""
-    figures = {"fsync": [], "no_fsync": []}
+def measure(folder, messages, runs):
+    """Medians of `runs` runs with and without fsync, in turn, in `folder`. The messages wait in the collector's session
+    when it connects, so only the broker and the collector work meanwhile."""
+    kinds = {"with fsync": os.fsync, "without": lambda fd: None}
     lines = "max_inflight_messages 2000", "max_queued_messages 0", "persistence false"
-    with tempfile.TemporaryDirectory(dir=folder) as work, Mosquitto(Path(work, "broker"), *lines) as broker:
-        for n in range(runs):
-            for kind, sync in (("fsync", os.fsync), ("no_fsync", lambda fd: None)):
-                figures[kind].append(_run(Path(work, f"{kind}-{n}"), broker.port, messages, sync))
-    rate, batch, cpu_us = (
-        {kind: round(statistics.median(run[k] for run in found), 1) for kind, found in figures.items()}
-        for k in range(3)
-    )
-    return {
-        "messages": messages,
-        "payload_bytes": len(_PAYLOAD),
-        "runs": runs,
-        "messages_s": rate,
-        "share": round(rate["fsync"] / rate["no_fsync"], 3),
-        "batch": batch,
-        "cpu_us": cpu_us,  # of the collector's process, per message; varies less than the rate on a busy machine
-    }
+    with Mosquitto(folder / "broker", *lines) as broker:
+        found = [
+            {kind: _run(folder / f"{kind}-{n}", broker.port, messages, sync) for kind, sync in kinds.items()}
+            for n in range(runs)
+        ]
+    return {kind: {row: statistics.median(run[kind][row] for run in found) for row in found[0][kind]} for kind in kinds}
 
 
 def _run(landing, port, messages, sync):
-    """(messages/s, messages in a batch, microseconds of processor time per message) of a collector with a backlog of
-    `messages`."""
+    """The figures of a collector with a backlog of `messages`."""
     _fill(port, messages)
     collector = None
 
@@ -70,7 +56,12 @@ def _run(landing, port, messages, sync):
     start, cpu_start = time.perf_counter(), time.process_time()
     collector.run()
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
-    return messages / seconds, messages / collector.counters.batches, 1e6 * cpu_s / messages
+    return {
+        f"messages/s, of {len(_PAYLOAD)} bytes": messages / seconds,
+        "messages in a batch": messages / collector.counters.batches,
+        # Of the collector's process; varies less than the rate on a busy machine.
+        "µs of processor per message": 1e6 * cpu_s / messages,
+    }
 
 
 def _fill(port, messages):

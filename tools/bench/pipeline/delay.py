@@ -95,11 +95,10 @@ def measure(folder, seconds, every_s):
             pipeline.terminate()
             pipeline.wait(_PATIENCE_S)
     return {
-        "messages": sent,
-        "rate": RATE,
-        "every_s": every_s,
-        "median_s": statistics.median(delays),
-        "p95_s": statistics.quantiles(delays, n=20)[-1],
-        "batches": commits,
-        "cores": used / (ended - began),
+        f"{sent:,} messages, {RATE}/s; --age and --every {every_s}": {
+            "half of them within, s": statistics.median(delays),
+            "95 % within, s": statistics.quantiles(delays, n=20)[-1],
+            "batches meanwhile": commits,
+            "processor, cores": used / (ended - began),
+        }
     }

@@ -6,13 +6,26 @@ import time
 
 from tools.bench.pipeline.landing import MEASUREMENTS, ROOT, bytes_below, deliveries, land
 from tools.bench.pipeline.memory import Peaks
-from tools.bench.pipeline.stages import TABLES, lines_of, spark_in, timed
+from tools.bench.pipeline.stages import lines_of, spark_in, timed
 
 BATCH = 5000  # deliveries
 _WARM_UP = 2  # batches
 _SMALL = 50  # deliveries
 _SMALL_DEVICES = 20
 _SKETCHED = 20  # latencies of each device in an invented ledger
+_FIRST_NUMBER = {  # its columns, in SQL
+    "device": "lower(lpad(hex(id), 12, '0'))",
+    "epoch": "7L",
+    "part": "0L",
+    "ranges": "array(named_struct('lo', 0L, 'hi', 0L))",
+    "repeated": "0L",
+    "first_received": "timestamp_millis(1760000000000)",
+    "last_received": "timestamp_millis(1760000000000)",
+    "measurements": f"{MEASUREMENTS}L",
+    "dead_letters": "0L",
+    "odd_clock": "0L",
+    "latency": "kll_sketch_agg_double(latency)",
+}
 
 
 def measure(folder, batches, devices):
@@ -30,24 +43,17 @@ def measure(folder, batches, devices):
         progress = [p for p in query.recentProgress if p["numInputRows"]]
         ledger_rows = tables.ledger.read().count()
         merge_s, merged = timed(tables.merge)
-        measurements = tables.measurements.read().count()
     seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in progress]
     if len(seconds) != batches:
         raise RuntimeError(f"{batches} files became {len(seconds)} micro-batches")
-    return {
-        "batches": batches,
-        "deliveries_in_batch": BATCH,
-        "devices": devices,
-        "batch_s": seconds,
-        "fifths_s": _fifths(seconds),
-        "ledger_bytes": ledger,
-        "ledger_rows": ledger_rows,
-        "merge_s": merge_s,
-        "merged_files": merged,
-        "measurements": measurements,
-        "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
-        "source_log_bytes": _newest_log(folder / "tables/_checkpoint/sources/0"),
-    }
+    figures = {f"a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
+    if ledger:
+        figures["ledger, first and largest seen, bytes"] = f"{ledger[0]:,} and {max(ledger):,}"
+    figures["rows of the ledger"] = ledger_rows
+    if log := _newest_log(folder / "tables/_checkpoint/sources/0"):
+        figures["Spark's list of files read, bytes"] = log
+    figures[f"compact: {merged} files merged, s"] = merge_s
+    return {f"{batches} batches of {BATCH:,} deliveries": figures}
 
 
 def _watch(query, ledger):
@@ -98,13 +104,12 @@ def measure_devices(folder, devices):
             lines = lines_of(spark, folder / "landing")
             seconds.append(timed(take, lines, batch, root, ROOT)[0])
         merge_s, _ = timed(tables.ledger.merge, 3)
-    return {
-        "devices": devices,
-        "deliveries_in_batch": BATCH,
-        "batch_s": min(seconds[1:]),
-        "ledger_merge_s": merge_s,
-        "ledger_bytes": bytes_below(folder / "tables/ledger"),
+    figures = {
+        f"a batch of {BATCH:,} deliveries, s": min(seconds[1:]),
+        "ledger, bytes per device": bytes_below(folder / "tables/ledger") / devices,
+        "its merge, each 16 batches, s": merge_s,
     }
+    return {f"{devices:,} devices": figures}
 
 
 def measure_small(folder, batches):
@@ -122,35 +127,18 @@ def measure_small(folder, batches):
             before = peaks.processor_s() + time.process_time()
             take(lines_of(spark, landing), batch, root, ROOT)
             seconds.append(peaks.processor_s() + time.process_time() - before)
-    return {"batches": batches, "deliveries_in_batch": _SMALL, "cpu_s": seconds, "fifths_cpu_s": _fifths(seconds)}
+    figures = {f"processor time of a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
+    return {f"{batches} batches of {_SMALL} deliveries": figures}
 
 
 def _known(spark, devices):
     """A ledger in which each device has sent number 0."""
+    from pyspark.sql import functions
     from pyspark.sql.types import StructType
 
     from inflight_tools.fleet.columns import LEDGER
 
     rows = spark.range(devices).selectExpr("id", f"explode(sequence(1, {_SKETCHED})) AS n")
     rows = rows.selectExpr("id", "pmod(xxhash64(id, n), 1900) + 0d AS latency").groupBy("id")
-    found = rows.agg(*_first_number())
+    found = rows.agg(*(functions.expr(sql).alias(name) for name, sql in _FIRST_NUMBER.items()))
     return found.select(*StructType.fromDDL(LEDGER).names)
-
-
-def _first_number():
-    from pyspark.sql import functions as F
-
-    columns = {
-        "device": "lower(lpad(hex(id), 12, '0'))",
-        "epoch": "7L",
-        "part": "0L",
-        "ranges": "array(named_struct('lo', 0L, 'hi', 0L))",
-        "repeated": "0L",
-        "first_received": "timestamp_millis(1760000000000)",
-        "last_received": "timestamp_millis(1760000000000)",
-        "measurements": f"{MEASUREMENTS}L",
-        "dead_letters": "0L",
-        "odd_clock": "0L",
-        "latency": "kll_sketch_agg_double(latency)",
-    }
-    return [F.expr(sql).alias(name) for name, sql in columns.items()]

@@ -1,5 +1,7 @@
 """Landing files of an invented fleet, as a collector writes them."""
 
+import itertools
+
 from inflight_tools.fleet.collect.line import line
 
 ROOT = "inflight"
@@ -48,27 +50,21 @@ def deliveries(messages, devices, before=0):
 
 
 def land(folder, lines, size=SIZE):
-    """Writes `lines` into files of `size` bytes in `folder`. Returns (deliveries, bytes, files)."""
+    """Writes `lines` into files of `size` bytes in `folder`. Returns (deliveries, bytes)."""
     folder.mkdir(parents=True, exist_ok=True)
-    count = total = files = 0
-    batch, length = [], 0
-
-    def finish():
-        nonlocal total, files
-        path = folder / f"collector-0-{_BEGAN}-{len(list(folder.iterdir())):06}.ndjson"
-        path.write_bytes(b"".join(batch))
-        total, files = total + length, files + 1
-
-    for one in lines:
-        batch.append(one)
-        length += len(one)
-        count += 1
-        if length >= size:
-            finish()
-            batch, length = [], 0
-    if batch:
-        finish()
-    return count, total, files
+    count = total = 0
+    first = len(list(folder.iterdir()))
+    for n in itertools.count(first):
+        batch, length = [], 0
+        for one in lines:
+            batch.append(one)
+            length += len(one)
+            if length >= size:
+                break
+        if not batch:
+            return count, total
+        (folder / f"collector-0-{_BEGAN}-{n:06}.ndjson").write_bytes(b"".join(batch))
+        count, total = count + len(batch), total + length
 
 
 def bytes_below(folder):

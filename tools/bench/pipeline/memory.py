@@ -5,33 +5,23 @@ import threading
 from pathlib import Path
 
 
-def _children():
-    """{parent pid: pids of its children} of all processes."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
-            continue
-        found.setdefault(parent, []).append(int(path.parent.name))
-    return found
-
-
-def _descendants(pid):
-    children, found, rest = _children(), [], [pid]
-    while rest:
-        found += children.get(rest[-1], ())
-        rest += children.get(rest.pop(), ())
-    return found
-
-
-def _ticks(pid):
-    """((pid, start time), processor time in ticks); None if it has ended."""
+def _stat(pid):
+    """(parent, start time, processor time in ticks); None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return (pid, fields[19]), int(fields[11]) + int(fields[12])
+    return int(fields[1]), fields[19], int(fields[11]) + int(fields[12])
+
+
+def _descendants():
+    """{pid: its _stat()} of what this process has started, and of what that has."""
+    stats = {int(path.name): _stat(path.name) for path in Path("/proc").glob("[0-9]*")}
+    found, parents = {}, {os.getpid()}
+    while parents:
+        found |= {pid: stat for pid, stat in stats.items() if stat and stat[0] in parents}
+        parents = {pid for pid, stat in found.items() if stat[0] in parents}
+    return found
 
 
 def _peak(pid):
@@ -60,8 +50,8 @@ class Peaks:
         return sum(tuple(self._used.values())) / os.sysconf("SC_CLK_TCK")
 
     def _look(self):
-        for pid in _descendants(os.getpid()):
-            self._used.update(filter(None, [_ticks(pid)]))
+        for pid, (_, started, ticks) in _descendants().items():
+            self._used[pid, started] = ticks
             name, peak = _peak(pid)
             if name == "java":
                 self.jvm = max(self.jvm, peak)

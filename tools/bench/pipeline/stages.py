@@ -70,14 +70,20 @@ def _take(spark, files, tables):
     take(lines_of(spark, files), 0, str(tables), ROOT)
 
 
-_STAGES = {"ceiling": _ceiling, "parse": _parse, "parse unusual": _parse_unusual, "take": _take}
+_CEILING, _TAKE = "ceiling: Spark reads the files and counts", "all tables"
+_STAGES = {
+    _CEILING: _ceiling,
+    "read and parse": _parse,
+    "the same, telemetry that is unusual": _parse_unusual,
+    _TAKE: _take,
+}
 
 
 def measure(folder, millions, devices, runs):
     """The figures for `millions` of measurement rows in one micro-batch, with empty tables in `folder`. Medians of
     `runs` runs; the stages alternate."""
     messages = max(devices, round(millions * 1e6 / MEASUREMENTS))
-    many, landed, files = land(folder / "landing", deliveries(messages, devices))
+    many, landed = land(folder / "landing", deliveries(messages, devices))
     land(folder / "warm-up", deliveries(devices, devices))
     seconds, cpu_s = ({name: [] for name in _STAGES} for _ in range(2))
     with spark_in(folder) as spark, Peaks() as peaks:
@@ -93,25 +99,22 @@ def measure(folder, millions, devices, runs):
     taken = {name: statistics.median(found) for name, found in seconds.items()}
     if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
         raise RuntimeError(f"of {messages} messages {facts['fleet']['delivered']} are in the tables")
-    return {
-        "millions": millions,
-        "rows": MEASUREMENTS * messages,
-        "messages": messages,
-        "devices": devices,
-        "deliveries": many,
-        "files": files,
-        "landed_bytes": landed,
-        "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
-        "seconds": taken,
-        "deliveries_s": {name: many / s for name, s in taken.items()},
-        "cpu_us": {name: 1e6 * statistics.median(found) / many for name, found in cpu_s.items()},  # per delivery
-        "rows_s": MEASUREMENTS * messages / taken["take"],
-        "share": {name: taken["ceiling"] / s for name, s in taken.items()},
-        "report_s": report_s,
-        "again_s": again_s,
-        "jvm_peak_bytes": peaks.jvm,
-        "worker_peak_bytes": peaks.worker,
+    sizes = {name: bytes_below(folder / "tables" / name) for name in TABLES}
+    rows = MEASUREMENTS * messages
+    figures = {
+        **{row: f"{many / taken[row]:,.0f} ({taken[_CEILING] / taken[row]:.0%})" for row in _STAGES},
+        "all tables, rows of measurements/s": rows / taken[_TAKE],
+        **{f"{row}, µs of processor per delivery": 1e6 * statistics.median(cpu_s[row]) / many for row in cpu_s},
+        "all tables, s": taken[_TAKE],
+        "first report, s": report_s,
+        "the next ones, s": again_s,
+        "peak memory of the JVM, MB": peaks.jvm / 1e6,
+        "peak memory of the largest Python worker, MB": peaks.worker / 1e6,
+        "landed, bytes per delivery": landed / many,
+        **{f"{table}, bytes per message": sizes[table] / messages for table in ("raw", "measurements", "minutes")},
+        "ledger, bytes per device": sizes["ledger"] / devices,
     }
+    return {f"{rows:,} rows": figures}
 
 
 def _report(tables):

@@ -7,18 +7,17 @@ import tempfile
 from pathlib import Path
 
 import trustme
-from rich.console import Console
-from rich.table import Table
 
 from inflight_tools.boards import slots
-from inflight_tools.boards.bundle import LIB, files
+from inflight_tools.boards.build.bundle import LIB, files
 from inflight_tools.sources import modules_in
-from tools.emulators.pico_w import copies, filesystem, image, mounting, own, sensor, waking
+from tools.emulators.pico_w import copies, filesystem, image, own, sensor, waking
 from tools.emulators.pico_w.board import Board
 from tools.peers import mosquitto
 from tools.peers.certificates import der, server_context
 from tools.peers.subscriber import Subscriber
 from tools.peers.tls_proxy import tls_proxy
+from tools.shown import show
 
 _PROMPT_S = 600
 _SENSOR_S = 900
@@ -87,17 +86,15 @@ def measure(folder, firmware):
             yield f"the sensor, connected, {one.what}", of_a_sensor(broker, {}, firmware=one)
 
 
-def _table(title, unit, figures):
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    table.add_column(unit, justify="right")
+def _rows(unit, figures):
+    rows = [["", unit]]
     for what, figure in figures:
         print(f"{what}: {figure}", file=sys.stderr)  # each takes minutes
-        table.add_row(what, f"{figure:,}")
-    return table
+        rows.append([what, f"{figure:,}"])
+    return rows
 
 
-PARTS = ("heap", "mount", "wake", "energy")
+PARTS = ("heap", "wake", "energy")
 
 
 def main():
@@ -118,12 +115,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         tables = {
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
-            "mount": ("To mount its journal, beside the time of the flash itself", "ms", mounting.times()),
             "wake": ("A wake of a sensor, beside the time of flash and radio", "ms", waking.times(firmware)),
             "energy": ("A sensor's battery, with currents that are assumed", "", waking.energy()),
         }
-        found = [_table(*tables[part]) for part in PARTS if part in parts]
-    Console().print(*found)
+        chosen = [tables[part] for part in PARTS if part in parts]
+        show([(title, _rows(unit, figures)) for title, unit, figures in chosen], markdown=False)
 
 
 if __name__ == "__main__":

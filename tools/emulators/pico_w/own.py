@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards.build.bundle import files
 from inflight_tools.boards.device.files import RECORD
 from inflight_tools.boards.frozen import Frozen, in_firmware
 from inflight_tools.boards.images.board_image import make, placed

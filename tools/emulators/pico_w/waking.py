@@ -16,7 +16,7 @@ from rp2040py.gpio_pin import GPIOPinState
 from rp2040py.peripherals import watchdog
 
 from inflight_tools.boards import slots
-from inflight_tools.boards.bundle import STARTERS, built, files, modules
+from inflight_tools.boards.build.bundle import STARTERS, built, files, modules
 from tools.emulators.pico_w import copies, filesystem, sensor
 from tools.emulators.pico_w.board import Board
 from tools.emulators.pico_w.energy import Cost

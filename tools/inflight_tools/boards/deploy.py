@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from inflight_tools import options
-from inflight_tools.boards import native, own
-from inflight_tools.boards.bundle import files
+from inflight_tools.boards import own
+from inflight_tools.boards.build import native
+from inflight_tools.boards.build.bundle import files
 from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.files import hashes
@@ -99,7 +100,7 @@ class Birth:
         )
 
 
-def _run(console, board, port, config, app, ca, cert, key, broker, wait, in_rom):
+def _run(console, board, port, config, app, tls, broker, wait, in_rom):
     """(executed Plan, fields of the birth message or None)."""
 
     def say(text):
@@ -111,11 +112,11 @@ def _run(console, board, port, config, app, ca, cert, key, broker, wait, in_rom)
             board = running_board(link)
         say(f"{board} on {port}")
     modules = own.folder_of(app, config)
-    chosen = settings_given(config, ca, cert, key, variants.pins_of(board), modules)
+    chosen = settings_given(config, tls, variants.pins_of(board), modules)
     with ExitStack() as stack:
         birth = None
         if chosen and wait:
-            birth = stack.enter_context(Birth(broker_of_settings(chosen, broker, ca, cert, key), port, wait))
+            birth = stack.enter_context(Birth(broker_of_settings(chosen, broker, tls), port, wait))
         folder = variants.board(board).folder
 
         def before_reset(link):
@@ -134,14 +135,13 @@ def _run(console, board, port, config, app, ca, cert, key, broker, wait, in_rom)
         return plan, fields
 
 
+@options.spread
 def main(
     board: options.BoardFound = None,
     port: options.PortFound = None,
     config: options.ConfigOrNone = None,
     app: options.App = None,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
+    tls: options.TlsOptions = None,
     broker: options.Broker = None,
     wait: options.Wait = options.WAIT_S,
     romfs: options.Romfs = False,
@@ -152,6 +152,6 @@ def main(
     what was done, and the birth message."""
     console = Console(soft_wrap=True, stderr=as_json)
     with failing(DeviceError, ValueError, OSError, RuntimeError, console=console):
-        plan, birth = _run(console, board, port, config, app, ca, cert, key, broker, wait, romfs)
+        plan, birth = _run(console, board, port, config, app, tls.tls, broker, wait, romfs)
     if as_json:
         print(json.dumps({"written": [*plan.write], "removed": plan.stale, "unchanged": plan.same, "birth": birth}))

@@ -42,7 +42,7 @@ def main(
             show(WITHOUT)
         elif wait:
             own = {CONFIG: image.configuration.read_bytes()}
-            at = broker_of_settings(own, broker, image.ca, image.cert, image.key)
+            at = broker_of_settings(own, broker, image.tls)
             console = port if chosen.image == "esp32" else None
             birth = stack.enter_context(Birth(at, console, wait))
         {"esp32": _esp32, "uf2": uf2}[chosen.image](made, port, erase, birth.expect if birth else lambda identity: None)

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.boards import bundle, frozen, native
+from inflight_tools.boards import frozen
+from inflight_tools.boards.build import bundle, native
+from inflight_tools.boards.build.loading import PACKAGE
 from inflight_tools.boards.images import variants
-from inflight_tools.boards.loading import PACKAGE
 from inflight_tools.output import failing, show
 
 _MODULES = "modules"  # the folder of the sources, beside the manifest

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 
 import inflight
-from inflight_tools.boards import bundle
-from inflight_tools.boards.loading import PACKAGE
+from inflight_tools.boards.build import bundle
+from inflight_tools.boards.build.loading import PACKAGE
 
 MODULE = "inflight_frozen"
 _SAID = re.compile(r"Inflight (\S+) frozen: library ([0-9a-f]{16})(?:, application for (\w+) ([0-9a-f]{16}))?;")

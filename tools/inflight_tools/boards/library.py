@@ -1,6 +1,5 @@
 """Writes the library as a package that mip installs: shrunk and compiled, as `deploy` puts it on a board."""
 
-import ast
 import json
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +8,8 @@ import typer
 
 import inflight
 from inflight_tools import options
-from inflight_tools.boards import bundle, native
+from inflight_tools.boards.build import bundle, native
+from inflight_tools.boards.build.names import imported_modules
 from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.deploy import fitting
 from inflight_tools.boards.device import install
@@ -103,18 +103,8 @@ def _of_board(folder):
         name = wanted.pop()
         if name not in files or name in found:
             continue
-        imported = _imported(files[name])
+        imported = imported_modules(files[name].read_text("utf-8"))
         if not imported & application:
             found[name] = bundle.built() if name == "built" else texts[name]
             wanted += imported
     return found
-
-
-def _imported(path):
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-    return {name.partition(".")[0] for name in names}

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inflight_tools import options
-from inflight_tools.boards.bundle import translate
+from inflight_tools.boards.build.bundle import translate
 from inflight_tools.boards.connected import running_port
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
@@ -120,13 +120,13 @@ class Stream:
             raise OSError(self._ended)
 
 
-def _run(console, port, config, ca, cert, key, broker):
+def _run(console, port, config, tls, broker):
     if not config:
         port = port or running_port()
     with contextlib.ExitStack() as stack:
         stream = Stream()
-        if chosen := settings_given(config, ca, cert, key):
-            place = broker_of_settings(chosen, broker, ca, cert, key)
+        if chosen := settings_given(config, tls):
+            place = broker_of_settings(chosen, broker, tls)
             stream = Stream(place.device)
             watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))
             watch.follow(place.device or "+", _SHOWN)
@@ -135,12 +135,11 @@ def _run(console, port, config, ca, cert, key, broker):
         stream.show(console)
 
 
+@options.spread
 def main(
     port: options.PortFound = None,
     config: options.ConfigOrNone = None,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
+    tls: options.TlsOptions = None,
     broker: options.Broker = None,
 ):
     """Shows the console of the board that is connected, or of that on --port, and with --config what a board publishes,
@@ -148,4 +147,4 @@ def main(
     console."""
     console = Console()
     with contextlib.suppress(KeyboardInterrupt), failing(ValueError, OSError, console=console):
-        _run(console, port, config, ca, cert, key, broker)
+        _run(console, port, config, tls.tls, broker)

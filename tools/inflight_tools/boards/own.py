@@ -1,12 +1,12 @@
 """Modules of one's own in the folder `app` beside the configuration: drivers, and rules. They go where the
 application's go."""
 
-import ast
 import re
 from pathlib import Path
 
-from inflight_tools.boards.bundle import compile_mpy, sources
-from inflight_tools.boards.loading import OCCASIONAL
+from inflight_tools.boards.build.bundle import compile_mpy, sources
+from inflight_tools.boards.build.loading import OCCASIONAL
+from inflight_tools.boards.build.names import imported_modules
 from inflight_tools.settings import APP
 
 RULES = "rules"  # the module that the application calls with each reading
@@ -60,14 +60,8 @@ def _found(folder: Path) -> dict[str, Path]:
 def names_taken(board: str) -> set[str]:
     """Names of the application's modules on this board, and of those that they import."""
     mine = sources(board)
-    imported: set[str] = set()
-    for path in mine.values():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Import):
-                imported.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                imported.add(node.module)
-    return {*mine, *OCCASIONAL, *(name.partition(".")[0] for name in imported)} - {RULES}
+    imported = (imported_modules(path.read_text("utf-8")) for path in mine.values())
+    return {*mine, *OCCASIONAL}.union(*imported) - {RULES}
 
 
 def _compiled(name: str, path: Path) -> bytes:

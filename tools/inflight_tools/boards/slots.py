@@ -6,8 +6,8 @@ import hashlib
 import runpy
 import struct
 
-from inflight_tools.boards.bundle import FIRMWARE
-from inflight_tools.boards.loading import PACKAGE, PACKED
+from inflight_tools.boards.build.bundle import FIRMWARE
+from inflight_tools.boards.build.loading import PACKAGE, PACKED
 
 APPLICATION = "/app.image"
 LAUNCHER = ("image", "launch", "starting", "trial", "update_record")  # modules that start an application in a slot

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.boards import bundle, native, own, slots
+from inflight_tools.boards import own, slots
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import failing

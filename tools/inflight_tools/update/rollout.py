@@ -168,6 +168,7 @@ def _planned(fleet, devices, release, canary, wave):
     return waves(left, canary, wave), skipped
 
 
+@options.spread
 def main(
     release: Annotated[
         Path | None, typer.Argument(help="file of `inflight release`; without one: shows the fleet")
@@ -178,9 +179,7 @@ def main(
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
     patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device counts as failed")] = 24,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
+    tls: options.TlsOptions = None,
     broker: options.Broker = None,
     as_json: options.Json = False,
 ):
@@ -192,7 +191,7 @@ def main(
     console = Console(stderr=as_json)
     with failing():
         image = releases.load(release) if release else None
-        place = broker_of_settings(settings(config, ca, cert, key), broker, ca, cert, key)
+        place = broker_of_settings(settings(config, tls.tls), broker, tls.tls)
         with Server(place) as server, stop_event() as stopping:
             fleet = Fleet(server)
             fleet.catch_up()

@@ -11,7 +11,7 @@ after, torn(), suffix(), scattered(), mixed(), zeros; undecided() returns also w
 Other faults:
 
     NorFlash(cache=True)               # unsynced operations may be lost at a cut, each independently
-    flash.fail_at(3, "program")        # operation 3 from now raises OSError; "ignore": it does nothing; "read"
+    flash.fail_at(3, "program")        # operation 3 from now raises OSError; its docstring tells of other failures
     flash.stuck[at] = 0x10             # these bits of a byte cannot be cleared
     flash.low[at] = 0x10               # these bits of a byte cannot be set: from the next erase on they are 0
     flash.unstable[at] = 0x10          # these bits of a byte read at random after each power_on()
@@ -23,6 +23,10 @@ from errno import EIO
 
 class PowerCut(BaseException):
     """Not an Exception, so that no handler of the code under test catches it."""
+
+
+class Interrupted(BaseException):
+    """Ctrl-C."""
 
 
 class NorFlash:
@@ -92,14 +96,22 @@ class NorFlash:
 
     def fail_at(self, k, outcome="program"):
         """Operation `k` from now (0: the next one) fails: "program", a program or erase that raises OSError; "ignore",
-        one that does nothing; "read"."""
-        self._until[outcome] = k
+        one that does nothing; "read"; "interrupt", Ctrl-C before an operation of any kind; "interrupted", behind it.
+        k below 0: none does. Returns whether one was still to fail so."""
+        waited = self._until.pop(outcome, None) is not None
+        if k >= 0:
+            self._until[outcome] = k
+        return waited
 
     def _fails(self, outcome):
         k = self._until.pop(outcome, -1)
         if k > 0:
             self._until[outcome] = k - 1
         return k == 0
+
+    def _interrupt(self, when):
+        if self._fails(when):
+            raise Interrupted
 
     def snapshot(self):
         return bytes(self.data)
@@ -121,18 +133,24 @@ class NorFlash:
     # --- the extended block protocol ---
 
     def readblocks(self, block, buf, offset=0):
-        self._check_power()
+        if self.off or self._until:  # here most of the time of tests goes
+            self._check_power()
+            self._interrupt("interrupt")
+            if self._fails("read"):
+                raise OSError(EIO, "read")
         self.reads += 1
-        if self._fails("read"):
-            raise OSError(EIO, "read")
         at = self._address(block, offset, len(buf))
         buf[:] = self.data[at : at + len(buf)]
-        for i, mask in self.undecided.items():
-            if at <= i < at + len(buf):
-                buf[i - at] = buf[i - at] & ~mask | next(self._random) & mask
+        if self.undecided:
+            for i, mask in self.undecided.items():
+                if at <= i < at + len(buf):
+                    buf[i - at] = buf[i - at] & ~mask | next(self._random) & mask
+        if self._until:
+            self._interrupt("interrupted")
 
     def writeblocks(self, block, buf, offset=0):
         self._check_power()
+        self._interrupt("interrupt")
         n = len(buf)
         at = self._address(block, offset, n)
         if n == 0 or n % self.page or offset % self.page or offset + n > self.block_size:
@@ -149,6 +167,7 @@ class NorFlash:
         self._operate("program", at, old, bytes(new), buf)
         if self.on_worn and (self.stuck or self.low) and self._reads_otherwise(at, buf):
             self.on_worn()
+        self._interrupt("interrupted")
 
     def _reads_otherwise(self, at, buf):
         # FF at the ends is what the writer leaves alone.
@@ -162,16 +181,18 @@ class NorFlash:
 
     def ioctl(self, op, arg):
         self._check_power()
-        if op == 3:
-            self.syncs += 1
-            if self._cache:
-                del self._cache[:]
         if op == 4:
             return self.blocks
         if op == 5:
             return self.block_size
+        self._interrupt("interrupt")
+        if op == 3:
+            self.syncs += 1
+            if self._cache:
+                del self._cache[:]
         if op == 6:
             self._erase(arg)
+        self._interrupt("interrupted")
         return 0
 
     def _erase(self, block):

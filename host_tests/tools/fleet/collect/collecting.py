@@ -1,18 +1,17 @@
 """The collector as a process, its landing files, and a publisher."""
 
 import json
+import multiprocessing
 import os
 import re
 import resource
 import signal
-import subprocess
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 
 import paho.mqtt.client as paho
 
-from host_tests.processes import INFLIGHT
 from host_tests.waiting import wait_for
 
 PATIENCE_S = 240
@@ -23,25 +22,39 @@ def until(condition, what):
     return wait_for(condition, PATIENCE_S, what)
 
 
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["inflight_tools.fleet.commands"])
+
+
+def _collect(pipe, log, environment, words):
+    out = os.open(log, os.O_WRONLY) if log else pipe.fileno()
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    pipe.close()
+    os.environ.update(environment)
+    from inflight_tools.fleet.commands import app
+
+    app(["collect", *words])
+
+
 class Program:
-    """The collector. Its output goes to `log`, or output() returns it."""
+    """The collector as a process. Its output goes to the file `log`, or output() returns it. It is forked from one that
+    has imported what takes long."""
 
     def __init__(self, *options, env=None, log=None):
         self._text = b""
-        self._process = subprocess.Popen(
-            [*INFLIGHT, "fleet", "collect", *map(str, options)],
-            stdout=log or subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "COLUMNS": "200", **(env or {})},
-        )
+        self._pipe, sender = _FORKS.Pipe(duplex=False)
+        words = sender, log and log.name, {"COLUMNS": "200", **(env or {})}, tuple(map(str, options))
+        self._process = _FORKS.Process(target=_collect, args=words, daemon=True)
+        self._process.start()
+        sender.close()
         self.pid = self._process.pid
         self._reader = threading.Thread(target=self._read, daemon=True)
-        if not log:
-            self._reader.start()
+        self._reader.start()
 
     def _read(self):
-        with self._process.stdout as out:
-            while data := out.read1():
+        with self._pipe:
+            while data := os.read(self._pipe.fileno(), 65_536):
                 self._text += data
 
     def output(self):
@@ -64,21 +77,20 @@ class Program:
 
     def stop(self):
         """It does nothing until go_on()."""
-        self._process.send_signal(signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self):
-        self._process.send_signal(signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
     def end(self, number=signal.SIGTERM):
         """Sends this signal, and returns the exit status."""
-        self._process.send_signal(number)
+        os.kill(self.pid, number)
         return self.status()
 
     def status(self):
-        status = self._process.wait(PATIENCE_S)
-        if self._reader.ident:
-            self._reader.join(PATIENCE_S)
-        return status
+        self._process.join(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        return self._process.exitcode
 
     def memory(self):
         """Its resident set, in bytes."""

@@ -1,16 +1,16 @@
 """Passwords, TLS, and errors that end the collector."""
 
 import re
-import threading
 
 import pytest
 import trustme
+from typer.testing import CliRunner
 
 from host_tests import mosquitto_lines
-from host_tests.tools.fleet.collect.collecting import publish, until
+from host_tests.tools.fleet.collect.collecting import publish
+from inflight_tools.fleet.commands import app
 from tools.peers.certificates import der, write
 from tools.peers.mosquitto import only
-from tools.reference.wire import publish as delivery
 
 SECRET = "the right one"
 AUTHORITY = trustme.CA()
@@ -48,20 +48,17 @@ def test_wrong_password(guarded, collect, landing, password):
         (("--broker", "x", "--root", "a/+"), "--root a/+: the first levels of the devices' topics, without + and #"),
         (("--broker", "x", "--name", "a/b"), "--name a/b: letters, digits"),
         (("--broker", "x", "--share", "a/b"), "--share a/b: letters, digits"),
+        (("--broker", "x", "--websocket", "mqtt"), "a path begins with /"),
+        (("--broker", "x"), "a password, but no user: name it with --user"),
     ],
     ids=lambda value: "-".join(value[1::2]) if isinstance(value, tuple) else "",
 )
-def test_wrong_options(collect, options, message):
-    program = collect(*options)
-    assert program.status() == 1
-    assert message in program.output()
-    assert len(program.output().splitlines()) == 1
-
-
-def test_password_without_a_user(collect):
-    program = collect("--broker", "x", env={"INFLIGHT_PASSWORD": SECRET})
-    assert program.status() == 1
-    assert "a password, but no user: name it with --user" in program.output() and SECRET not in program.output()
+def test_wrong_options(tmp_path, monkeypatch, options, message):
+    if "no user" in message:
+        monkeypatch.setenv("INFLIGHT_PASSWORD", SECRET)
+    done = CliRunner().invoke(app, ["collect", "--landing", str(tmp_path), *options], env={"COLUMNS": "400"})
+    assert done.exit_code == 1 and message in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and SECRET not in done.output
 
 
 # --- TLS ---
@@ -143,23 +140,3 @@ def test_subscription_refused(scripted, collect, code, answer):
     assert re.search(
         rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {answer}", program.output()
     )
-
-
-def test_topic_that_is_not_utf_8(scripted, collect, landing):
-    """The standard forbids it. The collector writes and acknowledges it; otherwise the broker would send it forever."""
-    acknowledged = threading.Event()
-
-    def script(broker):
-        broker.welcome()
-        broker.grant()
-        broker.send(delivery(b"inflight/\xff/status", b"1", qos=1, mid=7))
-        assert broker.receive().mid == 7
-        acknowledged.set()
-        broker.goodbye()
-        broker.cut()
-
-    with scripted.play(script):
-        program = collect("--broker", f"127.0.0.1:{scripted.port}")
-        until(acknowledged.is_set, program.output)
-        assert program.end() == 0
-    assert landing.one()["topic"] == "inflight/\\xff/status"

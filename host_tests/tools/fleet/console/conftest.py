@@ -24,12 +24,12 @@ def pytest_pycollect_makemodule(module_path, parent):
 class Served:
     """`now`: the time that the console knows, in s since 1970; a test moves it on."""
 
-    def __init__(self, tmp_path, access):
+    def __init__(self, folder, access):
         from inflight_tools.fleet.console.live import Live
         from inflight_tools.fleet.console.server import Console
 
-        self.now = AT + 70.0
-        live = Live(str(tmp_path / "landing"), str(tmp_path / "tables"), "inflight", clock=lambda: self.now)
+        self.now, self.folder = AT + 70.0, folder
+        live = Live(str(folder / "landing"), str(folder / "tables"), "inflight", clock=lambda: self.now)
         self._console = Console("127.0.0.1", 0, live, access)
         self.url = f"http://127.0.0.1:{self._console.server_port}"
         threading.Thread(target=self._console.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

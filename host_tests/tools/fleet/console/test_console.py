@@ -8,13 +8,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from host_tests.tools.fleet.console.conftest import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.where.conftest import AT, Tables
 from inflight_tools.fleet import commands
+from inflight_tools.fleet.console.access import Access
+from inflight_tools.fleet.report import render
 
 
-@pytest.fixture
-def fleet(tables):
+def troubled(tables):
     """Number 1 of attic is lost; cellar is in safe mode and has sent its log."""
     tables.status("attic", 0, 0, oldest=0, state="online", board="esp32", group="north", micropython="1.28.0")
     tables.status("attic", 2, 30, oldest=2, state="online", board="esp32", group="north", micropython="1.28.0")
@@ -30,27 +32,39 @@ def fleet(tables):
     return tables
 
 
-def test_the_figures_are_those_of_the_report(fleet, serve):
+@pytest.fixture
+def fleet(tables):
+    return troubled(tables)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A console of such a fleet, which several tests ask."""
+    folder = tmp_path_factory.mktemp("console")
+    troubled(Tables(folder / "tables"))
+    running = Served(folder, Access("127.0.0.1"))
+    yield running
+    running.close()
+
+
+def test_the_page_of_the_fleet(served):
+    """It has the figures of the report; states, builds, journals, a rollout that goes on, and links to devices."""
     from inflight_tools.fleet.query.facts import gather
 
-    status, headers, text = serve().get()
+    status, headers, text = served.get()
     assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
     page = read(text)
-    expected = fleet_figures(gather(fleet.root, "inflight", now=AT + 70.0))
-    assert {identity: value(page, identity) for identity in expected} == expected
+    facts = gather(served.folder / "tables", "inflight", now=AT + 70.0)
+    assert {identity: value(page, identity) for identity in fleet_figures(facts)} == fleet_figures(facts)
     assert page.one("h1").text.startswith("1 message was lost")
-
-
-def test_the_fleet_page_tells_of_states_builds_and_journals(fleet, serve):
-    page = read(serve().get()[2])
     rows = {row.one("bdi").text: row.text for row in page.one(id="devices-table").all("tbody")}
     assert "esp32 · MicroPython 1.28.0" in rows["attic"] and "online, safe mode" in rows["cellar"]
     assert "journal 81 % in use" in rows["cellar"] and "It holds" in page.one(id="devices-table").one("thead").text
-
-
-def test_a_rollout_that_goes_on_is_shown(fleet, serve):
-    page = read(serve().get()[2])
     assert value(page, "release-7-trial") == value(page, "release-7-good") == 1
+    links = [one.attributes["href"] for one in page.one(id="devices-table").all("a")]
+    assert sorted(links) == ["device?name=attic", "device?name=cellar"]
+    report = render(facts)
+    assert "fetch(" not in report and "device?name=" not in report  # a report is not live
 
 
 def test_a_rollout_that_has_ended_is_not_shown(tables, serve):
@@ -61,38 +75,34 @@ def test_a_rollout_that_has_ended_is_not_shown(tables, serve):
     assert not list(read(serve().get()[2]).all("p", class_="rollout"))
 
 
-def test_a_device_has_a_page(fleet, serve):
-    served = serve()
-    links = [one.attributes["href"] for one in read(served.get()[2]).one(id="devices-table").all("a")]
-    assert sorted(links) == ["device?name=attic", "device?name=cellar"]
-    page = read(served.get("/" + links[0])[2])
+def test_a_device_has_a_page(served):
+    """With its log, the newest line first."""
+    page = read(served.device("attic")[2])
     assert page.one("h1").text == "attic"
     figures = {name: value(page, f"device-{name}") for name in ("accepted", "delivered", "lost")}
     assert figures == {"accepted": 4, "delivered": 3, "lost": 1}
-
-
-def test_the_log_of_a_device_the_newest_line_first(fleet, serve):
-    page = read(serve().device("cellar")[2])
+    page = read(served.device("cellar")[2])
     assert [one.text for one in page.one(id="lines").all("code")] == ["<b>second</b>", "first"]
 
 
 @pytest.mark.parametrize(
-    ("number", "sentence"), [(0, "Delivered."), (1, "Lost behind the broker"), (9, "Not known to be accepted")]
+    ("number", "more", "sentence"),
+    [
+        (0, {}, "Delivered."),
+        (1, {}, "Lost behind the broker"),
+        (9, {}, "Not known to be accepted"),
+        (1, {"epoch": 99}, "no message of a journal with epoch 99"),
+    ],
 )
-def test_where_is_message_n(fleet, serve, number, sentence):
-    page = read(serve().device("attic", message=number)[2])
+def test_where_is_message_n(served, number, more, sentence):
+    page = read(served.device("attic", message=number, **more)[2])
     assert page.one(id="place").text.startswith(sentence)
     assert page.one(id="message").attributes["value"] == str(number)
 
 
-def test_an_unknown_epoch_is_told(fleet, serve):
-    text = read(serve().device("attic", message=1, epoch=99)[2]).one(id="place").text
-    assert "no message of a journal with epoch 99" in text
-
-
 @pytest.mark.parametrize("number", ["-1", "x", "4294967296", "1.5"])
-def test_what_is_no_number_is_refused(fleet, serve, number):
-    status, _, text = serve().device("attic", message=number)
+def test_what_is_no_number_is_refused(served, number):
+    status, _, text = served.device("attic", message=number)
     assert status == 400 and "a whole number" in text
 
 
@@ -107,8 +117,7 @@ def test_hostile_names_stay_text(tables, serve):
     assert [one.attributes.get("type") for one in read(text).all("script")] == [None]
 
 
-def test_what_is_not_there_is_not_found(fleet, serve):
-    served = serve()
+def test_what_is_not_there_is_not_found(served):
     assert served.get("/nothing")[0] == served.device("nobody")[0] == served.get("/device")[0] == 404
 
 
@@ -138,16 +147,8 @@ def test_ages_grow_without_a_batch(fleet, serve):
     assert "Newest message 10\u00a0days old" in served.get()[2]
 
 
-def test_the_page_of_a_report_is_not_live(fleet):
-    from inflight_tools.fleet.query.facts import gather
-    from inflight_tools.fleet.report import render
-
-    text = render(gather(fleet.root, "inflight", now=AT + 70.0))
-    assert "fetch(" not in text and "device?name=" not in text
-
-
-def test_metrics_by_group_never_by_device(fleet, serve):
-    status, headers, text = serve().get("/metrics")
+def test_metrics_by_group_never_by_device(served):
+    status, headers, text = served.get("/metrics")
     found = {
         (one.name, one.labels.get("group")): one.value
         for family in text_string_to_metric_families(text)
@@ -169,8 +170,7 @@ def test_metrics_by_group_never_by_device(fleet, serve):
     assert "attic" not in text and "cellar" not in text
 
 
-def test_it_only_reads(fleet, serve):
-    served = serve()
+def test_it_only_reads(served):
     for method in ("POST", "PUT", "DELETE"):
         request = urllib.request.Request(served.url + "/", method=method, data=b"")
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -210,33 +210,21 @@ def test_the_header_of_a_proxy_lets_in(fleet, serve):
     served = serve(header="X-Forwarded-User")
     assert served.get()[0] == served.get(**{"X-Forwarded-User": " "})[0] == 403
     assert served.get(**{"X-Forwarded-User": "ann"})[0] == 200
+    other = serve(header="X-Forwarded-User", proxy="10.0.0.0/8")  # it counts from the proxy alone
+    assert other.get(**{"X-Forwarded-User": "ann"})[0] == 403
 
 
-def test_the_header_counts_from_the_proxy_alone(fleet, serve):
-    assert serve(header="X-Forwarded-User", proxy="10.0.0.0/8").get(**{"X-Forwarded-User": "ann"})[0] == 403
-
-
-def test_a_page_of_another_site_may_not_read_it(fleet, serve):
-    assert serve().get(Host="evil.example")[0] == 403
+def test_a_page_of_another_site_may_not_read_it(served):
+    assert served.get(Host="evil.example")[0] == 403
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "console.example:0", ":0x"])
-def test_it_listens_for_others_only_with_a_password_or_a_proxy(fleet, tmp_path, listen):
-    done = CliRunner().invoke(commands.app, ["serve", "--data", str(tmp_path), "--listen", listen])
-    assert done.exit_code == 1
-    assert ("--viewer-password-file" in done.stderr) or listen == ":0x"
+def test_it_listens_for_others_only_with_a_password_or_a_proxy(served, tmp_path, listen):
+    def told(*words):
+        done = CliRunner().invoke(commands.app, ["serve", "--data", str(served.folder), "--listen", listen, *words])
+        assert done.exit_code == 1
+        return done.stderr
 
-
-def test_an_empty_password_is_none(fleet, tmp_path):
+    assert "--viewer-password-file" in told() or listen == ":0x"
     (tmp_path / "password").write_text("\n")
-    words = [
-        "serve",
-        "--data",
-        str(tmp_path),
-        "--listen",
-        "0.0.0.0:0",
-        "--viewer-password-file",
-        str(tmp_path / "password"),
-    ]
-    done = CliRunner().invoke(commands.app, words)
-    assert done.exit_code == 1 and "has no password" in done.stderr
+    assert "has no password" in told("--viewer-password-file", str(tmp_path / "password")) or listen == ":0x"

@@ -110,28 +110,6 @@ def test_a_pack_with_one_bad_record_keeps_its_number_and_the_others():
     assert [name for name, *_ in found["records"]] == ["t", "good"]
 
 
-def test_a_payload_that_is_too_long_is_stored_but_not_read():
-    found = row(json.dumps(pack()) + " " * LONGEST)
-    assert found["problem"].endswith(f"bytes, {LONGEST} are read")
-    assert found["seq"] is None and not found["records"] and len(found["payload"]) > LONGEST
-
-
-def test_the_first_records_of_a_pack_with_too_many():
-    found = row(pack() + [{"v": 1}] * MOST_RECORDS)
-    assert f"{MOST_RECORDS + 1} records, {MOST_RECORDS} are read" in found["problem"]
-    assert len(found["records"]) == MOST_RECORDS and found["seq"] == 3
-
-
-def test_not_utf_8():
-    found = parse(line("", text=None, base64=base64.b64encode(b"\xff\x00[").decode()), TOPICS)
-    assert found["problem"] == "not UTF-8" and found["payload"] == b"\xff\x00["
-
-
-def test_a_payload_that_the_collector_cut():
-    found = row(pack(), truncated=True, length=5_000_000)
-    assert found["problem"].startswith("5000000 bytes, the collector keeps")
-
-
 @pytest.mark.parametrize(
     "landed",
     [b"", b"garbage", b"\xff\xfe", b"[]", b"null", b"{}", b'{"at":5}', line(pack())[:-20], line(pack(), at="x")]
@@ -151,6 +129,27 @@ def test_a_damaged_line_is_a_dead_letter_with_its_bytes(landed):
     found = parse(landed, TOPICS)
     assert found["problem"] and found["payload"] == landed and found["seq"] is None
     assert set(found) == set(COLUMNS)
+
+
+UNREAD = {
+    f"bytes, {LONGEST} are read": line(json.dumps(pack()) + " " * LONGEST),
+    "not UTF-8": line("", text=None, base64=base64.b64encode(b"\xff\x00[").decode()),
+    "5000000 bytes, the collector keeps": line(pack(), truncated=True, length=5_000_000),
+    "not a topic of ours": line(pack(), topic="inflight/attic/nonsense"),
+}
+
+
+@pytest.mark.parametrize("problem", UNREAD)
+def test_what_is_stored_but_not_read(problem):
+    found = parse(UNREAD[problem], TOPICS)
+    assert problem in found["problem"] and found["payload"]
+    assert found["seq"] is None and not found["records"]
+
+
+def test_the_first_records_of_a_pack_with_too_many():
+    found = row(pack() + [{"v": 1}] * MOST_RECORDS)
+    assert f"{MOST_RECORDS + 1} records, {MOST_RECORDS} are read" in found["problem"]
+    assert len(found["records"]) == MOST_RECORDS and found["seq"] == 3
 
 
 # --- properties of MQTT 5 ---
@@ -244,10 +243,6 @@ def test_health():
     assert data["wake"] == []
 
 
-def test_health_of_a_host_has_no_heap_and_no_rssi():
-    assert health(heap=None, rssi=None)["health"]["heap"] is None
-
-
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
@@ -269,30 +264,27 @@ def test_odd_health_keeps_its_number(fields, problem):
     assert (found["health"] is None) == bool(problem)
 
 
-def test_health_without_a_number_is_no_health():
+def test_health_of_a_host_and_without_a_number():
+    assert health(heap=None, rssi=None)["health"]["heap"] is None
     found = health(seq=None, epoch=None)
     assert found["problem"] and found["health"] is None
-
-
-def test_a_will_without_number_is_no_problem():
-    found = row({"state": "offline", "firmware": "0.1.0"}, topic="inflight/attic/status", retain=True)
-    assert found["problem"] is None and found["seq"] is None and found["state"] == "offline" and found["retain"]
-
-
-def test_a_status_from_the_device_needs_a_number():
-    assert row({"state": "online", "seq": 1, "epoch": 2}, topic="inflight/attic/status")["seq"] == 1
-    assert row({"state": "online"}, topic="inflight/attic/status")["problem"] == "no seq and epoch"
-
-
-def test_a_reply():
-    found = row({"ok": True, "seq": 1, "epoch": 2}, topic="inflight/attic/reply/ping")
-    assert (found["kind"], found["name"], found["seq"], found["problem"]) == ("reply", "ping", 1, None)
-
-
-def test_the_oldest_number_that_the_broker_has_not_acknowledged():
     assert health(oldest=2)["oldest"] == 2 and health()["oldest"] is None
-    status = {"state": "online", "seq": 4, "epoch": 9, "oldest": 4}
-    assert row(status, topic="inflight/attic/status")["oldest"] == 4
+
+
+# Of a message: kind, name, number, state, the oldest number that the broker has not acknowledged, and the problem.
+NUMBER = {"seq": 4, "epoch": 9}
+OTHERS = [
+    ("status", {"state": "online", "oldest": 4} | NUMBER, ("status", None, 4, "online", 4, None)),
+    ("status", {"state": "online"}, ("status", None, None, "online", None, "no seq and epoch")),
+    ("status", {"state": "offline", "firmware": "0.1.0"}, ("status", None, None, "offline", None, None)),  # a will
+    ("reply/ping", {"ok": True} | NUMBER, ("reply", "ping", 4, None, None, None)),
+]
+
+
+@pytest.mark.parametrize(("topic", "body", "expected"), OTHERS)
+def test_status_will_and_reply(topic, body, expected):
+    found = row(body, topic=f"inflight/attic/{topic}", retain=body.get("state") == "offline")
+    assert tuple(found[name] for name in ("kind", "name", "seq", "state", "oldest", "problem")) == expected
 
 
 @pytest.mark.parametrize("oldest", (-1, 6, "2", True))
@@ -313,7 +305,3 @@ def test_a_marker_of_the_collector():
 def test_a_forged_marker_proves_nothing(topic, body):
     found = row(body, topic="inflight/" + topic)
     assert found["made"] is None and found["problem"] == "not a marker that this collector has sent"
-
-
-def test_an_unknown_topic():
-    assert row(pack(), topic="inflight/attic/nonsense")["problem"] == "not a topic of ours"

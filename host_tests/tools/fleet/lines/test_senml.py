@@ -1,7 +1,5 @@
 """SenML packs are resolved as RFC 8428 says."""
 
-import json
-
 import pytest
 
 from inflight_tools.fleet.lines.senml import RELATIVE, resolve
@@ -16,34 +14,45 @@ def values(pack):
     return {name: (unit, time, next((v for v in rest if v is not None), None)) for name, unit, time, *rest in records}
 
 
-def test_base_values_hold_for_the_records_behind_them():
-    pack = [
-        {"bn": "urn:dev:mac:1:", "bt": NOW, "bu": "V", "bv": 10, "n": "a", "v": 1},
-        {"n": "b", "v": 2, "t": -5},
-        {"n": "c", "u": "Cel", "v": -3.5},
-    ]
-    assert values(pack) == {
-        "urn:dev:mac:1:a": ("V", NOW, 11.0),
-        "urn:dev:mac:1:b": ("V", NOW - 5, 12.0),
-        "urn:dev:mac:1:c": ("Cel", NOW, 6.5),
-    }
+PACKS = {
+    "base values hold for the records behind them": (
+        [
+            {"bn": "urn:dev:mac:1:", "bt": NOW, "bu": "V", "bv": 10, "n": "a", "v": 1},
+            {"n": "b", "v": 2, "t": -5},
+            {"n": "c", "u": "Cel", "v": -3.5},
+        ],
+        {
+            "urn:dev:mac:1:a": ("V", NOW, 11.0),
+            "urn:dev:mac:1:b": ("V", NOW - 5, 12.0),
+            "urn:dev:mac:1:c": ("Cel", NOW, 6.5),
+        },
+    ),
+    "they are replaced": (
+        [{"bn": "x/", "bt": NOW, "n": "a", "v": 1}, {"bn": "y/", "n": "a", "v": 2}, {"bt": NOW + 60, "n": "b", "v": 3}],
+        {"x/a": (None, NOW, 1.0), "y/a": (None, NOW, 2.0), "y/b": (None, NOW + 60, 3.0)},
+    ),
+    "a record may set them only": ([{"bn": "x", "bt": NOW, "bu": "W"}, {"v": 5}], {"x": ("W", NOW, 5.0)}),
+    "a base value alone is a value": ([{"bn": "x", "bv": 7}], {"x": (None, 0.0, 7.0)}),
+    "unknown fields": ([{"n": "a", "v": 1, "seq": 5, "epoch": 7, "colour": "red"}], {"a": (None, 0.0, 1.0)}),
+    "what the firmware sends": (
+        [
+            {"bn": "urn:dev:mac:28cdc1:", "bt": NOW, "seq": 4, "u": "Cel", "n": "temperature", "v": 21.5},
+            {"u": "%RH", "n": "attic-humidity", "v": 40},
+            {"n": "door", "vb": True},
+        ],
+        {
+            "urn:dev:mac:28cdc1:temperature": ("Cel", NOW, 21.5),
+            "urn:dev:mac:28cdc1:attic-humidity": ("%RH", NOW, 40.0),
+            "urn:dev:mac:28cdc1:door": (None, NOW, True),
+        },
+    ),
+}
 
 
-def test_base_values_are_replaced_in_mid_pack():
-    pack = [
-        {"bn": "x/", "bt": NOW, "n": "a", "v": 1},
-        {"bn": "y/", "n": "a", "v": 2},
-        {"bt": NOW + 60, "n": "b", "v": 3},
-    ]
-    assert values(pack) == {"x/a": (None, NOW, 1.0), "y/a": (None, NOW, 2.0), "y/b": (None, NOW + 60, 3.0)}
-
-
-def test_a_record_may_set_base_values_only():
-    assert values([{"bn": "x", "bt": NOW, "bu": "W"}, {"v": 5}]) == {"x": ("W", NOW, 5.0)}
-
-
-def test_a_base_value_alone_is_a_value():
-    assert values([{"bn": "x", "bv": 7}]) == {"x": (None, 0.0, 7.0)}
+@pytest.mark.parametrize("name", PACKS)
+def test_packs(name):
+    pack, expected = PACKS[name]
+    assert values(pack) == expected
 
 
 def test_time_without_base_time_is_relative():
@@ -109,17 +118,3 @@ def test_a_bad_record_is_reported_and_the_others_are_kept(record, reason):
 @pytest.mark.parametrize("pack", [{"n": "a", "v": 1}, "text", 5, None, True])
 def test_a_pack_must_be_an_array(pack):
     assert resolve(pack) == ([], ["not an array of records"])
-
-
-def test_unknown_fields_are_ignored():
-    assert values([{"n": "a", "v": 1, "seq": 5, "epoch": 7, "colour": "red"}]) == {"a": (None, 0.0, 1.0)}
-
-
-def test_a_pack_of_firmware_telemetry():
-    pack = '[{"bn":"urn:dev:mac:28cdc1:","bt":1700000000,"seq":4,"epoch":9,"u":"Cel","n":"temperature","v":21.5},'
-    pack += '{"u":"%RH","n":"attic-humidity","v":40},{"n":"door","vb":true}]'
-    assert values(json.loads(pack)) == {
-        "urn:dev:mac:28cdc1:temperature": ("Cel", NOW, 21.5),
-        "urn:dev:mac:28cdc1:attic-humidity": ("%RH", NOW, 40.0),
-        "urn:dev:mac:28cdc1:door": (None, NOW, True),
-    }

@@ -10,7 +10,7 @@ from websockets.sync.server import serve
 
 from host_tests.tools.fleet.where.conftest import AT
 from inflight_tools.fleet.commands import app
-from inflight_tools.fleet.home_assistant import hours
+from inflight_tools.fleet.home_assistant.late_hours import hours
 
 HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
@@ -126,29 +126,23 @@ def test_late_hours_are_imported_at_their_true_time(tables, history):
     assert json.loads(out) == {"hours": {"sensor.attic": 2}, "left_out": left}
 
 
-def test_an_hour_is_whole_when_some_of_its_readings_were_deleted(tables, history):
-    """As `inflight fleet compact --keep-measurements` does."""
+def test_an_hour_is_whole(tables, history):
+    """Also what arrived before that time, and what `inflight fleet compact --keep-measurements` has deleted."""
     from deltalake import DeltaTable
 
     fill(tables)
+    since = datetime.datetime.fromtimestamp(HOUR + 8000, datetime.timezone.utc).isoformat()
+
+    def means(*words):
+        home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
+        assert history(home, *words)[0] == 0
+        return [row["mean"] for asked in home.imports for row in asked["stats"]]
+
+    assert means("--since", since) == [21.0, 18.5] and means("--until", since) == []
     table = DeltaTable(tables.root / "measurements")
     table.delete(f"received < '{start(1).replace('T', ' ')}'")
     assert len(table.to_pandas()) == 6  # of seven
-    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
-    assert history(home)[0] == 0
-    assert [row["mean"] for row in home.imports[0]["stats"]] == [21.0, 18.5]
-
-
-def test_an_hour_of_a_time_is_whole(tables, history):
-    """Also what arrived before that time."""
-    fill(tables)
-    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
-    since = datetime.datetime.fromtimestamp(HOUR + 8000, datetime.timezone.utc).isoformat()
-    assert history(home, "--since", since)[0] == 0
-    assert [row["mean"] for row in home.imports[0]["stats"]] == [21.0, 18.5]
-    home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE])
-    assert history(home, "--until", since)[0] == 0
-    assert home.asked == []
+    assert means() == [21.0, 18.5]
 
 
 def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(tables):
@@ -161,32 +155,28 @@ def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(ta
             assert [(row[0] - HOUR) / 3600 for row in rows] == found
 
 
-def test_fahrenheit_and_an_earlier_version(tables, history):
+def test_the_unit_that_somebody_chose_and_an_earlier_version(tables, history):
+    tables.measure("attic", 20, HOUR - AT, received=HOUR - AT + 9000, name="air", unit="Pa", value=101_300.0)
     fill(tables)
-    home = Home("2025.10.4", ENTITIES[:1], [TEMPERATURE | {"statistics_unit_of_measurement": "°F"}])
-    assert history(home)[0] == 0
-    (found,) = home.imports
+
+    def imported(name, unit, kind, version="2026.11.1"):
+        known = TEMPERATURE | {"statistics_unit_of_measurement": unit, "unit_class": kind}
+        home = Home(version, [entity("sensor.attic", f"attic-{name}")], [known])
+        status, _, error = history(home)
+        assert status == 0
+        return error, home.imports
+
+    _, (found,) = imported("temperature", "°F", "temperature", "2025.10.4")
     assert found["metadata"] == {name: TEMPERATURE[name] for name in ("statistic_id", "source", "name", "has_sum")} | {
         "unit_of_measurement": "°F",
         "has_mean": True,
     }
     assert [row["min"] for row in found["stats"]] == pytest.approx([68.0, 64.4])
-    unknown = TEMPERATURE | {"statistics_unit_of_measurement": "°R"}
-    home = Home(entities=ENTITIES[:1], metadata=[unknown])
-    status, _, error = history(home)
-    assert status == 0 and "sensor.attic has its statistics in °R, not in °C" in error and not home.imports
-
-
-def test_the_unit_that_somebody_chose(tables, history):
-    tables.measure("attic", 0, HOUR - AT, received=HOUR - AT + 9000, name="air", unit="Pa", value=101_300.0)
-    tables.add("attic", 1)
-    tables.write()
-    pressure = TEMPERATURE | {"statistics_unit_of_measurement": "hPa", "unit_class": "pressure"}
-    home = Home(entities=[entity("sensor.attic", "attic-air")], metadata=[pressure])
-    assert history(home)[0] == 0
-    (found,) = home.imports
+    _, (found,) = imported("air", "hPa", "pressure")
     assert found["metadata"]["unit_of_measurement"] == "hPa"
     assert [row["mean"] for row in found["stats"]] == pytest.approx([1013])
+    error, found = imported("temperature", "°R", "temperature")
+    assert "sensor.attic has its statistics in °R, not in °C" in error and not found
 
 
 def test_errors_tell_what_to_do(tables, history, tmp_path):

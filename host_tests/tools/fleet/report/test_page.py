@@ -67,33 +67,66 @@ def test_the_timeline_as_a_table_adds_up(name):
         assert sum(row[column] for row in rows) == sum(point[key] for point in points)
 
 
-@pytest.mark.parametrize("name", FULL)
-def test_dead_letters_with_reasons(name):
-    rows = list(read_page(name).one("section", id="dead").one("tbody").all("tr"))
-    for n, (row, letter) in enumerate(zip(rows, MADE[name]["dead_letters"], strict=True)):
-        assert value(read_page(name), f"dead-{n}") == letter["count"]
-        assert row.one("th").text[:10] == letter["reason"][:10]
+def changed(**fields):
+    """A fleet whose first device has these fields."""
+    facts = made_facts.fleet(2)
+    facts["devices"][0] |= fields
+    return made_facts.add_up(facts)
 
 
-def test_a_dead_letter_shows_topic_payload_and_content_type():
-    text = read_page("complete").one("section", id="dead").text
-    assert '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]' in text
-    assert "inflight/attic-1/telemetry" in text
-    assert text.count("content type") == 1 and "application/cbor" in text
+def versions(many):
+    return made_facts.fleet(3) | {"versions": [{"firmware": f"0.{n}", "devices": 9 - n} for n in range(many)]}
 
 
-def test_health_in_words():
-    rows = [body.one("td", class_="health").text for body in read_page("losing").one(id="devices-table").all("tbody")]
-    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 error"):
-        assert words in rows[0]
-    assert "journal 92 % in use" in rows[1]
-    assert rows[5].strip() == "good"
+JOURNAL = {"used": 2048, "limit": 64 << 20} | dict.fromkeys(("live", "erases", "damaged"), 0)
+# Of facts: an element of the page by its id, and what it says.
+WORDS = [
+    (MADE["losing"], "devices-table", ["3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 error"]),
+    (MADE["losing"], "devices-table", ["journal 92 % in use", "good"]),
+    (MADE["complete"], "d0", ["Errno 110", "power on", "111 KB", "640 B of 48 KB", "Sector erases31"]),
+    (MADE["complete"], "dead", ['"n":"t","v":21.5,"seq":"x"}]', "inflight/attic-1/telemetry", "application/cbor"]),
+    (MADE["complete"], "versions", ["Firmware 0.1.0: 49 devices · unknown: 1 device"]),
+    (versions(8), "versions", ["devices · and 2 more versions"]),
+    (made_facts.empty(), "empty", ["inflight fleet pipeline --broker host --root inflight", "make demo"]),
+    (changed(silent=7200.0, heap=23_400_000, journal=JOURNAL), "devices", ["silent for 2 h", "22 MB"]),
+    (changed(journal=JOURNAL), "devices", ["2,048 B of 64 MB"]),
+    (changed(silent=90 * 86_400.0), "devices-table", ["was onlinenorth · 0.1.0 · esp32 · MicroPython 1.28.0"]),
+    (changed(safe=True), "devices-table", ["online, safe mode"]),
+    (
+        changed(gave_up={"erased": 0, "dropped": 1200, "damaged": 3, "skipped": 0}),
+        "causes",
+        ["dropped 1,200 · damaged 3"],
+    ),
+]
 
 
-def test_details_of_a_device():
-    text = read_page("complete").one("tr", id="d0").text
-    for words in ("Errno 110", "power on", "111\u00a0KB", "640\u00a0B of 48\u00a0KB", "Sector erases31"):
-        assert words in text
+@pytest.mark.parametrize(
+    ("facts", "identity", "told"), WORDS, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_words(facts, identity, told):
+    text = " ".join(read(render(facts)).one(id=identity).text.replace("\u00a0", " ").split())
+    assert [words for words in told if words not in text] == [], text
+
+
+def series(name, unit, value, **fields):
+    one = {"name": name, "unit": unit, "count": 2, "points": [[made_facts.START, *3 * [value]]]}
+    return one | dict.fromkeys(("min", "mean", "max", "p50", "p95"), value) | fields
+
+
+def test_measurements_and_then_the_health_of_a_device():
+    """With units as people say them."""
+    measured = [
+        series("disk", "B", 2.34e10),
+        series("small", "B", 1),
+        series("restarts", "", 1),
+        series("drops", "count", 1),
+    ]
+    facts = made_facts.fleet(2) | {"measurements": {"attic": measured, "roof": []}}
+    facts["trends"] = {name: [series("free heap", "B", 7.5e4)] for name in ("attic", "roof")}
+    found = [figure.text for figure in read(render(facts)).one(id="measurements").all("figure")]
+    assert [text.split()[0] for text in found] == ["disk", "small", "restarts", "drops", "free", "free"]
+    assert "23,400" in found[0] and "MB" in found[0] and "e+10" not in found[0] and "MB" not in found[1]
+    assert not any(word in found[3].partition("drops")[2] for word in ("ratio", "no unit", "count"))
 
 
 def test_unknown_is_a_dash_not_a_zero():
@@ -175,14 +208,6 @@ def test_only_the_worst_devices_are_listed():
     assert value(page, "fleet-devices") == devices.MOST + 7
 
 
-def test_an_empty_fleet_says_what_to_do():
-    page = read_page("empty")
-    assert page.one("h1").text == "No message has arrived yet."
-    text = page.one("section", id="empty").text
-    for words in ("inflight fleet pipeline --broker host --root inflight", "inflight/<device>/telemetry", "make demo"):
-        assert words in text
-
-
 def test_dead_letters_alone_are_shown():
     facts = made_facts.empty()
     facts["fleet"]["dead_letters"] = 15
@@ -244,23 +269,6 @@ def test_contrast(mode):
         assert _contrast(colours[drawn], colours["card"]) >= 3, drawn
 
 
-def test_a_silent_device_and_sizes():
-    facts = made_facts.fleet(2)
-    facts["devices"][0].update(silent=7200.0, heap=23_400_000, journal={"used": 2048, "limit": 64 << 20})
-    facts["devices"][0]["journal"] |= dict.fromkeys(("live", "erases", "damaged"), 0)
-    page = render(made_facts.add_up(facts)).replace("\u00a0", " ")
-    assert "silent for 2 h" in page and "22 MB" in page and "2,048 B of 64 MB" in page
-
-
-def test_many_bytes_are_shown_in_megabytes():
-    disk = {"name": "disk", "unit": "B", "count": 2, "min": 2.34e10, "mean": 2.35e10, "max": 2.36e10, "p50": 2.35e10}
-    disk |= {"p95": 2.36e10, "points": [[made_facts.START, 2.34e10, 2.34e10, 2.34e10]]}
-    facts = made_facts.fleet(1) | {"measurements": {"a": [disk, disk | {"min": 1, "max": 2, "points": []}]}}
-    large, small = read(render(facts)).one(id="measurements").all("figure")
-    assert "23,400" in large.text and "MB" in large.text and "e+10" not in large.text
-    assert "MB" not in small.text
-
-
 TINY = 5e-324
 # Of points: mean, minimum, maximum.
 EXTREMES = {
@@ -292,16 +300,6 @@ def test_what_one_device_measures_costs_the_others_no_chart(extreme):
         assert not re.search(r"nan|inf", "".join(path.attributes["d"] for path in figure.all("path")))
 
 
-def test_the_health_of_a_device_follows_its_measurements():
-    heap = {"name": "free heap", "unit": "B", "count": 2, "min": 70_000, "mean": 7.5e4, "max": 80_000, "p50": 7.5e4}
-    heap |= {"p95": 80_000, "points": [[made_facts.START, 70_000, 70_000, 70_000]]}
-    facts = made_facts.fleet(2)
-    facts["measurements"] = {"attic": facts["measurements"]["attic-0"], "roof": []}
-    facts["trends"] = {"attic": [heap], "roof": [heap]}
-    captions = [one.text for one in read(render(facts)).one(id="measurements").all("figcaption")]
-    assert [text.split()[0] for text in captions] == ["temperature", "humidity", "pressure", "free", "free"]
-
-
 def test_the_top_says_how_old_the_figures_are():
     facts = made_facts.fleet(3)
     facts |= {"made": facts["until"] + 120, "unread": {"files": 3, "bytes": 40 << 20, "stale": 0}}
@@ -317,18 +315,6 @@ def test_the_top_says_how_old_the_figures_are():
         "collector c2: newest marker 1 h old · collector c3: newest marker 1 h old · and 1 more collector · "
         "batch 1,204 · 3 landing files not in the tables (40 MB)"
     )
-
-
-def test_how_many_devices_run_which_firmware():
-    running = " ".join(read_page("complete").one("p", id="versions").text.replace("\u00a0", " ").split())
-    assert running == "Firmware 0.1.0: 49 devices · unknown: 1 device"
-
-
-def test_many_versions_are_counted():
-    facts = made_facts.fleet(3)
-    facts["versions"] = [{"firmware": f"0.{n}", "devices": 9 - n} for n in range(8)]
-    running = read(render(facts)).one("p", id="versions").text.split()
-    assert running[-6:] == ["devices", "·", "and", "2", "more", "versions"]
 
 
 def cells(row):
@@ -382,12 +368,6 @@ def states(**fields):
     return cell.one("svg").attributes["class"], " ".join(cell.text.split())
 
 
-def test_a_silent_device_is_not_called_online():
-    assert states(silent=90 * 86_400.0) == ("i unknown", "was onlinenorth · 0.1.0 · esp32 · MicroPython 1.28.0")
-    assert states(silent=7200.0, state="offline")[0] == "i offline"
-    assert states()[0] == "i online"
-
-
 def test_a_group_is_shown_with_its_devices_and_in_sums():
     assert "north" not in states(group="esp32", board="esp32")[1]  # it tells no group
     facts = made_facts.fleet(2)
@@ -398,25 +378,3 @@ def test_a_group_is_shown_with_its_devices_and_in_sums():
     rows = list(read(render(facts)).one("table", id="groups").one("tbody").all("tr"))
     assert [cell.text.strip() for cell in rows[0].all()][-5:] == ["1,200", "0", "0", "3", "0"]
     assert rows[0].one("th").text == "north" and rows[1].one("th").text == "rp2"
-
-
-def test_safe_mode_is_told():
-    assert states(safe=True)[1].startswith("online, safe mode")
-
-
-def test_why_devices_gave_up():
-    facts = made_facts.fleet(2)
-    facts["devices"][0]["gave_up"] = {"erased": 0, "dropped": 1200, "damaged": 3, "skipped": 0}
-    page = read(render(made_facts.add_up(facts)))
-    assert value(page, "cause-dropped") == 1200 and value(page, "cause-damaged") == 3
-    assert "in a journal that was replaced" not in page.one("p", id="causes").text
-
-
-def test_units_as_people_say_them():
-    facts = made_facts.fleet(1)
-    one = facts["measurements"]["attic-0"][0]
-    facts["measurements"] = {
-        "attic": [one | {"name": name, "unit": unit} for name, unit in (("restarts", ""), ("drops", "count"))]
-    }
-    captions = [figure.text.split("150")[0] for figure in read(render(facts)).one(id="measurements").all("figure")]
-    assert all("ratio" not in text and "no unit" not in text and "count" not in text for text in captions)

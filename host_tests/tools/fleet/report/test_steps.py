@@ -20,10 +20,6 @@ def line(*points, step=60):
     return {"step_s": step, "delay_s": step, "points": [{**NONE, "t": t, **counts} for t, counts in points]}
 
 
-def test_no_points_no_steps():
-    assert steps(line()) is None
-
-
 @pytest.mark.parametrize("minutes", (1, MOST - 1, MOST, MOST + 1, 1000, 100_000))
 def test_steps_contain_all_points(minutes):
     found = steps(line(*((1_700_000_000 + 60 * n, {"received": n % 7, "offline": n % 3}) for n in range(minutes))))
@@ -37,22 +33,8 @@ def test_steps_contain_all_points(minutes):
 def test_steps_that_are_missing_are_outages():
     found = steps(line((600, {"received": 5}), (960, {"received": 4}), (660, {"received": 1})))
     assert found.values("received") == [5, 1, 0, 0, 0, 0, 4]
-    assert silences(found.values("received")) == [(2, 6)]
-
-
-def test_silence_at_the_end():
-    assert silences([1, 0, 2, 0, 0]) == [(1, 2), (3, 5)]
-    assert silences([1]) == []
-
-
-@pytest.mark.parametrize(
-    "bounds", ((0, 1), (17.3, 24.9), (-3, 3), (101_200, 101_390), (5, 5), (0, 0), (1e-9, 2e-9), (0, 1e300))
-)
-def test_ticks_are_few_and_span_all(bounds):
-    low, high = bounds
-    found = scale.ticks(low, high)
-    assert 2 <= len(found) <= 8
-    assert found[0] <= low + 1e-9 * abs(low) and found[-1] >= high - 1e-9 * abs(high)
+    assert silences(found.values("received")) == [(2, 6)] and silences([1, 0, 2, 0, 0]) == [(1, 2), (3, 5)]
+    assert silences([1]) == [] and steps(line()) is None
 
 
 FINITE = st.sampled_from([0.0, 5e-324, 1e-300, 1.0, 1e100, 1.7e308, sys.float_info.max])
@@ -61,12 +43,16 @@ FINITE = FINITE | FINITE.map(lambda value: -value) | st.floats(allow_nan=False, 
 
 @given(FINITE, FINITE, FINITE)
 @example(0.0, 5e-324, 0.0)
+@example(17.3, 24.9, 20.0)
+@example(101_200.0, 101_390.0, 101_300.0)
 @example(-1.7e308, 1.7e308, 0.0)
 @example(sys.float_info.max, sys.float_info.max, 1.0)
 def test_an_axis_of_any_finite_numbers(one, other, third):
     low, middle, high = sorted((one, other, third))
     found = scale.ticks(low, high, 3)
     assert 2 <= len(found) <= 8 and all(map(math.isfinite, found))
+    slack = 1e-8 * max(abs(low), abs(high)) + 1e-290
+    assert found[0] <= low + slack and found[-1] >= high - slack
     up = scale.Scale(found[0], found[-1], 118, 10)
     assert 118.1 >= up(low) >= up(middle) >= up(high) >= 9.9
 
@@ -93,13 +79,11 @@ def test_thinned_series_keep_their_extremes():
     assert [point[0] for point in found] == sorted(point[0] for point in found)
 
 
-def test_points_without_numbers_are_left_out():
-    assert series.drawable([[1, math.nan, 1, 1], [2, 5, 4, None], [3, 5, 4, 6], [4, 1.7e308, 1, 1]]) == [[3, 5, 4, 6]]
-
-
 def test_a_point_far_from_all_others_in_time_is_left_out():
     points = [[n, 1, 1, 1] for n in range(100)]
     assert series.drawable([[-400 * 86_400, 1, 1, 1], *points, [86_400, 1, 1, 1]]) == points
+    odd = [[1, math.nan, 1, 1], [2, 5, 4, None], [3, 5, 4, 6], [4, 1.7e308, 1, 1]]
+    assert series.drawable(odd) == [[3, 5, 4, 6]]  # what is no number cannot be drawn
     assert series.drawable([[-1000, 1, 1, 1], *points])[0][0] == -1000 and len(series.drawable(points[:3])) == 3
 
 
@@ -109,7 +93,7 @@ def test_many_series_share_the_points():
     assert series.share(10_000) == series.LEAST
 
 
-@pytest.mark.parametrize("minutes", (4, 9, 60, 150, 1500, 20_000))
+@pytest.mark.parametrize("minutes", (4, 150, 1500))
 def test_the_drawing_has_units_and_different_times(minutes):
     facts = made_facts.fleet(3, minutes=minutes)
     drawing = read(render(facts)).one("svg", class_="wide")
@@ -120,9 +104,3 @@ def test_the_drawing_has_units_and_different_times(minutes):
         assert len(set(ticks)) == len(ticks)
     outages = silences(steps(facts["timeline"]).values("received"))
     assert len(list(drawing.all("path", class_="outage"))) == len(outages)
-
-
-def test_one_step_of_a_minute():
-    facts = {**made_facts.fleet(3), "timeline": line((600, {"received": 5}))}
-    drawing = read(render(facts)).one("svg", class_="narrow")
-    assert drawing.one("text", class_="lane").text == "messages per min"

@@ -1,14 +1,13 @@
 """Fixtures: Spark, and a fleet whose landing files a test writes. All tests share one Spark, which starts slowly."""
 
-import contextlib
 import importlib.util
-import json
 import os
 import sys
 
 import pytest
 
 from host_tests.absent import absent
+from host_tests.tools.fleet import without_spark
 from inflight_tools.fleet.spark.java import java_home
 from tools.demo.downstream import QUICK_JAVA
 
@@ -45,16 +44,15 @@ def spark(tmp_path_factory, quick_java):
     running.stop()
 
 
-class Fleet:
+class Fleet(without_spark.Fleet):
     """A fleet in `folder`. The test writes its landing files. as_uri: the pipeline gets a URI of the tables, as in
     object storage, where Hadoop and delta-rs write all files."""
 
     def __init__(self, spark, folder, as_uri=False):
         from inflight_tools.fleet.spark.batch import Tables
 
+        super().__init__(folder)
         self._spark = spark
-        self.landing = folder / "landing"
-        self.root = folder / "tables"
         self.landing.mkdir(parents=True, exist_ok=True)
         self._place = self.root.as_uri() if as_uri else self.root
         self.tables = Tables(spark, self._place)
@@ -76,11 +74,6 @@ class Fleet:
         )
         query.awaitTermination()
 
-    def numbers(self, table="raw", where="first AND seq IS NOT NULL"):
-        """Sorted (device, epoch, seq) in a table."""
-        rows = getattr(self.tables, table).read().where(where).select("device", "epoch", "seq").collect()
-        return sorted(tuple(row) for row in rows)
-
     def files(self, table):
         """The number of a table's files."""
         from deltalake import DeltaTable
@@ -88,23 +81,7 @@ class Fleet:
         return len(DeltaTable(self.root / table).file_uris())
 
     def problems(self):
-        return sorted(row["reason"] for row in self.tables.dead_letters.read().collect())
-
-    def facts(self, **how):
-        from inflight_tools.fleet.query.facts import gather
-
-        return gather(self.root, "inflight", **{"grace_s": 0, **how})
-
-    @contextlib.contextmanager
-    def database(self, *marks, until=0):
-        """A Database with the views, by a Proof."""
-        from inflight_tools.fleet.proof import Proof
-        from inflight_tools.fleet.query import views
-        from inflight_tools.fleet.query.database import Database
-
-        with Database(self.root) as database:
-            views.define(database, Proof(marks, until), until)
-            yield database
+        return sorted(row["reason"] for row in self.rows("FROM dead_letters"))
 
 
 @pytest.fixture
@@ -118,48 +95,18 @@ def common_fleet(spark, tmp_path_factory):
     return Fleet(spark, tmp_path_factory.mktemp("fleet"))
 
 
-AT = 1_760_000_000_000  # ms: when the first message of a test is received
-
-
-def delivery(topic, body, at=AT, **fields):
-    """A line of a landing file."""
-    body = body if isinstance(body, str) else json.dumps(body)
-    whole = {"at": at, "by": "c", "topic": f"inflight/{topic}", "qos": 1, "dup": False, "retain": False, "text": body}
-    return json.dumps(whole | fields) + "\n"
-
-
 @pytest.fixture(scope="session")
 def telemetry():
     """telemetry(device, seq, ...) is a delivery of one pack with one temperature."""
-
-    def make(device, seq, value=20.0, epoch=7, at=AT, bt=None, **fields):
-        first = {"bn": f"urn:dev:mac:{device}:", "bt": at / 1000 if bt is None else bt, "seq": seq, "epoch": epoch}
-        body = [first | {"n": "temperature", "u": "Cel", "v": value}]
-        return delivery(f"{device}/telemetry", body, at, **fields)
-
-    return make
+    return without_spark.telemetry
 
 
 @pytest.fixture(scope="session")
 def message():
     """message(topic, body, ...) is any delivery."""
-    return delivery
+    return without_spark.delivery
 
 
 @pytest.fixture(scope="session")
 def health():
-    def make(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **fields):
-        journal = {"live": 1, "used": 500, "limit": 4000, "erases": 3, "damaged": 0}
-        body = {
-            "seq": seq,
-            "epoch": epoch,
-            "up": up,
-            "heap": 100_000,
-            "journal": journal,
-            "reset": reset,
-            "outbox_full": 0,
-        }
-        body |= {"counters": {"accepted": accepted, "resent": 2, "connects": 1, "outages": 1}, "firmware": "0.1.0"}
-        return delivery(f"{device}/health", body | fields, at)
-
-    return make
+    return without_spark.health

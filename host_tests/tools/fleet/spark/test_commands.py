@@ -65,12 +65,6 @@ def test_tables_compact_report_and_export(fleet, telemetry, tmp_path):
     assert (device["device"], device["accepted"], device["lost"]) == ("attic", 3, 0)
 
 
-def test_a_report_without_messages_says_what_to_do(tmp_path):
-    status, output = run("report", "--data", tmp_path)
-    assert status == 0, output
-    assert "inflight fleet pipeline" in (tmp_path / "report.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("words", "advice"),
     [

@@ -37,7 +37,7 @@ def notes(fleet, **changes):
 def expect_all(fleet, n):
     """Numbers 0 to n - 1 are in the tables, once."""
     assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, i) for i in range(n)]
-    assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == n
+    assert fleet.count("minutes", "sum(count)") == n
 
 
 def newest(log):
@@ -70,6 +70,7 @@ def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun,
     expect_all(fleet, 5)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_an_older_checkpoint_is_continued_from_the_landing_files(begun, telemetry):
     fleet = begun
     older = shutil.copytree(fleet.root / "_checkpoint", fleet.root / "older")

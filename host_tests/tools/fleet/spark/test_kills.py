@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from host_tests.processes import INFLIGHT
+from host_tests.tools.fleet.without_spark import AT, delivery, telemetry
 
 FILES, EACH = 12, 50
 KILLS = 6
@@ -60,7 +61,7 @@ class Driver:
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(1800)
-def test_a_driver_is_killed_repeatedly(fleet, telemetry, tmp_path):
+def test_a_driver_is_killed_repeatedly(fleet, tmp_path):
     """Each driver is killed at a random time after it has begun another batch."""
     dice = random.Random(7)
     for n in range(FILES):
@@ -74,14 +75,14 @@ def test_a_driver_is_killed_repeatedly(fleet, telemetry, tmp_path):
         driver.finish()
     expected = sorted((f"d{i}", 7, n) for i in range(5) for n in range(FILES * EACH // 5))
     assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
-    assert fleet.tables.raw.read().count() == FILES * (EACH + 1)
-    assert sum(row["repeated"] for row in fleet.tables.ledger.read().collect()) == FILES
-    assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == len(expected)
+    assert fleet.count("raw") == FILES * (EACH + 1)
+    assert fleet.count("ledger", "sum(repeated)") == FILES
+    assert fleet.count("minutes", "sum(count)") == len(expected)
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(1800)
-def test_a_second_driver_is_refused_while_one_runs(fleet, telemetry, tmp_path):
+def test_a_second_driver_is_refused_while_one_runs(fleet, tmp_path):
     """What one has begun would look to the other like what a power cut has left."""
     for n in range(FILES):
         fleet.land(*[telemetry(f"d{i % 5}", (n * EACH + i) // 5) for i in range(EACH)])
@@ -95,44 +96,52 @@ def test_a_second_driver_is_refused_while_one_runs(fleet, telemetry, tmp_path):
     assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
 
 
-def take_batch(spark, fleet, telemetry, number, *seqs):
+UNDATED = delivery("attic/telemetry", [{"bt": 0, "up": 1.0, "seq": 10, "epoch": 7, "n": "t", "v": 1}])
+# 10 s before AT.
+DATING = delivery("attic/telemetry", [{"bt": AT / 1000, "boot": 10, "up": 11.0, "seq": 11, "epoch": 7}])
+
+
+def take_batch(spark, fleet, number, *lines):
     from inflight_tools.fleet.spark.batch import take
 
-    lines = [(bytearray(telemetry("attic", seq), "utf-8"),) for seq in seqs]
-    take(spark.createDataFrame(lines, "value BINARY"), number, fleet.root, "inflight")
+    lines = [telemetry("attic", line) if isinstance(line, int) else line for line in lines]
+    take(
+        spark.createDataFrame([(bytearray(line, "utf-8"),) for line in lines], "value BINARY"),
+        number,
+        fleet.root,
+        "inflight",
+    )
 
 
 @pytest.fixture(scope="module")
-def begun_once(spark, common_fleet, telemetry):
-    """The tables with batch 0, of numbers 0 and 1."""
+def begun_once(spark, common_fleet):
+    """The tables with batch 0, of numbers 0, 1 and 10; the last one has no time yet."""
     common_fleet.tables.create()
-    take_batch(spark, common_fleet, telemetry, 0, 0, 1)
+    take_batch(spark, common_fleet, 0, 0, 1, UNDATED)
     return common_fleet.root
 
 
 @pytest.fixture
-def batch(spark, fleet, begun_once, telemetry):
-    """batch(number, *seqs) is a micro-batch as Spark calls it, also again if the driver was killed before it had
-    recorded the batch's end. The fleet has a copy of the tables with batch 0."""
+def batch(spark, fleet, begun_once):
+    """batch(number, line or number of a message, ...) is a micro-batch as Spark calls it, also again if the driver was
+    killed before it had recorded the batch's end. The fleet has a copy of the tables with batch 0."""
     shutil.copytree(begun_once, fleet.root)
-    return functools.partial(take_batch, spark, fleet, telemetry)
+    return functools.partial(take_batch, spark, fleet)
 
 
-def expect(fleet, count, deliveries):
-    """Numbers 0 to count - 1 are in the tables, once."""
-    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(count)]
-    assert fleet.tables.raw.read().count() == deliveries
-    (known,) = fleet.tables.ledger.read().collect()
-    assert [tuple(found) for found in known["ranges"]] == [(0, count - 1)]
-    assert known["repeated"] == deliveries - count
-    assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == count
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_a_repeated_batch_is_written_once(fleet, batch):
-    for _ in range(2):
-        batch(1, 1, 2, 3)
-    expect(fleet, 4, 5)
+def expect(fleet, count, deliveries, dated=False):
+    """Numbers 0 to count - 1, and 10, are in the tables, once."""
+    numbers = [("attic", 7, n) for n in (*range(count), 10)]
+    assert fleet.numbers("measurements", "true") == numbers
+    assert fleet.numbers() == numbers + [("attic", 7, 11)] * dated
+    assert fleet.count("raw") == deliveries
+    arrived = len(numbers) + dated
+    assert fleet.count("(SELECT unnest(ranges) AS r FROM ledger)", "sum(r.hi - r.lo + 1)") == arrived
+    assert fleet.count("ledger", "sum(repeated)") == deliveries - arrived
+    assert fleet.count("minutes", "sum(count)") == len(numbers)
+    (last,) = fleet.rows("FROM measurements WHERE seq = 10")
+    made = last["time"].timestamp() - AT / 1000
+    assert (last["clock"], made) == (("uptime", -10) if dated else ("receipt", 0))
 
 
 class Killed(BaseException):
@@ -160,74 +169,75 @@ def kill(monkeypatch):
 
 
 def folders(fleet):
-    names = "raw", "measurements", "minutes", "ledger"
-    return {name: len(list(fleet.root.glob(f"{name}/parts/*"))) for name in names}
+    return {name: len(list(fleet.root.glob(f"{name}/parts/*"))) for name in ("raw", "ledger")}
 
 
 def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, kill):
-    """It has four commits: raw, measurements, minutes, ledger."""
-    kill(1, batch, 1, 1, 2, 3)
-    kill(2, batch, 1, 1, 2, 3)
-    assert fleet.tables.merge() == 0  # it leaves the batch alone
-    batch(1, 1, 2, 3)
-    expect(fleet, 4, 5)
+    """Its commits: measurements and minutes that it dates, clocks, raw, measurements, minutes, ledger. The next one is
+    written, too, when it is killed."""
+    lines = 1, 1, 2, 3, DATING
+    for commits in (1, 2, 3):  # of those that are left
+        kill(commits, batch, 1, *lines)
+    assert fleet.numbers() == [("attic", 7, n) for n in (0, 1, 10)]  # the others are not of a whole batch
+    fleet.tables.merge()  # it leaves the batch alone
+    batch(1, *lines)
+    batch(1, *lines)
+    expect(fleet, 4, 8, dated=True)
     before = folders(fleet)
     fleet.tables.vacuum(0)
-    assert (before, folders(fleet)) == (
-        {"raw": 2, "measurements": 3, "minutes": 2, "ledger": 3},
-        {"raw": 2, "measurements": 2, "minutes": 2, "ledger": 2},
-    )
-    expect(fleet, 4, 5)
-
-
-def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
-    batch(1, 1, 2)
-    kill(0, fleet.tables.raw.merge, 1)
-    expect(fleet, 3, 4)
-    assert fleet.tables.merge() >= 6
-    expect(fleet, 3, 4)
-    assert fleet.tables.merge() == 0
+    assert folders(fleet)["ledger"] < before["ledger"]
+    expect(fleet, 4, 8, dated=True)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_of_two_merges_at_once_one_is_refused(fleet, batch, monkeypatch):
+def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
+    batch(1, 1, 2)
+    kill(0, fleet.tables.raw.merge, 1)
+    expect(fleet, 3, 5)
+    assert fleet.tables.merge() >= 4
+    expect(fleet, 3, 5)
+    assert fleet.tables.merge() == 0
+
+
+@pytest.fixture
+def overtaken(monkeypatch):
+    """overtaken(commits, other, work, *args): work(*args) has made so many commits, and written the files of the next
+    one, when other() is done. The next commit must be refused."""
     from deltalake.exceptions import CommitFailedError
 
     from inflight_tools.fleet.spark.tables import Table
 
+    def run(commits, other, work, *args):
+        commit, done = Table.commit, []
+
+        def other_first(*args, **more):
+            if len(done) == commits:
+                monkeypatch.undo()
+                other()
+            done.append(commit(*args, **more))
+
+        monkeypatch.setattr(Table, "commit", other_first)
+        with pytest.raises(CommitFailedError, match="oncurrent"):
+            work(*args)
+
+    return run
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+def test_of_two_merges_at_once_one_is_refused(fleet, batch, overtaken):
     batch(1, 1, 2)
-    commit = Table.commit
-
-    def other_first(table, *args, **more):
-        monkeypatch.undo()
-        table.merge(1)
-        return commit(table, *args, **more)
-
-    monkeypatch.setattr(Table, "commit", other_first)
-    with pytest.raises(CommitFailedError, match="Concurrent"):
-        fleet.tables.raw.merge(1)
-    expect(fleet, 3, 4)
+    overtaken(0, lambda: fleet.tables.raw.merge(1), fleet.tables.raw.merge, 1)
+    expect(fleet, 3, 5)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("commits", [0, 2, 3])
-def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, monkeypatch, commits):
-    """In object storage no lock keeps them apart. One has made so many commits, and written the files of the next one,
-    when the other one writes the whole batch and the next one."""
-    from deltalake.exceptions import CommitFailedError
+def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, overtaken, commits):
+    """In object storage no lock keeps them apart."""
 
-    from inflight_tools.fleet.spark.tables import Table
-
-    commit, done = Table.commit, []
-
-    def overtaken(*args, **more):
-        if len(done) == commits:
-            monkeypatch.undo()
-            batch(1, 1, 2, 3)
-            batch(2, 3, 4)
-        done.append(commit(*args, **more))
-
-    monkeypatch.setattr(Table, "commit", overtaken)
-    with pytest.raises(CommitFailedError, match="oncurrent"):
+    def other():
         batch(1, 1, 2, 3)
-    expect(fleet, 5, 7)
+        batch(2, 3, 4)
+
+    overtaken(commits, other, batch, 1, 1, 2, 3)
+    expect(fleet, 5, 8)

@@ -3,11 +3,13 @@
 import json
 import os
 import time
+from functools import partial
 
 import pytest
 
 from inflight_tools.fleet.spark import repair
-from inflight_tools.fleet.spark.landing import Landing, Watch, summary
+from inflight_tools.fleet.spark.landing import LandingFiles, Watch, summary
+from inflight_tools.fleet.spark.storage import Storage
 
 DAY = 86_400
 
@@ -21,7 +23,7 @@ def test_a_file_dated_ahead_hides_others_only_until_any_age_is_read(fleet, telem
             fleet.land(telemetry("attic", n))
             os.utime(fleet.landing / f"{n + 1:06}.ndjson", (now + days * DAY, now + days * DAY))
             fleet.run()
-    landing = Landing(spark, fleet.landing, fleet.root)
+    landing = LandingFiles(fleet.landing, fleet.root, partial(Storage, spark))
     watch = Watch(landing)
     assert fleet.numbers() == [("attic", 7, 0)]
     (fleet.landing / "new.ndjson").write_bytes(b"line\n")
@@ -54,6 +56,7 @@ def listed(checkpoint):
     return {number: [json.loads(line)["path"].rpartition("/")[2] for line in text] for number, text in texts.items()}
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_sparks_list_of_files_does_not_grow(short, fleet, telemetry, spark):
     """Each file is read once, also by the next starts."""
     every = "spark.sql.streaming.fileSource.log.compactInterval"
@@ -70,7 +73,7 @@ def test_sparks_list_of_files_does_not_grow(short, fleet, telemetry, spark):
         spark.conf.unset(every)
     assert fleet.numbers() == [("attic", 7, n) for n in range(7)]
     assert fleet.facts()["fleet"]["repeated"] == 0
-    assert Landing(spark, fleet.landing, fleet.root).unread() == {}
+    assert LandingFiles(fleet.landing, fleet.root).unread() == {}
 
 
 def test_names_that_are_needed_stay_in_the_list(short, tmp_path):

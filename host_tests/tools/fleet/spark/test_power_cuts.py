@@ -29,11 +29,11 @@ def land(fleet, telemetry, message, n):
 def expect_all(fleet, many=BATCHES):
     """All that land() has written is in the tables, once."""
     assert fleet.numbers() == fleet.numbers("measurements", "seq IS NOT NULL") == [("attic", 7, n) for n in range(many)]
-    assert fleet.tables.raw.read().count() == 3 * many - 1
-    assert fleet.tables.dead_letters.read().count() == many
-    assert sum(row["count"] for row in fleet.tables.minutes.read().where("name = 'temperature'").collect()) == many
-    assert fleet.facts()["fleet"]["repeated"] == many - 1
-    assert fleet.facts()["differences"] == []
+    assert fleet.count("raw") == 3 * many - 1
+    assert fleet.count("dead_letters") == many
+    assert fleet.count("minutes WHERE name = 'temperature'", "sum(count)") == many
+    facts = fleet.facts()
+    assert facts["fleet"]["repeated"] == many - 1 and facts["differences"] == []
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +94,12 @@ TORN = {
     "an empty commit of raw": [(of(last_commit, "raw"), empty)],
     "a file of measurements is empty": [(of(part, "measurements"), empty)],
     "an empty offset": [(number("offsets"), empty)],
+}
+MORE = {
     "checksums without their files": [(number(kind), missing) for kind in ("commits", "offsets", "sources/0")],
     "the checksum of an offset without it": [(number("offsets"), missing), (number("commits"), missing)],
     "the checksum of a commit without it": [(number("commits"), missing)],
     "no list of files": [(number("sources/0"), missing), (number("offsets"), empty), (number("commits"), missing)],
-}
-MORE = {
     "a missing commit of raw": [(of(last_commit, "raw"), missing)],
     "zeros in a commit of raw": [(of(last_commit, "raw"), zeros)],
     "a torn commit of minutes": [(of(last_commit, "minutes"), cut)],
@@ -201,6 +201,7 @@ def elsewhere(spark, tmp_path_factory):
     return Fleet(spark, tmp_path_factory.mktemp("cut"))
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(600)
 def test_the_power_is_cut(elsewhere, telemetry, message, monkeypatch, tmp_path):
     assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(3), tmp_path, 3, 0.05) > 2

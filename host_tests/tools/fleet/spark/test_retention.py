@@ -2,8 +2,11 @@
 
 import datetime
 import functools
+import shutil
 
 import pytest
+
+from host_tests.tools.fleet.without_spark import telemetry
 
 DAY = 86_400_000
 NOW = 1_760_000_040_000  # ms: the begin of a minute
@@ -16,18 +19,26 @@ def moment(ms):
 OLD = moment(NOW + DAY)  # what was received before goes
 
 
-def land(fleet, telemetry, first, at, values=(1.0, 2.0, 6.0)):
+def land(fleet, first, at, values=(1.0, 2.0, 6.0)):
     """One batch of a minute: numbers from `first` on, the last one twice."""
     lines = [telemetry("attic", first + n, value, at=at + 15_000 * n) for n, value in enumerate(values)]
     fleet.land(*lines, lines[-1])
     fleet.run()
 
 
-@pytest.fixture
-def old_and_new(fleet, telemetry):
+@pytest.fixture(scope="module")
+def begun(common_fleet):
     """Two batches: numbers 0 to 2 of day 0, 4 to 6 of day 2. Number 3 is lost."""
-    land(fleet, telemetry, 0, NOW)
-    land(fleet, telemetry, 4, NOW + 2 * DAY)
+    land(common_fleet, 0, NOW)
+    land(common_fleet, 4, NOW + 2 * DAY)
+    return common_fleet.root
+
+
+@pytest.fixture
+def old_and_new(fleet, begun):
+    """A copy of it."""
+    shutil.copytree(begun, fleet.root)
+    fleet.written = 2  # no name of a landing file is used twice
     return fleet
 
 
@@ -48,45 +59,33 @@ def proved(fleet):
 
 
 def test_all_but_single_readings_stays(old_and_new, tmp_path):
+    """A report of a time has the readings, or the mean of the minute. Batches go on."""
     fleet = old_and_new
-    before = proved(fleet), exported(fleet, tmp_path / "before")
-    raw = fleet.numbers()
+    before = proved(fleet), exported(fleet, tmp_path / "before"), fleet.numbers()
     assert before[0]["fleet"]["measurements"] == 6 and before[0]["fleet"]["lost"] == 1
     assert fleet.tables.merge(None, OLD) > 0
     assert fleet.numbers("measurements", "true") == [("attic", 7, n) for n in (4, 5, 6)]
-    assert fleet.numbers() == raw
-    assert (proved(fleet), exported(fleet, tmp_path / "after")) == before
-    assert fleet.tables.merge(None, OLD) == 0
-
-
-def test_a_report_of_a_time_reads_what_is_left_of_it(old_and_new):
-    """Steps shorter than a minute have readings, or the mean of the minute."""
-    fleet = old_and_new
-    fleet.tables.merge(None, OLD)
+    assert (proved(fleet), exported(fleet, tmp_path / "after"), fleet.numbers()) == before
     for since, expected in ((NOW, [[3.0, 1.0, 6.0]]), (NOW + 2 * DAY, [[1.0] * 3, [2.0] * 3, [6.0] * 3])):
         until = since / 1000 + 60
         (found,) = fleet.facts(chosen=["attic"], since=since / 1000, until=until)["measurements"]["attic"]
         assert [point[1:] for point in found["points"]] == expected
         assert (found["count"], found["mean"], found["min"], found["max"]) == (3, 3.0, 1.0, 6.0)
+    assert fleet.tables.merge(None, OLD) == 0
 
 
-def test_minutes_go_when_they_are_older_still(old_and_new, tmp_path):
+@pytest.mark.long("INFLIGHT_TOOLS")
+def test_minutes_go_when_they_are_older_still_and_batches_go_on(old_and_new, tmp_path):
+    """Also with readings that are late, and older than what is kept: they stay until the next time."""
     fleet = old_and_new
     assert fleet.tables.merge(None, OLD, OLD) > 0
     assert [row["count"] for row in exported(fleet, tmp_path / "out")] == [3, 3, 3]  # of a minute, an hour, a day
     assert fleet.tables.merge(None, OLD, OLD) == 0
     facts = proved(fleet)
     assert facts["fleet"]["measurements"] == 6 and facts["fleet"]["lost"] == 1 and not facts["differences"]
-
-
-def test_batches_go_on(old_and_new, telemetry):
-    """Also with readings that are late, and older than what is kept: they stay until the next time."""
-    fleet = old_and_new
-    fleet.tables.merge(None, OLD, OLD)
     fleet.tables.vacuum(0)
-    land(fleet, telemetry, 7, NOW + 3 * DAY)
     fleet.land(telemetry("attic", 3, 5.0, at=NOW + 3 * DAY, bt=NOW / 1000))
-    fleet.run()
+    land(fleet, 7, NOW + 3 * DAY)
     assert fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(3, 10)]
     facts = proved(fleet)
     assert facts["fleet"]["lost"] == 0 and facts["fleet"]["delivered"] == 10 and not facts["differences"]
@@ -134,25 +133,25 @@ def test_killed_between_any_two_commits(old_and_new, commits):
         except Killed:
             kills += 1
             assert proved(fleet) == before
-            assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == 6
+            assert fleet.count("minutes", "sum(count)") == 6
     assert kills >= 3 and fleet.tables.merge(None, OLD) == 0
     assert fleet.numbers("measurements", "true") == [("attic", 7, n) for n in (4, 5, 6)]
     assert proved(fleet) == before
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-def test_a_batch_meanwhile(old_and_new, telemetry, commits):
+def test_a_batch_meanwhile(old_and_new, commits):
     """Before each of its commits a batch ends: its rows stay, those that it deletes go."""
     fleet = old_and_new
     first = iter(range(7, 100, 3))
 
     def batch(number):
-        land(fleet, telemetry, next(first), NOW + (3 + number) * DAY)
+        land(fleet, next(first), NOW + (3 + number) * DAY)
 
     many = commits(batch, lambda: fleet.tables.merge(None, OLD))
     assert many >= 3
     assert fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(4, 7 + 3 * many)]
-    assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == 6 + 3 * many
+    assert fleet.count("minutes", "sum(count)") == 6 + 3 * many
     facts = proved(fleet)
     assert facts["fleet"]["lost"] == 1 and facts["fleet"]["doubled"] == 0 and not facts["differences"]
 

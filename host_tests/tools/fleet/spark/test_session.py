@@ -43,6 +43,7 @@ def listening(folder):
     return [line[1].split(":")[0] for line in lines if line[3] == LISTENS and f"socket:[{line[9]}]" in sockets]
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_other_users_and_machines(tmp_path):
     """A secret in an option is in no list of processes; all ports are on loopback, whatever the environment says."""
     words = [sys.executable, "-c", SCRIPT, tmp_path]

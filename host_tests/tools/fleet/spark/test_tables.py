@@ -5,9 +5,12 @@ import datetime
 
 import pytest
 
+from host_tests.tools.fleet import without_spark
+from host_tests.tools.fleet.spark.conftest import Fleet
+from host_tests.tools.fleet.without_spark import AT, delivery, health, telemetry
+
 NOW = datetime.datetime(2025, 10, 9, 8, 53, 20, 999_999, tzinfo=datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
-AT = 1_760_000_000_000  # ms
 SCHEMA = "n bigint, received timestamp"
 
 
@@ -28,6 +31,7 @@ def values(table, column="n"):
     return [row[column] for row in table.read().orderBy("n").collect()]
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_later_version_adds_columns(spark, table, tmp_path):
     from deltalake import DeltaTable
 
@@ -50,6 +54,7 @@ def test_rows_that_are_too_old_are_deleted(spark, table):
     assert rows.merge(3, NOW) == 0
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_rows_are_old_by_another_column(spark, table):
     """Of which only the files tell."""
     schema = "n bigint, minute timestamp"
@@ -75,6 +80,7 @@ def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
     assert found["max.received"] - found["min.received"] <= DAY + datetime.timedelta(milliseconds=1)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_merged_files_have_the_rows_of_a_device_together(spark, table, tmp_path):
     from deltalake import DeltaTable
 
@@ -87,7 +93,7 @@ def test_merged_files_have_the_rows_of_a_device_together(spark, table, tmp_path)
     assert DeltaTable(tmp_path / "rows").to_pandas()["device"].tolist() == 3 * ["attic"] + 3 * ["barn"] + 3 * ["cellar"]
 
 
-def test_tables_of_the_format_before_are_refused(fleet, telemetry):
+def test_tables_of_the_format_before_are_refused(fleet):
     from inflight_tools.fleet.delta import WrongTables
 
     (fleet.root / "raw/batch=0").mkdir(parents=True)
@@ -97,7 +103,7 @@ def test_tables_of_the_format_before_are_refused(fleet, telemetry):
             command()
 
 
-def everything(telemetry, health, message):
+def everything():
     """Two landing files with rows of all tables; the second one has repetitions of the first one."""
     undated = {"seq": 10, "epoch": 7, "bn": "urn:dev:mac:attic:", "bt": 0, "up": 3.5}
     dating = {"seq": 12, "epoch": 7, "bn": "urn:dev:mac:attic:", "bt": 1_760_000_000, "up": 60, "boot": 10}
@@ -106,15 +112,15 @@ def everything(telemetry, health, message):
         *(telemetry("attic", n, 20 + n / 8, at=AT + 20_000 * n, bt=AT / 1000) for n in range(5)),
         telemetry("attic", 5, properties=given),
         health("attic", 6, errors={"sht31": "no answer"}, wake={"timer": 3}),
-        message("attic/telemetry", [undated | {"n": "t", "u": "Cel", "v": 1}, {"n": "open", "vb": True}]),
-        message("attic/telemetry", [undated | {"seq": 20, "n": "note", "vs": "\u00fc"}]),
-        message("attic/telemetry", "no JSON", properties=given),
-        message("attic/telemetry", [{"n": "t", "v": 1}]),
+        delivery("attic/telemetry", [undated | {"n": "t", "u": "Cel", "v": 1}, {"n": "open", "vb": True}]),
+        delivery("attic/telemetry", [undated | {"seq": 20, "n": "note", "vs": "\u00fc"}]),
+        delivery("attic/telemetry", "no JSON", properties=given),
+        delivery("attic/telemetry", [{"n": "t", "v": 1}]),
     ]
     yield first
     dated = [
-        message("attic/telemetry", [dating]),
-        message("attic/telemetry", [undated | {"seq": 11, "n": "t", "v": 2}]),
+        delivery("attic/telemetry", [dating]),
+        delivery("attic/telemetry", [undated | {"seq": 11, "n": "t", "v": 2}]),
     ]
     yield [*first[:3], *dated, health("cellar", 0), telemetry("cellar", 1), telemetry("cellar", 1, dup=True)]
 
@@ -159,41 +165,52 @@ def merge_all(tables):
     return tables.merge() + tables.ledger.merge(tables.last_batch())
 
 
-def test_few_rows_are_written_as_many_are(spark, tmp_path, telemetry, health, message, monkeypatch):
-    """One task for a batch, and this process for the files, change nothing of a table; nor when files are merged."""
-    from .conftest import Fleet
+@pytest.fixture
+def alike(tmp_path, spark):
+    """alike(fleet, ...) writes the same lines to each of them, and merges their files: all have the same tables."""
 
-    small, large = (Fleet(spark, tmp_path / name) for name in ("small", "large"))
-    names = [table.name for table in small.tables.all()]
-    for lines in everything(telemetry, health, message):
-        for one in (small, large):
-            one.land(*lines)
-        small.run()
-        with many(monkeypatch):
-            large.run()
+    def check(*fleets):
+        first, *others = (fleet for fleet, _ in fleets)
+        names = [table.name for table in first.tables.all()]
+        for lines in everything():
+            for fleet, how in fleets:
+                fleet.land(*lines)
+                with how():
+                    fleet.run()
         for name in names:
-            columns, _, rows = content(small.root, name)
-            assert (columns, rows) == content(large.root, name)[::2], name
-    for name in names:
-        assert content(small.root, name)[2], name  # there are rows
-    merged = merge_all(small.tables)
-    with many(monkeypatch):
-        assert merged <= merge_all(large.tables)
-    for name in names:
-        assert content(small.root, name) == content(large.root, name), name
-    assert small.facts()["differences"] == []
+            columns, _, rows = content(first.root, name)
+            assert rows, name
+            assert all((columns, rows) == content(other.root, name)[::2] for other in others), name
+        for fleet, how in fleets:
+            with how():
+                merge_all(fleet.tables)
+        for name in names:
+            assert all(content(first.root, name) == content(other.root, name) for other in others), name
+        assert first.facts()["differences"] == []
+
+    return check
 
 
-def test_tables_at_a_uri(spark, tmp_path, telemetry, health, message):
-    """They have what those in a folder have, also when files are merged."""
-    from .conftest import Fleet
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.parametrize("other", ["many", "uri"])
+def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, alike, other):
+    """One task for a batch, and this process for the files, change nothing of a table; nor does a URI."""
+    plain = contextlib.nullcontext
+    how = plain if other == "uri" else lambda: many(monkeypatch)
+    alike((Fleet(spark, tmp_path / "few"), plain), (Fleet(spark, tmp_path / other, as_uri=other == "uri"), how))
 
-    folder, uri = Fleet(spark, tmp_path / "folder"), Fleet(spark, tmp_path / "uri", as_uri=True)
-    names = [table.name for table in folder.tables.all()]
-    for lines in everything(telemetry, health, message):
-        for one in (folder, uri):
-            one.land(*lines)
-            one.run()
-    assert merge_all(uri.tables) == merge_all(folder.tables)
-    for name in names:
-        assert content(uri.root, name) == content(folder.root, name), name
+
+def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
+    """What other tests make instead of batches."""
+    with_spark, without = Fleet(spark, tmp_path / "with"), without_spark.Fleet(tmp_path / "without")
+    lines = [*next(everything()), telemetry("attic", 3, dup=True), telemetry("attic", 30, at=AT + 70_000)]
+    for fleet in (with_spark, without):
+        fleet.land(*lines)
+        fleet.run()
+    for name in without_spark.SCHEMAS:
+        rows = [sorted(map(sketched, fleet.rows(COMPARED[name]))) for fleet in (with_spark, without)]
+        assert rows[0] == rows[1] != [], name
+
+
+COMPARED = {name: f"SELECT * EXCLUDE (filename) FROM {name}" for name in without_spark.SCHEMAS}
+COMPARED["raw"] = "SELECT * EXCLUDE (filename, digest) FROM raw"  # of the payload, by another function

@@ -75,42 +75,20 @@ class Tables:
         row |= {"counters": list(counters.items()), "journal_damaged": damaged, "journal_skipped": skipped}
         self._health.append(row | more)
 
-    def write(self, **how):
+    def write(self, without=(), **how):
+        """without: columns that an earlier version did not have."""
         import pyarrow as arrow
         from deltalake import write_deltalake
 
-        time, number, text, yes = arrow.timestamp("us", "UTC"), arrow.int64(), arrow.string(), arrow.bool_()
-        key = [("device", text), ("epoch", number), ("seq", number)]
-        raw = [("received", time), ("by", text), ("topic", text), ("qos", arrow.int32()), ("dup", yes), *key]
-        raw += [("kind", text), ("made", time), ("problem", text), ("oldest", number), ("first", yes)]
-        raw += [("retain", yes), ("payload", arrow.binary()), ("state", text), ("next_s", number)]
-        measured = [("received", time), ("time", time), ("name", text), ("unit", text), ("value", arrow.float64())]
-        pairs = arrow.list_(arrow.struct([("name", text), ("value", text)]))
-        given = [("payload_format", arrow.int32()), ("expiry", number), ("content_type", text)]
-        given += [("response_topic", text), ("correlation", arrow.binary()), ("user_properties", pairs)]
-        # Tables that an earlier version made have none of them.
-        properties = given if any(name in row for row in self.raw for name, _ in given) else []
-        counters = ("counters", arrow.map_(text, number))
-        told = [(name, number) for name in ("journal_live", "journal_used", "journal_limit", "rssi", "heap")]
-        damage = [*told, ("firmware", text), ("journal_damaged", number), ("journal_skipped", number)]
-        one = arrow.struct([("lo", number), ("hi", number)])
+        from host_tests.tools.fleet.without_spark import SCHEMAS
+
         ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self.ranges.items()]
-        tables = {
-            "raw": ([*raw, *properties], self.raw),
-            "measurements": ([*key, *measured], self._measurements),
-            "dead_letters": (
-                [*raw[:1], *raw[2:3], *key, ("reason", text), ("payload", arrow.binary()), *properties[2:3]],
-                self._dead,
-            ),
-            "health": ([*key, ("received", time), ("up", number), counters, *damage], self._health),
-            "ledger": ([*key[:2], ("ranges", arrow.list_(one))], ranges),
-        }
-        if any("value" in row for row in self._measurements):
-            sums = [("count", number), *((name, arrow.float64()) for name in ("total", "min", "max"))]
-            sums = [key[0], *measured[2:4], ("minute", time), *sums, ("sketch", arrow.binary())]
-            tables["minutes"] = (sums, [_minute(row) for row in self._measurements if "value" in row])
-        for name, (fields, rows) in tables.items():
-            write_deltalake(self.root / name, arrow.Table.from_pylist(rows, arrow.schema(fields)), **how)
+        minutes = [_minute(row) for row in self._measurements if "value" in row]
+        tables = {"raw": self.raw, "measurements": self._measurements, "dead_letters": self._dead}
+        tables |= {"health": self._health, "ledger": ranges} | ({"minutes": minutes} if minutes else {})
+        for name, rows in tables.items():
+            schema = arrow.schema(field for field in SCHEMAS[name] if field.name not in without)
+            write_deltalake(self.root / name, arrow.Table.from_pylist(rows, schema), **how)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import math
 from ast import literal_eval
 from dataclasses import dataclass
 
+from inflight_tools.boards.build.loading import PACKAGE
 from inflight_tools.boards.frozen import MODULE
-from inflight_tools.boards.loading import PACKAGE
 
 RECORD = "/lib/inflight.json"  # {path: SHA-256} of the application's files, so that a later deploy knows its own
 _STAGE = "/lib/inflight.new"

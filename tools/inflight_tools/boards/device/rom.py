@@ -10,8 +10,8 @@ from mpremote.commands import do_romfs
 from mpremote.romfs import make_romfs
 from mpremote.transport import TransportError
 
+from inflight_tools.boards.build.loading import PACKAGE
 from inflight_tools.boards.device.link import DeviceError
-from inflight_tools.boards.loading import PACKAGE
 from inflight_tools.cache import write_below
 
 LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and imports modules from here

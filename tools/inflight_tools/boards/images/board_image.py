@@ -2,24 +2,23 @@
 
 import json
 
-from inflight_tools.boards import bundle, native, own, slots
+from inflight_tools.boards import own, slots
+from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import variant
-from inflight_tools.settings import CONFIG, configured, settings_given
+from inflight_tools.settings import CONFIG, NO_TLS, configured, settings_given
 
 WITHOUT = "there is no configuration: the board opens its set-up, docs/setup.md tells how; --config names one"
 
 
-def make(
-    board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False, app=None
-):
+def make(board, firmware, sha256, config, tls=NO_TLS, flash_mb=None, ota=False, romfs=False, app=None):
     """The image for the board `board`. The configuration, if there is one, and the modules of one's own in folder `app`
     are checked first. ValueError with one line for any error."""
     chosen = variant(board)
     folder = own.folder_of(app, config)
-    given = settings_given(config, ca, cert, key, chosen.check_pin, folder) or {}
+    given = settings_given(config, tls, chosen.check_pin, folder) or {}
     more = own.files(folder, chosen.folder)
     return _composed(chosen, obtain(chosen, firmware, sha256), given, more, config, flash_mb, ota, romfs)
 

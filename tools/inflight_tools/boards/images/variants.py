@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inflight_tools import toml
-from inflight_tools.boards.native import PROCESSORS
+from inflight_tools.boards.build.native import PROCESSORS
 from inflight_tools.sources import device_sources
 
 _READERS = (("digital", "pin"), ("counter", "pin"), ("adc", "pin"), ("hx711", "data"))  # driver, field

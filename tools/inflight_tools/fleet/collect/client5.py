@@ -16,7 +16,7 @@ from paho.mqtt.properties import Properties
 
 from inflight_tools.client import BoundedClient
 
-from .properties import varint
+from .property_block import varint
 
 FOR_EVER = 0xFFFFFFFF  # a Session Expiry Interval
 _TOO_LARGE = b"\xe0\x01\x95"  # DISCONNECT: Packet too large

@@ -58,9 +58,9 @@ import time
 import paho.mqtt.client as paho
 
 from inflight_tools.client import HEAD, BoundedClient
-from inflight_tools.fleet.collect.batch import Batch
 from inflight_tools.fleet.collect.client5 import FOR_EVER, Client5
 from inflight_tools.fleet.collect.counters import Counters, save, sentence
+from inflight_tools.fleet.collect.received import Batch
 from inflight_tools.visible import visible
 
 KINDS = ("telemetry", "status", "health", "log", "release", "reply/#", "actuator/#")

@@ -27,7 +27,7 @@ def _check_names(**names):
 
 
 @options.spread
-def main(
+def collect(
     landing: options.Landing,
     at: options.BrokerOptions,
     name: Annotated[str, typer.Option(help="client id of the session: unique, and never changed")] = "collector-0",

@@ -4,7 +4,7 @@ import base64
 import codecs
 from json.encoder import encode_basestring_ascii as quote
 
-from .properties import member
+from .property_block import member
 
 _BOOL = ("false", "true")
 

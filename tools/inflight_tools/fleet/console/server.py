@@ -14,7 +14,7 @@ from inflight_tools.fleet.delta import WrongTables
 from inflight_tools.fleet.monitoring.metrics import FleetMetrics
 from inflight_tools.fleet.report import render, render_device
 from inflight_tools.fleet.report.collectors import behind
-from inflight_tools.fleet.where import words
+from inflight_tools.fleet.where import sentences
 from inflight_tools.output import first_line
 
 _HTML, _TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
@@ -42,7 +42,7 @@ def _whole(query, name):
 def _way(found):
     if not found:
         return None
-    return ((), found["unknown"]) if "unknown" in found else (list(words.rows(found)), words.sentence(found))
+    return ((), found["unknown"]) if "unknown" in found else (list(sentences.rows(found)), sentences.sentence(found))
 
 
 class Console(socketserver.ThreadingMixIn, http.server.HTTPServer):

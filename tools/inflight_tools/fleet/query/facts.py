@@ -9,7 +9,6 @@ from inflight_tools.fleet.delta import last_batch
 from inflight_tools.fleet.proof import GIVEN_UP
 from inflight_tools.fleet.spark.landing import summary
 from inflight_tools.fleet.where.answer import Unknown, answer
-from inflight_tools.fleet.where.history import History
 
 from . import latency, summaries, views
 from .database import Database
@@ -376,13 +375,13 @@ def of_device(root, topics, device, number=None, epoch=None, landing=None, **how
     over time, and the newest messages of its `log`. way: that of message `number`, as where.answer.answer() returns it
     for `epoch` and `landing`, or {"unknown": why}. how: as _judged() has them. Raises WrongTables."""
     with _judged(root, topics, **how) as (database, facts):
-        history = History(database, device)
+        database.only(device)
         facts |= _fleet(database) | {"devices": _devices(database), "way": None}
         if not facts["devices"]:
             return None
         if number is not None:
             try:
-                facts["way"] = answer(history, device, number, landing, root, topics, epoch)
+                facts["way"] = answer(database, device, number, landing, root, topics, epoch)
             except Unknown as e:
                 facts["way"] = {"unknown": str(e)}
         facts |= {"dead_letters": _dead_letters(database), "log": _log(database), "events": [], "measurements": {}}

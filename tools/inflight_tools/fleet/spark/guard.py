@@ -32,21 +32,15 @@ def advice(spark, root):
     return f"Spark {began} began the checkpoint, this is {spark.version}: use that one, or --new-checkpoint; "
 
 
-def begin(spark, landing, root, topics, new_checkpoint=False, source=None):
+def begin(spark, landing, root, topics, new_checkpoint=False):
     """Returns the number of the tables' batch that is batch 0 of their checkpoint. What a power cut has left is
     repaired before. Raises WrongTables.
 
-    landing, root, topics, source: as in stream.start(). new_checkpoint: give up the old one; the new one reads all
-    files in `landing`, or all that `source` has. Without landing files nothing is repaired but torn commits."""
+    landing, root, topics: as in stream.start(). new_checkpoint: give up the old one; the new one reads all files in
+    `landing`."""
     files, tables = Storage(spark, root), Tables(spark, root)
     noted = _noted(files)
     _compare(noted or {}, {"format": FORMAT, "topics": topics}, landing, files)
-    place = str(source) if source else f"all files in {landing}"
-    if noted and not new_checkpoint and noted.get("source") != (str(source) if source else None):
-        raise WrongTables(
-            f"the tables in {root} are made from {noted.get('source', 'landing files')}, not from {place}: continue "
-            "with that, or with --new-checkpoint"
-        )
     if files.is_local:
         make_folder(Path(root))
         drop_torn(files)
@@ -56,8 +50,8 @@ def begin(spark, landing, root, topics, new_checkpoint=False, source=None):
             f"{files.path(NOTES)} is missing or damaged: restore it, or, if the tables are of this fleet and version, "
             "continue with --new-checkpoint"
         )
-    noted, landed = noted or {}, None if source else Storage(spark, landing)
-    if files.is_local and landed and landed.is_local and ("repair" in noted or not new_checkpoint):
+    noted, landed = noted or {}, Storage(spark, landing)
+    if files.is_local and landed.is_local and ("repair" in noted or not new_checkpoint):
         noted = repair(files, landed, tables, noted)
         last = tables.last_batch()
     first = noted.get("first", 0)
@@ -71,27 +65,26 @@ def begin(spark, landing, root, topics, new_checkpoint=False, source=None):
             what = f"ends with batch {known}" if known >= first else "is missing"
             raise WrongTables(
                 f"the tables in {root} have batches up to {last}, but their checkpoint {what}: restore "
-                f"{files.path(CHECKPOINT)}, or continue with --new-checkpoint. That reads {place}: "
+                f"{files.path(CHECKPOINT)}, or continue with --new-checkpoint. That reads all files in {landing}: "
                 "what is in the tables already counts as repeated"
             )
-    _expect_all(files, tables, place, new_checkpoint)
+    _expect_all(files, tables, landing, new_checkpoint)
     version = spark.version if new_checkpoint else noted.get("spark", spark.version)
     found = {"format": FORMAT, "topics": topics, "spark": version, "first": first}
-    found |= {"source": str(source)} if source else {}
     if found != noted:
         files.write(NOTES, json.dumps(found))
     tables.create()
     return first
 
 
-def _expect_all(files, tables, place, new_checkpoint):
+def _expect_all(files, tables, landing, new_checkpoint):
     """Compares the tables with what the ledger's batches have written into them."""
     if not (lack := differences(opened_together(files, TABLES))):
         return
     if not new_checkpoint:
         raise WrongTables(
             f"{lacking(lack)}: {ANEW}, or continue without these rows with --new-checkpoint. That reads "
-            f"{place}: what is in the tables already counts as repeated"
+            f"all files in {landing}: what is in the tables already counts as repeated"
         )
     log(f"{lacking(lack)}: from now on these count as all")
     tables.accept()

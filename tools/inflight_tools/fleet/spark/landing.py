@@ -3,17 +3,17 @@
 import contextlib
 import json
 
-from .storage import Storage, files_in
+from .storage import files_in
 
 STALE_S = 600  # a landing file that waits for longer, or is dated in the future by more, is worth an alarm
 
 
 class LandingFiles:
-    """The landing files in the folder or URI `landing`, from which Spark makes the tables in `root`; read without
-    Spark."""
+    """The landing files in the folder or URI `landing`, from which Spark makes the tables in `root`. files: the Folder
+    of a folder or URI, by default without Spark."""
 
-    def __init__(self, landing, root):
-        self._landing, self._checkpoint = files_in(landing), files_in(f"{root}/_checkpoint")
+    def __init__(self, landing, root, files=files_in):
+        self._landing, self._checkpoint = files(landing), files(f"{root}/_checkpoint")
 
     def unread(self):
         """{name: (bytes, time of its last change in s since 1970)} of the landing files that are in no finished batch.
@@ -28,10 +28,6 @@ class LandingFiles:
         last = self._last_read()
         if not names or last is None:
             return []
-        return self._listed(names, last)
-
-    def _listed(self, names, last):
-        """Those of the files `names` that Spark's list of files has, up to the number `last`."""
         listed = set()
         for file in self._checkpoint.glob("sources/0/*"):
             with contextlib.suppress(FileNotFoundError):  # Spark deletes those that it has merged
@@ -51,24 +47,9 @@ class LandingFiles:
             return None
 
 
-class Landing(LandingFiles):
-    """The same, as Spark sees them."""
-
-    def __init__(self, spark, landing, root):
-        self._spark = spark
-        self._landing, self._checkpoint = Storage(spark, landing), Storage(spark, f"{root}/_checkpoint")
-
-    def _listed(self, names, last):
-        log = self._spark.read.schema("path string, batchId bigint").json(self._checkpoint.path("sources/0"))
-        log = log.where(f"batchId <= {last}")  # its first line, a version, has no path
-        known = log.selectExpr("element_at(split(path, '/'), -1) AS name")
-        asked = self._spark.createDataFrame([(name,) for name in names], "name string")
-        return [row["name"] for row in asked.join(known, "name", "left_semi").collect()]
-
-
 def summary(unread, now):
-    """Sums of what Landing.unread() returns: {"files", "bytes", "stale"}; stale: how many of them are worth an alarm at
-    the time `now`, in s since 1970."""
+    """Sums of what LandingFiles.unread() returns: {"files", "bytes", "stale"}; stale: how many of them are worth an
+    alarm at the time `now`, in s since 1970."""
     stale = sum(abs(now - changed) > STALE_S for _, changed in unread.values())
     return {"files": len(unread), "bytes": sum(size for size, _ in unread.values()), "stale": stale}
 
@@ -81,7 +62,7 @@ class Watch:
         self._before = landing.unread()
 
     def unread(self):
-        """What Landing.unread() returns."""
+        """What LandingFiles.unread() returns."""
         return self._landing.unread()
 
     def stuck(self):

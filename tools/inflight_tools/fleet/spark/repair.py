@@ -264,13 +264,12 @@ class Checkpoint:
         return True
 
     def listed_by(self, batch):
-        """The number, in the list of files, of the last ones that a batch reads; -1 before the first batch, and if
-        batches read no files."""
+        """The number, in the list of files, of the last ones that a batch reads; -1 before the first batch."""
         if batch < 0:
             return -1
         try:
             return int(_objects(self._file("offsets", batch), 1)[-1]["logOffset"])
-        except (FileNotFoundError, KeyError):
+        except FileNotFoundError:
             return -1
 
     def files(self, above=-1, to=None):

@@ -14,20 +14,20 @@ _ANY_AGE = "36500d"
 _CLOCK_NS = 2 * 10**9  # by which times of files may be behind the clock
 
 
-def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_checkpoint=False, source=None):
+def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_checkpoint=False):
     """Starts the query from the landing files in `landing` to the tables in the folder or URI `root`. Returns the
     StreamingQuery. Raises WrongTables.
 
     Devices publish below `topics`. A micro-batch starts every `every_s` seconds; with `once` the query ends after the
     files that are present. A micro-batch reads at most `files` files, or BATCH bytes. Spark moves files that were read
-    to `root`/landed. new_checkpoint: see guard.begin(). source: a kafka.Kafka, in place of landing files.
+    to `root`/landed. new_checkpoint: see guard.begin().
     """
-    first = begin(spark, landing, root, topics, new_checkpoint, source)
-    lines = source.lines(spark) if source else _landed(spark, landing, root, files)
+    first = begin(spark, landing, root, topics, new_checkpoint)
     trigger = {"availableNow": True} if once else {"processingTime": f"{every_s} seconds"}
     return (
-        lines.writeStream.queryName("inflight")
-        .foreachBatch(_Batches(Storage(spark, root), first, root, topics, None if source else Storage(spark, landing)))
+        _landed(spark, landing, root, files)
+        .writeStream.queryName("inflight")
+        .foreachBatch(_Batches(Storage(spark, root), first, root, topics, Storage(spark, landing)))
         .option("checkpointLocation", f"{root}/{CHECKPOINT}")
         .trigger(**trigger)
         .start()
@@ -52,7 +52,7 @@ def _landed(spark, landing, root, files):
 class _Batches:
     """The batches of a query: batch 0 of its checkpoint is number `first` of the tables in the Storage `files`. In a
     folder of this machine the list of a batch's landing files is durable before the batch writes anything. landing: the
-    Storage of the landing files, None if there are none."""
+    Storage of the landing files."""
 
     def __init__(self, files, first, root, topics, landing):
         self._files, self._first, self._root, self._topics, self._landing = files, first, root, topics, landing
@@ -64,7 +64,7 @@ class _Batches:
             now = time.time_ns() - _CLOCK_NS
             self._files.sync(CHECKPOINT, since_ns=self._synced_ns)
             self._synced_ns = now
-            landed = self._list(number) if self._landing else None
+            landed = self._list(number)
         take(lines, self._first + number, self._root, self._topics, landed)
 
     def _list(self, number):

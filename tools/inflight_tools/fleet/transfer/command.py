@@ -3,14 +3,22 @@
 import contextlib
 import json
 import time
+from functools import partial
+from typing import Annotated
 
+import typer
+
+from inflight_tools import options
 from inflight_tools.extras import not_installed
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import serve_metrics
+from inflight_tools.fleet.transfer.download import Download
 from inflight_tools.fleet.transfer.loop import Loop
 from inflight_tools.fleet.transfer.names import Blocked
 from inflight_tools.fleet.transfer.objects import Objects, Refused
+from inflight_tools.fleet.transfer.upload import Upload
 from inflight_tools.output import failure, first_line, log
+from inflight_tools.signals import stop_event
 
 
 def _telling(done, as_json):
@@ -30,7 +38,7 @@ def _telling(done, as_json):
     return tell
 
 
-def move(make, uri, stopping, once, every, as_json, metrics):
+def _move(make, uri, stopping, once, every, as_json, metrics):
     """Runs the command, and ends it with exit status 1 if it failed.
 
     make: a function that makes an Upload or a Download of an Objects."""
@@ -48,3 +56,35 @@ def move(make, uri, stopping, once, every, as_json, metrics):
                 loop.run(stopping, every)
     except (ValueError, OSError, Busy, Refused, Blocked) as e:
         raise failure(first_line(e)) from None
+
+
+def _moving(make):
+    """The command that moves files by make(folder of the landing files, Objects, keep)."""
+
+    def main(
+        uri: Annotated[
+            str,
+            typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment"),
+        ],
+        data: options.Data = options.DATA,
+        landing: options.Landing = None,
+        keep_moved: Annotated[
+            bool, typer.Option("--keep-moved", help="keep what was moved, in another folder")
+        ] = False,
+        once: options.Once = False,
+        every: options.Every = options.EVERY_S,
+        as_json: options.Json = False,
+        metrics: options.Metrics = None,
+    ):
+        folder = options.local_folder(landing) if landing else data / "landing"
+        with stop_event() as stopping:
+            _move(
+                lambda objects: make(folder, objects, keep_moved),
+                *(uri, stopping, once, every, as_json, metrics),
+            )
+
+    return main
+
+
+upload = _moving(Upload)
+download = _moving(partial(Download, say=log))

@@ -2,13 +2,16 @@
 
 import json
 import time
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from inflight_tools.fleet.query.command import querying
+from inflight_tools import options
+from inflight_tools.fleet.locations import locations
+from inflight_tools.fleet.query.errors import querying
 from inflight_tools.fleet.spark.landing import LandingFiles, summary
 from inflight_tools.fleet.where.answer import DELIVERED, Unknown, answer
 from inflight_tools.visible import visible
@@ -19,20 +22,19 @@ ELSEWHERE = 3  # exit status: the message is not in the tables
 def _found(device, number, epoch, landing, of, topics, grace, retired):
     from inflight_tools.fleet.query import views
     from inflight_tools.fleet.query.database import Database
-    from inflight_tools.fleet.where.history import History
 
     now, unread = time.time(), LandingFiles(landing, of).unread()  # before the tables: what is read meanwhile counts
     with Database(of) as database:
         if not database.tables["raw"]:
             raise FileNotFoundError(f"there are no tables in {of}: has `inflight fleet tables` run?")
         views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0)
-        return answer(History(database, device), device, number, landing, of, topics, epoch)
+        return answer(database, device, number, landing, of, topics, epoch)
 
 
-def run(device, number, epoch, landing, of, topics, grace, retired, as_json):
+def _show(device, number, epoch, landing, of, topics, grace, retired, as_json):
     """Prints where the message is, and ends the command with its exit status."""
     with querying(Unknown):
-        from inflight_tools.fleet.where.words import rows, sentence
+        from inflight_tools.fleet.where.sentences import rows, sentence
 
         found = _found(device, number, epoch, landing, of, topics, grace, retired)
     if as_json:
@@ -44,3 +46,23 @@ def run(device, number, epoch, landing, of, topics, grace, retired, as_json):
         Console().print(shown)
         Console().print(sentence(found), highlight=False, soft_wrap=True)
     raise typer.Exit(0 if found["place"] == DELIVERED else ELSEWHERE)
+
+
+def where(
+    device: Annotated[str, typer.Argument(help="its name, as in its topics")],
+    number: Annotated[int, typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`")],
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    root: options.Root = "inflight",
+    epoch: Annotated[
+        int | None, typer.Option(min=0, help="the journal's `epoch`; default: the device's newest journal")
+    ] = None,
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
+    as_json: options.Json = False,
+):
+    """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
+    is missing, by the rules of the report. It needs no Spark."""
+    landing, of = locations(data, landing, of)
+    _show(device, number, epoch, landing, of, root, grace, retired or [], as_json)

@@ -1,0 +1,26 @@
+"""The library as it is deployed, on MicroPython's unix port."""
+
+import subprocess
+
+import pytest
+
+from tools.runtimes import device_run, runtime
+
+
+@pytest.fixture(scope="session")
+def micropython():
+    """micropython(code, path=None): what MicroPython prints, with the library as it is deployed, or with the modules in
+    the folder `path`."""
+    found = runtime("micropython-x64")
+    if found.reason:
+        pytest.skip(found.reason)
+    with device_run.compiled() as lib:
+
+        def run(code, path=lib):
+            command, env = [*found.command(), "-c", code], {"MICROPYPATH": f".frozen:{path}"}
+            done = subprocess.run(command, env=env, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+            return done.stdout
+
+        run.lib = lib
+        yield run

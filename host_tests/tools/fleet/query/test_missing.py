@@ -1,0 +1,249 @@
+"""Where a missing number is: in a journal, on the way, lost behind the broker, or given up by its device. Which devices
+are silent."""
+
+import json
+from types import SimpleNamespace
+
+import paho.mqtt.client as paho
+import pytest
+
+from host_tests.tools.fleet.collect.collecting import Landing, Program, publish, until
+from host_tests.tools.fleet.without_spark import delivery as message
+from host_tests.tools.fleet.without_spark import health, telemetry
+from tools.peers import mosquitto
+
+NOW = 1_760_000_000_000
+S = 1000
+HOUR = 3600 * S
+PLACES = ("delivered", "lost", "given_up", "on_way", "on_device", "guessed")
+
+
+@pytest.fixture(scope="module")
+def result(common_fleet):
+    """A fleet whose devices miss numbers. The collector's last marker that came back is of NOW + 60 s. So all that the
+    broker had then has landed."""
+    fleet = common_fleet
+
+    def status(device, seq, at, oldest=None, epoch=7):
+        fields = {"state": "online", "seq": seq, "epoch": epoch, "oldest": seq if oldest is None else oldest}
+        return message(f"{device}/status", fields, at)
+
+    def marker(sent, at):
+        return message("c/collector", {"sent": sent}, at)
+
+    # Number 1 is missing, and acknowledged before the marker; 3 after it; 5 is not acknowledged.
+    told = [("all", 0, 0, 0), ("all", 2, 30, 2), ("all", 4, 90, 4), ("all", 6, 95, 5)]
+    fleet.land(*[status(device, seq, NOW + s * S, oldest) for device, seq, s, oldest in told])
+    fleet.land(*[telemetry("silent", seq, at=NOW + s * S) for seq, s in ((0, 0), (2, 30), (4, 90))])
+    gave_up = {"accepted": 9, "dropped": 2}
+    fleet.land(status("full", 0, NOW), health("full", 5, counters=gave_up, oldest=5, at=NOW + 20 * S))
+    damage = {"live": 0, "damaged": 1, "skipped": 2}
+    fleet.land(status("damaged", 0, NOW), health("damaged", 3, journal=damage, oldest=3, at=NOW + 20 * S))
+    # The journal counts damage for good: restarts tell the same again. The client counts it from its start on.
+    spoilt = {"accepted": 1, "dropped": 1, "damaged": 1}
+    first = health("restarts", 2, journal={"live": 0, "damaged": 1}, counters=spoilt, oldest=2, at=NOW + 10 * S)
+    restarted = {"journal": {"live": 0, "damaged": 1}, "counters": {"accepted": 1}}
+    again = [health("restarts", seq, oldest=seq, at=NOW + seq * S, **restarted) for seq in (20, 24)]
+    fleet.land(status("restarts", 0, NOW), first, *again)
+    fleet.land(status("new", 0, NOW, 0), status("new", 3, NOW, 1), status("new", 0, NOW + 30 * S, epoch=8))
+    fleet.land(*[telemetry("hourly", n, at=NOW + (n - 3) * HOUR) for n in range(4)])
+    fleet.land(message("sleeps/status", {"state": "asleep", "next_s": 7200, "seq": 0, "epoch": 7}, NOW))
+    fleet.land(message("odd/status", {"state": "online", "seq": 0, "epoch": 7, "oldest": 1}, NOW))
+    fleet.land(marker(NOW + 60 * S, NOW + 61 * S))
+    fleet.run()
+    return SimpleNamespace(fleet=fleet, facts=facts(fleet))
+
+
+def facts(fleet, **how):
+    found = fleet.facts(now=(NOW + 120 * S) / 1000, grace_s=60, **how)
+    return found | {"by_device": {one["device"]: one for one in found["devices"]}}
+
+
+def places(found, name):
+    return {place: found["by_device"][name][place] for place in PLACES if found["by_device"][name][place]}
+
+
+def test_each_missing_number_has_its_place(result):
+    assert places(result.facts, "all") == {"delivered": 4, "lost": 1, "on_way": 1, "on_device": 1}
+
+
+def test_what_a_device_gave_up_is_not_lost_behind_the_broker(result):
+    assert places(result.facts, "full") == {"delivered": 2, "given_up": 2, "lost": 2}
+    assert result.facts["by_device"]["full"]["gave_up"] == {
+        "erased": 0,
+        "dropped": 2,
+        "thinned": 0,
+        "damaged": 0,
+        "skipped": 0,
+    }
+    assert places(result.facts, "damaged") == {"delivered": 2, "given_up": 2}
+    assert result.facts["by_device"]["restarts"]["gave_up"] == {
+        "erased": 0,
+        "dropped": 0,
+        "thinned": 0,
+        "damaged": 1,
+        "skipped": 0,
+    }
+
+
+def test_what_was_in_a_journal_that_was_replaced_is_given_up(result):
+    assert places(result.facts, "new") == {"delivered": 3, "given_up": 2}
+    assert result.facts["by_device"]["new"]["gave_up"]["erased"] == 2
+
+
+def test_numbers_of_a_device_that_tells_nothing_are_lost_by_age(result):
+    assert places(result.facts, "silent") == {"delivered": 3, "lost": 1, "on_way": 1, "guessed": 1}
+
+
+def test_a_wrong_oldest_number_proves_nothing_and_is_a_dead_letter(result):
+    assert result.facts["by_device"]["odd"]["dead_letters"] == 1
+
+
+def test_the_sums_are_those_of_the_devices(result):
+    fleet = result.facts["fleet"]
+    for name in ("accepted", *PLACES):
+        assert fleet[name] == sum(device[name] for device in result.facts["devices"])
+    assert fleet["accepted"] == sum(fleet[name] for name in PLACES[:-1])
+
+
+def test_nothing_is_lost_while_landing_files_are_unread(result):
+    found = facts(result.fleet, unread={"000099.ndjson": (100, NOW / 1000 + 8 * 86400)})
+    assert places(found, "all") == {"delivered": 4, "on_way": 2, "on_device": 1}
+    assert places(found, "silent") == {"delivered": 3, "on_way": 2}
+
+
+def test_silent_devices_come_first(result):
+    """A device is silent three times as long as usual: by its own rhythm, or by what it told before it slept."""
+
+    def silent(hours):
+        devices = result.fleet.facts(now=(NOW + hours * HOUR) / 1000)["devices"]
+        found = {one["device"]: one["silent"] for one in devices if one["silent"]}
+        assert list(found) == [one["device"] for one in devices[: len(found)]]
+        return found
+
+    two, four = silent(2), silent(4)
+    assert not {"hourly", "sleeps"} & set(two) and two["all"] == 2 * 3600 - 95
+    assert "hourly" in four and "sleeps" not in four
+    assert silent(7)["sleeps"] == 7 * 3600
+
+
+def test_missing_numbers_one_by_one(result):
+    with result.fleet.database(NOW / 1000 + 60) as database:
+        rows = database.rows("SELECT lo, hi, place, proved FROM missing WHERE device = 'all' ORDER BY lo")
+    assert [tuple(row.values()) for row in rows] == [(1, 1, "gone", True), (3, 3, "way", True), (5, 5, "device", True)]
+
+
+def test_a_collector_that_is_away_may_still_have_messages(fleet):
+    """A member of a group. When it is declared retired, what it had is lost."""
+
+    def status(seq, at, oldest):
+        return message("attic/status", {"state": "online", "seq": seq, "epoch": 7, "oldest": oldest}, at)
+
+    def marker(by, at):
+        return message(f"{by}/collector", {"sent": at}, at, by=by)
+
+    fleet.land(status(0, NOW, 0), marker("away", NOW), status(2, NOW + HOUR, 2), marker("c", NOW + 2 * HOUR))
+    fleet.run()
+    now = (NOW + 3 * HOUR) / 1000
+    found = fleet.facts(now=now)
+    assert (found["fleet"]["on_way"], found["fleet"]["lost"]) == (1, 0)
+    assert [one["by"] for one in found["collectors"]] == ["away", "c"]
+    found = fleet.facts(now=now, retired=["away"])
+    assert (found["fleet"]["on_way"], found["fleet"]["lost"], found["fleet"]["guessed"]) == (0, 1, 0)
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+def test_a_gap_whose_deliveries_were_deleted_by_age_is_lost(fleet):
+    """`raw` has nothing of the device any more."""
+    fleet.land(*[telemetry("attic", n, at=NOW) for n in (0, 2)])
+    fleet.run()
+    fleet.forget(NOW / 1000 + 1)
+    assert fleet.count("raw") == 0
+    found = fleet.facts()["fleet"]
+    assert {place: found[place] for place in PLACES if found[place]} == {"delivered": 2, "lost": 1, "guessed": 1}
+
+
+@pytest.mark.skipif(bool(mosquitto.unavailable()), reason=mosquitto.unavailable() or "there is one")
+def test_a_broker_that_loses_a_message_is_found_out(fleet, tmp_path):
+    """Somebody deletes the session of a collector that is away. The broker acknowledges message 1, and forgets it."""
+    landing = Landing(fleet.landing)
+
+    def send(seq):
+        body = {"state": "online", "seq": seq, "epoch": 7, "oldest": seq}
+        publish(broker, json.dumps(body), topic="inflight/attic/status")
+
+    def sent_behind(at):
+        return any(json.loads(line["text"]).get("sent", 0) > at for line in landing.read())
+
+    with mosquitto.Mosquitto(tmp_path / "broker") as broker:
+        options = "--landing", fleet.landing, "--broker", f"127.0.0.1:{broker.port}", "--age", 0.1, "--marker", 0.1
+        collector = Program(*options).connected()
+        try:
+            send(0)
+            until(lambda: any('"seq": 0' in text for text in landing.texts()), "message 0")
+            collector.kill()
+            other = paho.Client(paho.CallbackAPIVersion.VERSION2, "collector-0", clean_session=True)
+            other.on_connect = lambda *_: other.disconnect()
+            other.connect("127.0.0.1", broker.port)
+            other.loop_forever()
+            send(1)
+            collector = Program(*options).connected()
+            send(2)
+            until(lambda: any('"seq": 2' in text for text in landing.texts()), "message 2")
+            (last,) = (line["at"] for line in landing.lines if '"seq": 2' in line["text"])
+            until(lambda: sent_behind(last), "a marker behind message 2")
+            assert collector.end() == 0
+        finally:
+            collector.kill()
+    fleet.run()
+    found = fleet.facts(grace_s=3600)["fleet"]
+    assert {place: found[place] for place in PLACES if found[place]} == {"delivered": 2, "lost": 1}
+
+
+def without_the_ledger_of_the_last_batch(fleet):
+    """As long as a batch is being written: the ledger is the last table that gets it."""
+    max((fleet.root / "ledger/_delta_log").glob("*.json")).unlink()
+
+
+def test_nothing_is_lost_while_a_batch_is_written(fleet):
+    """Of two collectors one has message 1. Its landing file is in the second batch, with the markers of both."""
+
+    def status(seq, by, s):
+        return message("attic/status", {"state": "online", "seq": seq, "epoch": 7, "oldest": seq}, NOW + s * S, by=by)
+
+    def marker(by, s):
+        return message(f"{by}/collector", {"sent": NOW + s * S}, NOW + s * S, by=by)
+
+    fleet.land(marker("a", 0), marker("b", 0), status(0, "a", 1), status(2, "a", 3))
+    fleet.run()
+    before = facts(fleet)
+    assert places(before, "attic") == {"delivered": 2, "on_way": 1}
+    fleet.land(status(1, "b", 2), status(3, "a", 4), marker("a", 100), marker("b", 100))
+    fleet.run()
+    after = facts(fleet)
+    assert places(after, "attic") == {"delivered": 4} and after["batch"] == 1
+    without_the_ledger_of_the_last_batch(fleet)
+    assert facts(fleet) == before
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+def test_a_batch_and_a_merge_while_tables_are_opened(fleet, monkeypatch):
+    from inflight_tools.fleet import delta
+
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    opened, names = delta.opened, []
+
+    def meanwhile(files, name):
+        table = opened(files, name)
+        names.append(name)
+        if names == ["ledger"]:
+            fleet.land(telemetry("attic", 1))
+            fleet.run()
+            fleet.merge()
+        return table
+
+    monkeypatch.setattr(delta, "opened", meanwhile)
+    found = fleet.facts()
+    assert found["fleet"]["delivered"] == found["fleet"]["measurements"] == 2
+    assert sum(point["received"] for point in found["timeline"]["points"]) == 2

@@ -1,0 +1,105 @@
+"""What `make figures-pico-w` takes for the events of a wake, what it makes of them, and firmware of a person's own; the
+figures themselves need the emulated board."""
+
+import hashlib
+import os
+
+import pytest
+
+pytest.importorskip("rp2040py", reason="rp2040py is not installed: run `make setup`")
+
+from rp2040py.external.cyw43 import net
+from rp2040py.external.cyw43.nat import GATEWAY_IP, GATEWAY_MAC, GUEST_IP
+
+from host_tests.tools.boards.made_firmware import BANNER, pico_firmware
+from inflight_tools.boards.build import bundle
+from inflight_tools.boards.frozen import of
+from tools.emulators.pico_w import energy, own
+from tools.emulators.pico_w.waking import ACKNOWLEDGED, ASLEEP, READINGS, Wake
+
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+BOARD_MAC = bytes(6)
+CONNACK, SUBACK, PUBACK = b"\x20\2\0\0", b"\x90\3\0\1\2", b"\x40\2\0\2"
+LIKE_PUBACK = b"\x90\4\x40\2\0\1"  # in the body of a SUBACK
+
+
+class Clock:
+    nanos = 5e9
+
+
+def tcp(payload, to_board=True):
+    source, target = (GATEWAY_IP, GUEST_IP) if to_board else (GUEST_IP, GATEWAY_IP)
+    segment = net.pack_tcp(source, target, 1883, 50_000, 1, 1, net.TCP_ACK, 4096, payload)
+    packet = net.pack_ipv4(source, target, net.IP_PROTO_TCP, segment)
+    macs = (BOARD_MAC, GATEWAY_MAC) if to_board else (GATEWAY_MAC, BOARD_MAC)
+    return net.pack_ethernet(*macs, net.ETHERTYPE_IPV4, packet)
+
+
+def arp():
+    packet = net.pack_arp(net.ARP_OP_REQUEST, BOARD_MAC, GUEST_IP, bytes(6), GATEWAY_IP)
+    return net.pack_ethernet(b"\xff" * 6, BOARD_MAC, net.ETHERTYPE_ARP, packet)
+
+
+def test_the_events_of_a_wake():
+    """Readings are complete with the last program before the radio is used, acknowledged by the first PUBACK to the
+    board."""
+    clock = Clock()
+    wake = Wake(clock)
+    events = [(800, wake.programmed), (801.5, wake.programmed), (1500, wake.frame, arp()), (1510, wake.programmed)]
+    others = tcp(CONNACK), tcp(SUBACK), tcp(LIKE_PUBACK), tcp(b""), tcp(PUBACK, to_board=False)
+    events += [(1550, wake.frame, frame) for frame in others]
+    events += [(1600, wake.frame, tcp(SUBACK + PUBACK)), (1700, wake.frame, tcp(PUBACK))]
+    for ms, happen, *what in [*events, (2000, wake.slept), (2010, wake.slept)]:
+        clock.nanos = 5e9 + ms * 1e6
+        happen(*what)
+    assert wake.ms == {READINGS: 801.5, ACKNOWLEDGED: 1600, ASLEEP: 2000}
+
+
+def test_the_sleep_counts_where_wakes_are_seldom():
+    wake = energy.Cost(2_000, 1_000)
+    assert wake.processor_mj == pytest.approx(energy.PROCESSOR_MA * 3.3 * 3)
+    assert wake.radio_mj == pytest.approx(energy.RADIO_MA * 3.3 * 2)
+    asleep = 1500 * 3.0 * 0.8 * 0.85 / (energy.SLEEP_MA * 3.3) / 24
+    assert wake.days("CR123A", 10_000) == pytest.approx(asleep, rel=0.01)
+    days = [wake.days("CR123A", minutes) for minutes in energy.MINUTES]
+    assert days == sorted(days) and days[0] < asleep
+    assert len(dict(wake.figures())) == 2 + 3 * len(energy.MINUTES)
+
+
+def frozen(board=""):
+    return pico_firmware(banner=BANNER + b"\0" + str(of(bundle.modules("rp2040"), board)).encode())
+
+
+def test_each_firmware_that_is_named_tells_what_it_is(tmp_path, monkeypatch):
+    contents = {
+        "library frozen": frozen(),
+        "application frozen": frozen("rp2040"),
+        "modules in ROM": pico_firmware(rom=(0x100F_A000, 256 * 1024)),
+    }
+    for what, content in contents.items():
+        (tmp_path / f"{what}.uf2").write_bytes(content)
+    monkeypatch.setenv("PICOW_UF2", os.pathsep.join(str(tmp_path / f"{what}.uf2") for what in contents))
+    found = own.firmware()
+    sums = {what: hashlib.sha256(content).hexdigest() for what, content in contents.items()}
+    assert list(map(str, found)) == [f"{what}.uf2, {what}, SHA-256 {digest}" for what, digest in sums.items()]
+    assert "/app.image" in found[0].files() and "/lib/inflight/core.mpy" not in found[0].files()
+    assert [set(one.files()) for one in found[1:]] == [set(), {"/main.py", "/boot.py"}]
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        (None, "no file"),
+        (b"x" * 512, "the firmware is no UF2"),
+        (pico_firmware(), "it has neither modules of Inflight frozen in nor a ROM file system"),
+        (pico_firmware(banner=BANNER + b"\0inflight/__init__.py\0"), "does not tell of which release"),
+    ],
+    ids=["missing", "other", "stock", "no stamp"],
+)
+def test_firmware_that_is_of_no_use_is_refused(tmp_path, monkeypatch, content, problem):
+    if content is not None:
+        (tmp_path / "it.uf2").write_bytes(content)
+    monkeypatch.setenv("PICOW_UF2", str(tmp_path / "it.uf2"))
+    with pytest.raises(ValueError, match=f"^PICOW_UF2: .*{problem}") as e:
+        own.firmware()
+    assert "\n" not in str(e.value)

@@ -1,0 +1,1 @@
+"""Readings that arrived late, in the statistics of Home Assistant."""

@@ -1,0 +1,54 @@
+"""The command `inflight fleet history`."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inflight_tools import options
+from inflight_tools.extras import not_installed
+from inflight_tools.fleet.locations import locations, time_span
+from inflight_tools.fleet.query.errors import querying
+from inflight_tools.output import failure, log
+
+
+def history(
+    home_assistant: Annotated[str, typer.Option(help="URL of Home Assistant")],
+    token_file: Annotated[Path, typer.Option(help="file with a long-lived access token of an administrator")],
+    data: options.Data = options.DATA,
+    of: options.Tables = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    late: Annotated[int, typer.Option(min=1, help="seconds after which a reading is late")] = 300,
+    as_json: options.Json = False,
+):
+    """Imports readings that arrived late into Home Assistant's statistics, at their true time: mean, least and most of
+    each hour. Again is no harm."""
+    _, of = locations(data, None, of)
+    now = time.time()
+    times = time_span(since, until, now)
+    try:
+        token = token_file.read_text().strip()
+    except (OSError, ValueError):
+        raise failure(f"{token_file} cannot be read: write the token into it, which Home Assistant makes") from None
+    try:
+        from inflight_tools.fleet.home_assistant.late_hours import HomeAssistant, Refused, hours, write
+    except ImportError as e:
+        raise failure(not_installed(e.name, "fleet")) from None
+    with querying(Refused):
+        from inflight_tools.fleet.query.database import Database
+
+        with Database(of) as database:
+            found = hours(database, now, late, *times)
+        written, left = {}, {}
+        if found:
+            with HomeAssistant(home_assistant, token) as home:
+                written, left = write(home, found)
+    if as_json:
+        print(json.dumps({"hours": written, "left_out": left}))
+        return
+    for entity, why in left.items():
+        log(f"{entity}: {why}")
+    log(f"{sum(written.values())} hours of {len(written)} entities are in Home Assistant's statistics")

@@ -1,0 +1,52 @@
+"""The command `inflight fleet check`."""
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from inflight_tools import options
+from inflight_tools.fleet.locations import locations, time_span
+from inflight_tools.fleet.query.errors import querying
+from inflight_tools.fleet.spark.landing import LandingFiles
+
+
+def _most(what):
+    """An option of `check`."""
+    return typer.Option(min=0, help=f"most {what} without an alarm")
+
+
+def check(
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    root: options.Root = "inflight",
+    since: options.Since = None,
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
+    max_silent: Annotated[int, _most("silent devices")] = 0,
+    max_lost: Annotated[int, _most("lost messages, also by age only")] = 0,
+    max_dead_letters: Annotated[int, _most("dead letters")] = 0,
+    max_nearly_full: Annotated[int, _most("devices whose journal is nearly full")] = 0,
+    max_behind: Annotated[int, _most("collectors that have not shown for ten minutes that they have received all")] = 0,
+    max_stale: Annotated[int, _most("landing files that are not in the tables after ten minutes")] = 0,
+    as_json: options.Json = False,
+):
+    """Prints one line for a cron job, and ends with exit status 1 if there is more of something than its option allows.
+    The figures are those of the report, and --since limits them: what was lost long ago is no alarm today. It needs no
+    Spark."""
+    landing, of = locations(data, landing, of)
+    now = time.time()
+    start, _ = time_span(since, None, now)
+    with querying():
+        from inflight_tools.fleet.monitoring.alarms import Check
+        from inflight_tools.fleet.query.facts import totals
+
+        unread = LandingFiles(landing, of).unread()  # before the tables
+        facts = totals(of, root, grace_s=grace, now=now, unread=unread, since=start, retired=retired or [])
+    most = {"silent": max_silent, "lost": max_lost, "dead_letters": max_dead_letters, "nearly_full": max_nearly_full}
+    found = Check(facts, most | {"behind": max_behind, "stale": max_stale})
+    print(json.dumps(found.figures | {"alarms": found.alarms}) if as_json else found.line())
+    if found.alarms:
+        raise typer.Exit(1)

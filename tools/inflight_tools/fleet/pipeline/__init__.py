@@ -1,0 +1,1 @@
+"""Collector and tables together, as child processes."""
