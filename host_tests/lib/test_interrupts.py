@@ -7,12 +7,12 @@ import contextlib
 
 import pytest
 
-from host_tests.at_line import AtLine
 from host_tests.broker import Broker, Gone
 from host_tests.thorough import some
 from inflight import Client, Journal, OutboxFull, RamFlash
 from inflight.packet import ProtocolError
 from tools.crash.simulation import Simulation
+from tools.reference.at_line import AtLine
 from tools.reference.kinds import PINGREQ, PUBLISH
 from tools.reference.oracle import Finding
 from tools.reference.wire import pingresp, puback, publish

@@ -8,12 +8,12 @@ import pytest
 
 from host_tests.broker import PATIENCE_S
 from host_tests.lib import aio_clients
-from host_tests.lib.either import only_blocking
+from host_tests.lib.either import ended_by, only_blocking
 from host_tests.virtual import VirtualAutomatic
 from inflight import ConnectRefused, OutboxFull, ProtocolError, RamFlash, properties
 from inflight.level5.properties5 import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
 from inflight.session.refused import Disconnected, PublishRefused
-from tools.reference.kinds import DISCONNECT, PUBLISH, SUBSCRIBE
+from tools.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE
 from tools.reference.properties import block
 from tools.reference.wire import connack, disconnect, pingresp, puback, publish, pubrec, suback
 
@@ -176,7 +176,7 @@ def test_pause_after_a_reason_that_lasts(virtual, make5, monkeypatch, welcome):
 
     with virtual.play(script):
         for k in range(len(codes)):
-            client = make5(virtual.port, backoff_ms=(100, 60_000))
+            client = make5(virtual.port, backoff_ms=(100, 5000))
             if welcome:
                 client.connect()
                 virtual.clock.now += 300
@@ -337,11 +337,28 @@ def test_requests_that_are_too_long(broker, make5):
         assert client.subscribe("b" * 8, 1, print) == 1
         with pytest.raises(ValueError, match="the broker takes 20"):
             client.unsubscribe("b" * 14)
-        for _ in range(3):
+        for qos in (0, 0, 1, 2):
             with pytest.raises(ValueError, match="the broker takes 20"):
-                client.publish("t", bytes(30), 0)
+                client.publish("t", bytes(30), qos)
         client.ping()
         client.disconnect()
+
+
+def test_no_pingresp(virtual, make5, client_kind):
+    """[MQTT5-3.12.4-1] A broker that does not answer is left. Without reconnect that is the end."""
+    ended = []
+    client = make5(virtual.port, keepalive=4, reconnect=False, timeout_ms=3000, on_disconnect=ended.append)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.expect_close()
+
+    with virtual.play(script):
+        client.connect()
+        with ended_by(client_kind, OSError, match="no answer"):
+            client.run_for(60_000)
+    assert [error.errno for error in ended] == [errno.ETIMEDOUT]
 
 
 # --- properties of messages that leave ---

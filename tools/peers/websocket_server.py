@@ -15,15 +15,14 @@ class WebSocketServer:
     """A connected socket whose recv() and sendall() take the bytes out of frames, and put them into frames.
 
     framing(protocol, data) puts data into frames; change(response) changes the answer to the handshake. request: what
-    the client asked for. frames: how many of data have come; pongs: their payloads; closed: the code with which the
-    client ended it, None: not yet. Raises ValueError for a frame that a client must not send."""
+    the client asked for. pongs: their payloads; closed: the code with which the client ended it, None: not yet. Raises
+    ValueError for a frame that a client must not send."""
 
     def __init__(self, sock, framing=whole, change=None):
         self._sock = sock
         self.protocol = ServerProtocol(subprotocols=[Subprotocol("mqtt")], max_size=None)
         self.request = self.closed = None
         self.pongs = []
-        self.frames = 0
         self._framing, self._change = framing, change
 
     def __getattr__(self, name):
@@ -50,7 +49,6 @@ class WebSocketServer:
                 self._change(response)
             self.protocol.send_response(response)
         elif event.opcode in (Opcode.BINARY, Opcode.CONT):
-            self.frames += 1
             return bytes(event.data)
         elif event.opcode == Opcode.PONG:
             self.pongs.append(bytes(event.data))

@@ -150,6 +150,13 @@ def test_frames_that_go_out():
     stream = Stream(takes=0)
     eq(WebSocket(stream).write(LONG, 0, 10), None)
     eq(stream.written, b"")
+    stream = Stream(frame(b"", PING), takes=1)
+    websocket = WebSocket(stream)
+    eq(websocket.readinto(bytearray(4), 4), None)
+    eq(websocket.write(LONG, 0, 10), None)  # a pong is half written
+    while not websocket.write(LONG, 0, 10):
+        pass
+    eq(said(stream), [(PONG, b""), (BINARY, LONG[:10])])
 
 
 def test_keys_are_fresh():
@@ -255,7 +262,8 @@ def test_the_server_closes():
 
 
 def test_the_client_closes():
-    """With a close frame, unless another frame is half written; the socket is closed in any case."""
+    """With a close frame, unless another frame is half written; the socket is closed in any case, also one that is
+    gone."""
     stream = Stream()
     WebSocket(stream).close()
     eq(said(stream), [(CLOSE, b"\x03\xe8")])
@@ -265,6 +273,10 @@ def test_the_client_closes():
     websocket.write(LONG, 0, 10)
     websocket.close()
     eq(len(stream.written), 3)
+    assert stream.closed
+    stream = Stream()
+    stream.write = None
+    WebSocket(stream).close()
     assert stream.closed
 
 
