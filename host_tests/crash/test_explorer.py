@@ -7,7 +7,7 @@ import pytest
 import inflight.journal.mount
 import inflight.journal.sectors
 import inflight.session.drop
-from host_tests.thorough import THOROUGH, some
+from host_tests.thorough import THOROUGH, more, some
 from inflight import Journal
 from inflight.session.session import Session
 from tools.crash import kept, machine
@@ -131,7 +131,7 @@ def test_a_defect_is_found(defect, monkeypatch):
 
 
 def test_nothing_is_found_without_a_defect():
-    for steps in (STEPS, BEHIND, ENDED, ASIDE):
+    for steps in some((STEPS, BEHIND, ENDED, ASIDE), 2):
         explorer = Explorer(SETUP, steps, ways=2)
         explorer.explore()
         assert explorer.count["cuts"] > 100
@@ -148,7 +148,7 @@ def test_client_survives_a_flash_fault(what):
 
 def test_bit_rot():
     """A bit flips while the power is off: at most one record is lost, and it is counted."""
-    for n in some(range(12), 3):
+    for n in some(range(12), 6):
         explorer = Explorer(SETUP, STEPS)
         explorer.explore([Focus(["rot", n * 7919], None, n % 2 == 0, 0)])
         assert explorer.count["rot"] > 30
@@ -283,7 +283,7 @@ def test_the_script_sets_messages_aside():
 
 
 def test_random_scripts(record_property):
-    cuts, each = (1000, 60) if THOROUGH else (400, 20)
+    cuts, each = (1000, 60) if THOROUGH else (160, 10)
     search = Search(1, cuts, scripts=4, each=each)
     assert search.run(), search.found
     record_property("cut points", search.count["cuts"])
@@ -301,7 +301,7 @@ def test_random_script_finds_a_defect_and_is_shrunk(monkeypatch):
     assert len(steps) <= 8, steps
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("interrupted", [True, *more(False)])
 def test_sectors_wear_evenly(interrupted):
     endurance = Endurance("page-64", 1, interrupted)
     assert endurance.run(40) <= (0.2 if interrupted else 0.03)

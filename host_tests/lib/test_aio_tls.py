@@ -2,6 +2,7 @@
 host."""
 
 import asyncio
+import os
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from host_tests.lib import aio_clients
 from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
 from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
+from tools.reference.kinds import PINGREQ
 from tools.reference.wire import connack
 
 pytestmark = STRICT
@@ -59,7 +61,13 @@ def test_silent_peer(broker, monkeypatch, reads):
     client = make(broker.port, timeout_ms=200)
     sent = []
     send = Transport.send
-    monkeypatch.setattr(Transport, "send", lambda *of: sent.append(1) or send(*of))
+
+    def counted(*of):
+        sent.append(1)
+        assert len(sent) < 20, "busy waiting"
+        return send(*of)
+
+    monkeypatch.setattr(Transport, "send", counted)
 
     async def scene():
         await times_out(client.connect())
@@ -70,7 +78,7 @@ def test_silent_peer(broker, monkeypatch, reads):
         b.connection.fill()
 
     play(broker, script, scene)
-    assert 0 < len(sent) < 20 and len(reads) < 20
+    assert sent and len(reads) < 20
 
 
 def test_peer_without_tls():
@@ -91,6 +99,25 @@ def test_peer_without_tls():
         play(broker, script, scene)
     finally:
         broker.close()
+
+
+def test_bytes_that_are_no_tls(serve):
+    """They end the connection."""
+    broker = serve()
+    client = make(broker.port, reconnect=False)
+
+    async def scene():
+        await client.connect()
+        with pytest.raises(OSError):
+            await client.ping()
+        await client.disconnect()
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        os.write(b.connection.sock.fileno(), b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    play(broker, script, scene)
 
 
 @pytest.mark.parametrize("when", ["dial", "handshake", "connect"])

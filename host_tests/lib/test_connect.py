@@ -111,7 +111,7 @@ def test_a_stall_that_is_not_given_suits_the_time_out():
 def test_tls_context_without_verification():
     """A context that does not verify certificates, or the name in them, is refused."""
     for names, mode in ((False, ssl.CERT_NONE), (True, ssl.CERT_OPTIONAL), (False, ssl.CERT_REQUIRED)):
-        context = ssl.create_default_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = names
         context.verify_mode = mode
         with pytest.raises(ValueError, match="tls does not verify"):
@@ -310,7 +310,7 @@ def test_interrupted_in_a_handler_although_no_attempt_is_due(broker, make, pump)
     def script(b):
         b.welcome()
         b.grant()
-        b.take()
+        b.expect(PINGREQ)
         b.send(publish("t", b"x", 1, 7))
         b.expect_close()
         b.welcome(1)
@@ -318,9 +318,8 @@ def test_interrupted_in_a_handler_although_no_attempt_is_due(broker, make, pump)
 
     with broker.play(script):
         client.connect()
-        client.publish("asks", b"", 1)
         with pytest.raises(KeyboardInterrupt):
-            client.run_for(60_000)
+            client.ping()
         client.run_for(1)
         assert not client.connected
         client.connect()
@@ -486,17 +485,17 @@ def test_back_off(clock, make):
     the next one connects within the longest pause."""
     client = make(1, backoff_ms=(1000, 60_000))
     with dials(clock) as tried:
-        client.run_for(3_600_000)
+        client.run_for(900_000)
         gaps = [b - a for a, b in itertools.pairwise(tried)]
-        for days in (7, 12, 13, 20):
+        for days in (7, 13):
             clock.now += days * 86_400
             before = len(tried)
             client.run_for(61_000)
             assert len(tried) > before
     for k, gap in enumerate(gaps):
         assert gap <= min(60_000, 1000 << k) + 60, (k, gap)
-    assert 60 < len(gaps) < 400  # half a minute each on average
-    assert len(set(gaps)) > 20
+    assert 15 < len(gaps) < 100  # half a minute each on average
+    assert len(set(gaps)) > 10
     assert min(gaps[8:]) < 20_000 < 40_000 < max(gaps)
 
 
@@ -507,7 +506,7 @@ def test_back_off_differs_between_clients(clock, monkeypatch, make):
     pauses = []
     for client_id in ("one", "two"):
         with dials(clock) as tried:
-            make(1, client_id=client_id, backoff_ms=(1000, 60_000)).run_for(300_000)
+            make(1, client_id=client_id, backoff_ms=(1000, 60_000)).run_for(60_000)
         pauses.append([b - a for a, b in itertools.pairwise(tried)])
     assert pauses[0] != pauses[1]
 

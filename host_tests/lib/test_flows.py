@@ -332,7 +332,6 @@ MISTAKES = (
 )
 
 
-@only_blocking
 def test_bad_publish(broker, make):
     """[MQTT-3.3.2-1] [MQTT-3.3.2-2] [MQTT-4.7.1-1] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.3-1]
     [MQTT-3.3.1-4] [MQTT31-23] ValueError before a byte is sent; the next packet is sent correctly."""

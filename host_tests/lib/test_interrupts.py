@@ -5,11 +5,11 @@ A trace function raises where a signal could. The crash explorer's broker and or
 
 import pytest
 
-from host_tests.at_line import AtLine
 from host_tests.thorough import some
 from inflight import OutboxFull
 from inflight.packet import ProtocolError
 from tools.crash.simulation import Simulation
+from tools.reference.at_line import AtLine
 from tools.reference.oracle import Finding
 
 SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4, "buffer": 256, "granularity": "page-64"}

@@ -1,5 +1,6 @@
-"""Cuts the power of a journal at every program, every erase and every eleventh byte within them (`make crash`: every
-byte), and again during the recovery. device/lib/test_journal_faults.py does so at some operations."""
+"""Faults of a journal that only CPython can make, or that take long: an exception at any line; power cuts at every
+program, every erase and every eleventh byte within them (`make crash`: every byte), and again during the recovery.
+device/lib/test_journal_faults.py cuts some operations on every interpreter."""
 
 from functools import partial
 
@@ -7,10 +8,12 @@ import pytest
 
 import nor
 from account import Account, records
-from faults import cuts, every_way, one_way
+from faults import cuts, every_way, failures, one_way
+from host_tests.thorough import THOROUGH, more
 from inflight.journal.journal import DONE, OUT, SESSION, Journal
 from ring import end
 from tools.crash.cutting import APART
+from tools.reference.at_line import AtLine
 
 # page: sectors, sector size
 RINGS = {1: (4, 512), 4: (4, 512), 64: (5, 512), 256: (4, 512)}
@@ -41,6 +44,20 @@ def test_nothing_is_lost_at_any_cut(page):
             other.restart()
     assert min(life.flash.erases) >= 2, "wraps around"
     print(f"page {page}: {points} cuts, {second} cuts of the recovery or soon after")
+
+
+@pytest.mark.usefixtures("quick_crc")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, *more(MemoryError, OSError)])
+def test_an_exception_at_any_line(error):
+    """Ctrl-C, or a lack of heap: after a recovery all is as it was promised, and the journal goes on."""
+
+    def raise_it():
+        raise error
+
+    life = Account(nor.NorFlash(4, 512, 64))
+    life.work(60)
+    lines = failures(life, Account.work, (lambda k: AtLine(k, raise_it),), 11 if THOROUGH else 307, error)
+    assert sum(other.work(10) or other.restart() or 1 for other in lines) > 10
 
 
 def test_cuts_of_one_mount_after_another_leave_space():

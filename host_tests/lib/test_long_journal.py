@@ -6,6 +6,7 @@ from functools import lru_cache
 import pytest
 
 from account import quick_crc
+from host_tests.thorough import more
 from inflight.counters import ACCEPTED, DROPPED
 from inflight.errors import OutboxFull
 from inflight.journal.journal import DONE, OUT, SESSION, Journal
@@ -90,7 +91,7 @@ def fill(journal):
         journal.commit()
 
 
-@pytest.mark.parametrize("sectors", [256, 2048])
+@pytest.mark.parametrize("sectors", [256, *more(2048)])
 @pytest.mark.parametrize("waiting", [0, 10, 200, None])
 def test_a_start_takes_less_than_a_second(records, sectors, waiting):
     flash, journal = ring(sectors)
@@ -132,7 +133,7 @@ def test_the_first_lap(records):
     assert flash.reads * 0.0003 + len(records) * 0.0017 < 1
 
 
-@pytest.mark.parametrize("sectors", [256, 2048])
+@pytest.mark.parametrize("sectors", [256, *more(2048)])
 def test_a_session_does_not_read_the_messages_that_wait(sectors):
     """Neither when it begins, nor when it takes the first new message, nor when some are completed; and it counts right
     in the end."""
@@ -171,7 +172,7 @@ def test_a_session_does_not_read_the_messages_that_wait(sectors):
     assert (session.pending, session.queued, journal.checkpoints.uncounted) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("sectors", [256, 2048])
+@pytest.mark.parametrize("sectors", [256, *more(2048)])
 def test_one_message_costs_as_much_as_in_a_short_ring(sectors):
     """Reads of the flash when it is looked for by its number or its id, given up, or dropped since the journal is full:
     fewer than all the 560 of a ring of 64 KiB."""

@@ -17,7 +17,16 @@ LONG_TOPIC = packet(0x32, string("t" * 700 + "+") + b"\0\5\0" + bytes(3000))
 PROPERTIES = packet(0x32, string("t") + b"\0\5" + block((0x01, 1), (0x01, 1)) + b"payload")
 PROPERTIES_OF_LONG = packet(0x32, string("t") + b"\0\5" + block((0x01, 1), (0x01, 1)) + bytes(3000))
 
-CASES = [(4, NO_ID), (5, WILDCARD), (4, LONG), (5, LONG), (4, LONG_TOPIC), (5, PROPERTIES), (5, PROPERTIES_OF_LONG)]
+CASES = [
+    (4, NO_ID),
+    (5, WILDCARD),
+    (4, LONG),
+    (5, LONG),
+    (4, LONG_TOPIC),
+    (5, LONG_TOPIC),
+    (5, PROPERTIES),
+    (5, PROPERTIES_OF_LONG),
+]
 
 
 def serve(b, bad, taken, wanted):

@@ -9,6 +9,7 @@ from pathlib import Path
 import littlefs
 import pytest
 
+from host_tests.thorough import more
 from inflight.journal.journal import OUT, Journal
 from nor import NorFlash
 from tools import runtimes
@@ -89,7 +90,7 @@ def messages(journal):
 
 @pytest.mark.parametrize("runtime", NAMES, indirect=True)
 @pytest.mark.timeout(LIMIT_S + 60)
-@pytest.mark.parametrize("page", [32, 256])
+@pytest.mark.parametrize("page", [32, *more(256)])
 def test_journal_and_file_system_do_not_corrupt_each_other(runtime, page, tmp_path, record_property):
     operations = 1_000 if runtime.name == "micropython-armhf" else 3_000  # emulated: slow
     image = tmp_path / "littlefs.bin"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from host_tests.at_line import AtLine
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
 from host_tests.thorough import some
 from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
 from inflight.net.transport import Transport
+from tools.reference.at_line import AtLine
 from tools.runtimes import runtime
 
 RUNTIMES = "micropython-x86"

@@ -2,7 +2,7 @@
 
 import pytest
 
-import inflight.counters as counters
+from host_tests.thorough import some
 from inflight import Journal
 from inflight.journal.journal import DONE
 from inflight.session import drop
@@ -11,7 +11,6 @@ from tools.soak.device import WAYS
 from tools.soak.proxy import KINDS
 
 CLEAN = [way for way in WAYS if True in way.clean]
-FULL = [way for way in WAYS if way.when_full]
 
 
 def test_half_an_hour_in_bad_networks():
@@ -29,15 +28,9 @@ def test_half_an_hour_in_bad_networks():
         assert row.faults >= 1 or kind == "clear"
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_same_seed_gives_the_same_day():
-    first, second = (day.simulate(0.1, len(KINDS), 20, seed=3) for _ in range(2))
-    assert first.rows == second.rows
-
-
 def test_reconnects_are_spread():
     """No reconnect storm after an outage; the bound is higher after a shorter one."""
-    for away in (0, 30):
+    for away in some((30, 0), 2):
         connected, counts = storm.spread(60, away, 1, 60, seed=1)
         assert connected == 60
         assert sum(counts) == 60
@@ -67,51 +60,16 @@ def give_up_all(monkeypatch):
     monkeypatch.setattr(drop, "discard", discard_all)
 
 
-def give_up_nothing(monkeypatch):
-    """Messages that a clean session should have discarded are sent in the next one."""
-    monkeypatch.setattr(drop, "discard", lambda window: 0)
-
-
-def drop_without_a_count(monkeypatch):
-    make_space = drop.make_space
-
-    def uncounted(self, size):
-        before = self.count[counters.DROPPED]
-        made = make_space(self, size)
-        self.count[counters.DROPPED] = before
-        return made
-
-    monkeypatch.setattr(drop, "make_space", uncounted)
-
-
-def count_twice(monkeypatch):
-    make_space = drop.make_space
-
-    def counted_twice(self, size):
-        before = self.count[counters.DROPPED]
-        made = make_space(self, size)
-        self.count[counters.DROPPED] += self.count[counters.DROPPED] - before
-        return made
-
-    monkeypatch.setattr(drop, "make_space", counted_twice)
-
-
 def answer_before_it_is_durable(monkeypatch):
     monkeypatch.setattr(Journal, "commit", lambda self: None)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize(
-    "mutate, ways, seed, hours, of_each, problem",
-    [
-        (give_up_all, CLEAN, 2, 0.05, 1, "messages lost"),
-        (give_up_nothing, CLEAN, 5, 0.1, 2, "messages of QoS 2 came twice"),
-        (drop_without_a_count, FULL, 2, 0.05, 1, "messages lost"),
-        (count_twice, FULL, 2, 0.05, 1, "messages counted as dropped arrived"),
-        (answer_before_it_is_durable, CLEAN, 3, 0.1, 2, "messages of QoS 2 came twice"),
-    ],
+    "mutate, seed, problem",
+    [(give_up_all, 2, "messages lost"), (answer_before_it_is_durable, 3, "messages of QoS 2 came twice")],
 )
-def test_a_defective_client_is_detected(monkeypatch, mutate, ways, seed, hours, of_each, problem):
+def test_a_defective_client_is_detected(monkeypatch, mutate, seed, problem):
     mutate(monkeypatch)
-    found = day.simulate(hours, of_each * len(KINDS), 5, seed, ways).problems()
+    found = day.simulate(0.1, 2 * len(KINDS), 5, seed, CLEAN).problems()
     assert any(problem in one for one in found)

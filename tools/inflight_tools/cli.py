@@ -85,7 +85,8 @@ def build(asked=None):
 def _docstring(module):
     """The help of a command, of the function main() in its module, which is not loaded for that."""
     tree = ast.parse((Path(__file__).parent / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
-    return next(ast.get_docstring(node) for node in tree.body if getattr(node, "name", "") == "main")
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return next(ast.get_docstring(node) for node in functions if node.name == "main")
 
 
 def _reason(missing, extra):

@@ -218,8 +218,8 @@ class _Fields:
 def parse(raw, level=4):
     """The Packet that the client sent as `raw`; Violation if the standard forbids it."""
     p = Packet(raw)
-    read = _PARSERS_5.get(p.kind) if level == 5 or _is_connect_5(raw) else _PARSERS.get(p.kind)
-    if not read:
+    read = _PARSERS.get(p.kind)
+    if not read or (p.kind == AUTH and level < 5):
         raise Violation("a client never sends %s" % NAMES[p.kind])
     # Level 3 marks a repeated PUBREL, SUBSCRIBE or UNSUBSCRIBE with DUP; level 4 reserves the bit.
     fixed = 2 if p.kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE) else 0
@@ -228,16 +228,12 @@ def parse(raw, level=4):
         raise Violation("flags %d of %s" % (p.flags, NAMES[p.kind]))
     p.dup = bool(p.flags & 8)
     f = _Fields(raw[span(raw)[0] :])
-    read(p, f)
+    read(p, f, level)
     f.end()
     return p
 
 
-def _is_connect_5(raw):
-    return raw[0] == 0x10 and raw[span(raw)[0] :][:7] == b"\x00\x04MQTT\x05"
-
-
-def _parse_connect(p, f):
+def _parse_connect(p, f, _):
     p.name, p.level, flags, p.keepalive = f.data(), f.byte(), f.byte(), f.word()
     if (p.name, p.level) not in ((b"MQTT", 4), (b"MQIsdp", 3), (b"MQTT", 5)):
         raise Violation("protocol %r level %d" % (p.name, p.level))
@@ -266,47 +262,15 @@ def _parse_connect(p, f):
         raise Violation("empty client id without clean session")
 
 
-def _parse_publish(p, f):
-    p.qos, p.retain = p.flags >> 1 & 3, bool(p.flags & 1)
-    p.topic = f.text()
-    if p.qos == 3 or (p.dup and not p.qos):
-        raise Violation("PUBLISH flags %d" % p.flags)
-    if not p.topic or "+" in p.topic or "#" in p.topic:
-        raise Violation("topic name %r" % p.topic)
-    if p.qos:
-        p.mid = f.mid()
-    p.payload = f.rest()
-
-
-def _parse_ack(p, f):
-    p.mid = f.mid()
-
-
-def _parse_subscribe(p, f):
-    p.mid = f.mid()
-    p.filters = []
-    while f.body:
-        name = f.text()
-        qos = f.byte() if p.kind == SUBSCRIBE else None
-        if not name or (qos or 0) > 2:
-            raise Violation("filter %r QoS %s" % (name, qos))
-        p.filters.append((name, qos))
-    if not p.filters:
-        raise Violation("no filters")
-
-
-def _parse_bare(p, f):
-    pass
-
-
-def _parse_publish_5(p, f):
+def _parse_publish(p, f, level):
     p.qos, p.retain = p.flags >> 1 & 3, bool(p.flags & 1)
     p.topic = f.text()
     if p.qos == 3 or (p.dup and not p.qos):
         raise Violation("PUBLISH flags %d" % p.flags)
     if p.qos:
         p.mid = f.mid()
-    p.properties = f.properties(props.PUBLISH)
+    if level == 5:
+        p.properties = f.properties(props.PUBLISH)
     if "+" in p.topic or "#" in p.topic or not (p.topic or 0x23 in [kind for kind, _ in p.properties]):
         raise Violation("topic name %r" % p.topic)
     p.payload = f.rest()
@@ -323,10 +287,12 @@ _CODES = {
 _PLACES = {DISCONNECT: props.DISCONNECT, AUTH: props.AUTH}
 
 
-def _parse_code_5(p, f):
-    # Acknowledgements, DISCONNECT and AUTH: the code and the properties behind it may be left out.
+def _parse_code(p, f, level):
+    # Acknowledgements, DISCONNECT and AUTH. At level 5 the code and the properties behind it may be left out.
     if p.kind not in _PLACES:
         p.mid = f.mid()
+    if level < 5:
+        return
     if f.body:
         p.code = f.byte()
     if f.body:
@@ -335,16 +301,18 @@ def _parse_code_5(p, f):
         raise Violation("reason code %#x of %s" % (p.code, NAMES[p.kind]))
 
 
-def _parse_subscribe_5(p, f):
+def _parse_subscribe(p, f, level):
     p.mid = f.mid()
-    p.properties = f.properties(props.SUBSCRIBE if p.kind == SUBSCRIBE else props.UNSUBSCRIBE)
+    if level == 5:
+        p.properties = f.properties(props.SUBSCRIBE if p.kind == SUBSCRIBE else props.UNSUBSCRIBE)
     p.filters = []
     p.options = []
     while f.body:
         name = f.text()
         options = f.byte() if p.kind == SUBSCRIBE else 0
         shared = name[:7] == "$share/"
-        if not name or options & 3 == 3 or options & 0xC0 or options & 0x30 == 0x30 or (shared and options & 4):
+        wrong = options & 3 == 3 or options & 0xC0 or options & 0x30 == 0x30 or (shared and options & 4)
+        if not name or wrong or (level < 5 and options > 2):
             raise Violation("filter %r options %#x" % (name, options))
         p.filters.append((name, options & 3 if p.kind == SUBSCRIBE else None))
         p.options.append(options & 0x3C)
@@ -352,30 +320,22 @@ def _parse_subscribe_5(p, f):
         raise Violation("no filters")
 
 
+def _parse_bare(p, f, level):
+    pass
+
+
 _PARSERS = {
     CONNECT: _parse_connect,
     PUBLISH: _parse_publish,
-    PUBACK: _parse_ack,
-    PUBREC: _parse_ack,
-    PUBREL: _parse_ack,
-    PUBCOMP: _parse_ack,
+    PUBACK: _parse_code,
+    PUBREC: _parse_code,
+    PUBREL: _parse_code,
+    PUBCOMP: _parse_code,
     SUBSCRIBE: _parse_subscribe,
     UNSUBSCRIBE: _parse_subscribe,
     PINGREQ: _parse_bare,
-    DISCONNECT: _parse_bare,
-}
-_PARSERS_5 = {
-    CONNECT: _parse_connect,
-    PUBLISH: _parse_publish_5,
-    PUBACK: _parse_code_5,
-    PUBREC: _parse_code_5,
-    PUBREL: _parse_code_5,
-    PUBCOMP: _parse_code_5,
-    SUBSCRIBE: _parse_subscribe_5,
-    UNSUBSCRIBE: _parse_subscribe_5,
-    PINGREQ: _parse_bare,
-    DISCONNECT: _parse_code_5,
-    AUTH: _parse_code_5,
+    DISCONNECT: _parse_code,
+    AUTH: _parse_code,  # of level 5 alone
 }
 
 

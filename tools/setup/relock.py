@@ -68,9 +68,9 @@ def relock_python(home):
     amqtt = "amqtt, for the interoperability suite, in an environment of its own"
     resolve(home, brokers.LOCKS / "amqtt.lock", amqtt, ["-"], "amqtt~=0.12.1\n")
     moto = "moto, a stand-in for S3, in an environment of its own"
-    resolve(home, object_storage.LOCK, moto, [object_storage.LOCK.with_suffix(".in")])
+    resolve(home, object_storage.LOCK, moto, [str(object_storage.LOCK.with_suffix(".in"))])
     core = "Home Assistant with MQTT, recorder and frontend, for its check"
-    words, oldest = ["--no-deps", home_assistant.LOCK.with_suffix(".in")], "%d.%d" % home_assistant.PYTHONS[0]
+    words, oldest = ["--no-deps", str(home_assistant.LOCK.with_suffix(".in"))], "%d.%d" % home_assistant.PYTHONS[0]
     resolve(home, home_assistant.LOCK, core, words, python=oldest)
     for port in PORTS.values():
         wanted = f"micropython-{port}-stubs~={STUBS}\n"

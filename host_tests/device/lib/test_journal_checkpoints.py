@@ -6,7 +6,7 @@ from account import both_mounts_agree, copy_of, in_order
 from harness import CUT_STEP, eq, raises
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal
 from inflight.session.drop import find_mid
-from nor import NorFlash, PowerCut, after, noise
+from nor import NorFlash, PowerCut, after, before, noise
 from test_journal import RecordOwner, put
 
 RUNTIMES = "cpython micropython-x86"
@@ -272,6 +272,31 @@ def test_the_last_checkpoint_is_none_at_first():
         eq((journal.live, journal.used), (live, used))
 
 
+def test_a_checkpoint_is_durable_before_the_record_behind_it():
+    """Else that one would stand behind damage."""
+    flash = NorFlash(16, 512, 64, cache=True)
+    flash.checkpoints = True
+    journal = Journal(flash)
+    for k in range(20):
+        put(journal, k)
+    journal.commit()
+    image = flash.snapshot()
+    for seed in range(8):
+        for cut in range(30):  # some of them open a sector
+            flash.restore(image)
+            journal = Journal(flash)
+            flash.cut_at(cut, before, seed)
+            try:
+                for k in range(20, 29):
+                    put(journal, k)
+                    journal.mark(journal.find(OUT, 0), DONE)
+                    journal.commit()
+            except PowerCut:
+                pass
+            flash.power_on()
+            eq(Journal(flash).damaged, 0)
+
+
 def test_no_live_message_is_erased_since_a_checkpoint_did_not_know_it():
     """A mark has rotted away, in a sector that the mount did not read."""
     flash = ring()
@@ -360,6 +385,22 @@ def test_records_as_long_as_a_sector():
         journal.mark(at, DONE)
         journal.mark(put(journal, 1), DONE)
         both_mounts_agree(flash)
+
+
+def test_messages_that_stand_out_of_order():
+    """The oldest one was copied among others that wait, which stand in several sectors."""
+    flash = ring()
+    journal = Journal(flash)
+    places = journal.owner = RecordOwner()
+    places[0] = put(journal, 0)
+    for k in range(1, 500):
+        places[k] = put(journal, k)
+        if k % 10:
+            journal.mark(places.pop(k), DONE)
+        elif k > 80:
+            journal.mark(places.pop(k - 80), DONE)
+        if k % 9 == 0 and k > 120:
+            both_mounts_agree(flash)
 
 
 def test_a_journal_without_messages():

@@ -13,7 +13,7 @@ RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
 
 MICRO = sys.implementation.name == "micropython"  # has no heap for many images
-EVERY = 6 * CUT_STEP if MICRO else CUT_STEP // 2 + 1
+EVERY = 6 * CUT_STEP if MICRO else CUT_STEP
 if not MICRO:
     quick_crc()
 
@@ -24,7 +24,7 @@ RINGS = (
     (5, 512, 64, False, 0),
     (4, 512, 256, True, 0),
     (3, 1024, 256, False, 0),
-    (16, 512, 64, False, 8),
+    (24, 512, 4, False, 12),
     (16, 1024, 256, True, 8),
     (4, 1024, 64, False, 3),
     (40, 512, 4, False, 60),
@@ -37,7 +37,7 @@ def lives():
         blocks, size, page, cache, most = RINGS[i]
         flash = NorFlash(blocks, size, page, cache=cache)
         flash.checkpoints = most > 0
-        life = Account(flash, most or 5, most > 8)
+        life = Account(flash, most or 5, most > 12)
         while min(flash.erases) < 2:
             life.work(5)
         yield life

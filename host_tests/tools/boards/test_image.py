@@ -151,14 +151,6 @@ def test_beside_two_firmwares_a_release_of_the_application_has_space(tmp_path):
     assert mounted(volume, write=release) == files | release
 
 
-def test_pieces_do_not_contain_the_journal_and_settings_of_the_radio():
-    image = Esp32Image(ESP32, esp_firmware(), FILES)
-    assert {name for name, _, _ in image.pieces()} == {"bootloader", "partition table", "factory", "files"}
-    for name in ("nvs", "phy_init", "mqtt"):
-        start, size = partitions(image)[name]
-        assert all(at + len(data) <= start or at >= start + size for _, at, data in image.pieces())
-
-
 def test_the_application_knows_the_day_of_its_build(monkeypatch):
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     today = int(time.time()) // 86_400 * 86_400

@@ -1,20 +1,13 @@
 """Images for a Pico W and a Pico 2 W: what the ROM bootloader writes, and what MicroPython finds afterwards."""
 
-import json
-import subprocess
-
 import pytest
 
-from host_tests.processes import INFLIGHT
 from host_tests.tools.boards.made_firmware import OLD_BANNER, pico_firmware, uf2, uf2_errata_block
 from host_tests.tools.boards.mounted import FLASH, blocks, booted, file_system, mounted
-from inflight_tools.boards import slots
-from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images.board_image import make
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import variant
-from tools.emulators.pico_w import image as emulated
 
 PICO_W, PICO2_W = variant("pico_w"), variant("pico2_w")
 RP2350 = {"family": 0xE48BFF59, "fs": (0x1018_0000, 0x28_0000), "before": uf2_errata_block()}
@@ -93,50 +86,3 @@ def test_two_partitions_for_firmware_are_for_an_esp32(tmp_path):
         ValueError, match="^--ota is for an ESP32: the firmware of a Raspberry Pi Pico W comes by cable"
     ):
         make("pico_w", tmp_path / "firmware", None, None, ota=True)
-
-
-# --- the real firmware, booted; more in host_tests/emulated_boards ---
-
-_LOOK = """
-import json, os
-
-def walk(folder):
-    for entry in os.ilistdir(folder or "/"):
-        path = folder + "/" + entry[0]
-        if entry[1] == 0x4000:
-            yield from walk(path)
-        else:
-            yield path
-
-try:
-    import inflight
-except ImportError:  # it was interrupted before its first line
-    import launch
-
-    launch.main()
-    import inflight
-with open("/config.json") as f:
-    host = json.load(f)["host"]
-found = [p for p in walk("") if p in ("/boot.py", "/main.py") or p.endswith((".mpy", ".image"))]
-print(json.dumps([sorted(found), host, hasattr(inflight, "Client")]))
-"""
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_a_pico_w_boots_the_image_and_finds_its_application(tmp_path):
-    if reason := emulated.unavailable():
-        pytest.skip(reason)
-    from tools.emulators.pico_w.board import Board
-    from tools.emulators.pico_w.copies import staged
-
-    (tmp_path / "config.json").write_text('{"host": "broker.example"}')
-    command = [
-        *INFLIGHT,
-        *["board", "image", "--board", "pico_w", "--out", "it.uf2", "--firmware"],
-        emulated.FIRMWARE.find(),
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    board = Board(uf2=tmp_path / "it.uf2")
-    output = staged(lambda board: board.run(_LOOK), board, board.switch_on)
-    assert json.loads(output) == [sorted(slots.packed(bundle.files("rp2040"), "rp2040")), "broker.example", True]

@@ -148,18 +148,6 @@ def test_onto_a_board_beside_the_users_files_and_away(tmp_path):
         assert nothing.exit_code == 1 and "nothing to remove" in nothing.stderr
 
 
-def test_a_cable_that_is_pulled(tmp_path):
-    """The board is as it was, and another run does all."""
-    with StandIn(tmp_path) as board:
-        board.cut_after = 40_000
-        assert on(board).exit_code == 1
-    with StandIn(tmp_path) as board:
-        with Link(board.port) as link:
-            assert "inflight.json" not in link.run("import os\nprint(os.listdir('/lib'))")
-        assert on(board).exit_code == 0
-        assert "0 files written, 0 removed" in on(board).stdout
-
-
 def test_a_board_that_has_the_application(tmp_path):
     with StandIn(tmp_path) as board:
         with Link(board.port) as link:

@@ -57,22 +57,16 @@ def inflight(tmp_path_factory):
     return run
 
 
-def test_image(inflight):
+def test_image_manifest_and_release(inflight):
     words = "--board abacus_w --firmware firmware.uf2 --config config.json --out abacus.uf2"
     inflight("board", "image", *words.split())
     content = (inflight.folder / "abacus.uf2").read_bytes()
     files = b"".join(content[at + 32 : at + 288] for at in range(0, len(content), 512))
     assert b"abacus" in files and b"secret-key" in files
-
-
-def test_freeze(inflight):
     inflight("board", "freeze", "frozen", "--board", "abacus", "--application")
     modules = {path.stem for path in (inflight.folder / "frozen").rglob("*.py")}
     assert {"board", "power", "radio", "app"} <= modules
     assert "$(PORT_DIR)/boards/manifest.py" in (inflight.folder / "frozen/manifest.py").read_text()
-
-
-def test_release(inflight):
     inflight("keys")
     inflight(*["release", "--board", "abacus", "--number", "1", "--out", "abacus.release"])
     assert b'"board":"abacus"' in (inflight.folder / "abacus.release").read_bytes()

@@ -65,12 +65,6 @@ def test_firmware_without_rom_file_system(tmp_path):
         put(there.port)
 
 
-def test_rom_file_system_too_small(tmp_path):
-    message = "do not fit the ROM file system, 8192 bytes: leave --romfs out"
-    with StandIn(tmp_path, rom=8192) as there, pytest.raises(DeviceError, match=message):
-        put(there.port)
-
-
 HEAP = """
 import gc, sys, vfs
 image = open(sys.argv[1], "rb").read()

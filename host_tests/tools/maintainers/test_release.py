@@ -21,9 +21,7 @@ from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_below
 from inflight_tools.installer import folder as installer
-from inflight_tools.installer.web_tools import cached, web_tools
 from tools import release, runtimes
-from tools.peers import chromium
 from tools.setup.common import CHECKOUT
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -71,12 +69,9 @@ def refused(folder, version=VERSION):
     return line
 
 
-def test_a_checkout_that_is_ready_is_not_refused(checkout):
-    release.check(VERSION)
-
-
 @pytest.mark.parametrize("version", ["", "1.0", "v1.0.0", "1.0.0rc1", "../1.0.0"])
 def test_what_is_no_version(checkout, version):
+    release.check(VERSION)  # the checkout is ready for its own
     assert "three numbers, VERSION=x.y.z" in refused(checkout, version)
 
 
@@ -153,44 +148,15 @@ def contents(folder):
 
 
 def test_the_same_commit_gives_the_same_bytes(made):
+    """The files in the wheel are as old as the commit; the sums name each file."""
     first, second = map(contents, made)
     assert sorted(first) == sorted(second)
     assert [name for name in first if first[name] != second[name]] == []
-
-
-def test_the_files_in_the_wheel_are_as_old_as_the_commit(made):
-    with zipfile.ZipFile(next(made[0].glob("*.whl"))) as wheel:
+    with zipfile.ZipFile(wheel_of(made[0])) as wheel:
         assert {info.date_time for info in wheel.infolist()} == {(2026, 3, 1, 12, 0, 0)}
-
-
-def test_the_sums_name_each_file(made):
-    files = contents(made[0])
-    lines = files.pop("SHA256SUMS").decode().splitlines()
-    assert lines == [f"{hashlib.sha256(files[name]).hexdigest()}  {name}" for name in sorted(files)]
-    assert f"inflight_mqtt-{VERSION}-py3-none-any.whl" in files
-
-
-@pytest.fixture
-def machine(tmp_path):
-    """machine(wheel): a machine that had nothing but Python gets that wheel, with the words that pip takes. Returns
-    run(words of a command in its environment); nothing of the checkout can be seen from there."""
-    home = tmp_path / "machine"
-    ours = ("PYTHON", "INFLIGHT", "VIRTUAL_ENV")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    environ |= {"COLUMNS": "200", "NO_COLOR": "1", "INFLIGHT_CACHE": str(home / "cache")}
-
-    def run(program, *words):
-        command = [str(home / "env/bin" / program), *map(str, words)]
-        return subprocess.run(command, cwd=home, env=environ, capture_output=True, text=True)
-
-    def machine(*words):
-        home.mkdir()
-        subprocess.run([sys.executable, "-m", "venv", home / "env"], env=environ, check=True)
-        done = run("python", "-m", "pip", "--disable-pip-version-check", "install", "-q", *words)
-        assert done.returncode == 0, done.stderr
-        return run
-
-    return machine
+    lines = first.pop("SHA256SUMS").decode().splitlines()
+    assert lines == [f"{hashlib.sha256(first[name]).hexdigest()}  {name}" for name in sorted(first)]
+    assert f"inflight_mqtt-{VERSION}-py3-none-any.whl" in first
 
 
 def wheel_of(folder):
@@ -198,32 +164,35 @@ def wheel_of(folder):
     return found
 
 
-def test_the_wheel_alone_on_an_empty_machine(made, machine):
-    run = machine("--no-index", wheel_of(made[0]))
-    assert run("inflight", "--version").stdout == f"inflight {VERSION}\n"
-    told = run("inflight", "board", "flash")
-    assert told.returncode == 1 and "the command is not installed" in told.stderr and "Traceback" not in told.stderr
-    used = run("python", "-c", "from inflight import AsyncClient, Client, Journal, RamFlash; print(Client.__name__)")
-    assert used.stdout == "Client\n", used.stderr
-
-
-def test_the_commands_for_boards_on_an_empty_machine(made, machine):
-    """A project is written, tested and released there; the library is written for a board."""
+@pytest.mark.long("INFLIGHT_RELEASE")
+def test_the_commands_for_boards_on_an_empty_machine(made, tmp_path):
+    """A machine that had nothing but Python gets the wheel, and sees nothing of the checkout. A project is written,
+    tested and released there; the library is written for a board."""
     probe = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "typer"]
     if subprocess.run(probe, capture_output=True).returncode:
         pytest.skip("no package index answers here")
-    run = machine(f"{wheel_of(made[0])}[boards]")
-    assert run("inflight", "--version").stdout == f"inflight {VERSION}\n"
+    ours = ("PYTHON", "INFLIGHT", "VIRTUAL_ENV")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environ |= {"COLUMNS": "200", "NO_COLOR": "1", "INFLIGHT_CACHE": str(tmp_path / "cache")}
+
+    def run(*words):
+        command = list(map(str, words))
+        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
+
+    env = tmp_path / "env"
     for words in (
-        ("new", "sensor", "moisture"),
-        ("test", "moisture"),
-        ("keys",),
-        ("release", "--board", "pico_w", "--number", 1, "--app", "moisture/app"),
-        ("board", "library", "library", "--board", "pico_w"),
+        (sys.executable, "-m", "venv", env),
+        (env / "bin/python", "-m", "pip", "install", "-q", f"{wheel_of(made[0])}[boards]"),
+        (env / "bin/inflight", "new", "sensor", "moisture"),
+        (env / "bin/inflight", "test", "moisture"),
+        (env / "bin/inflight", "keys"),
+        (env / "bin/inflight", "release", "--board", "pico_w", "--number", 1, "--app", "moisture/app"),
+        (env / "bin/inflight", "board", "library", "library", "--board", "pico_w"),
     ):
-        done = run("inflight", *words)
+        done = run(*words)
         assert done.returncode == 0, done.stdout + done.stderr
-    missing = run("inflight", "fleet", "report", "--data", ".")
+    assert run(env / "bin/inflight", "--version").stdout == f"inflight {VERSION}\n"
+    missing = run(env / "bin/inflight", "fleet", "report", "--data", ".")
     assert missing.returncode == 1 and "pip install '.[fleet]'" in missing.stderr + missing.stdout
 
 
@@ -249,13 +218,6 @@ def test_the_sums_and_the_signature_as_the_page_says(made, tmp_path):
     assert shell(verify).returncode != 0
 
 
-@pytest.fixture
-def index(made):
-    """The address of the mip index of the release."""
-    with of_folder(made[0] / "mip") as url:
-        yield url
-
-
 INSTALL = """
 import sys
 try:
@@ -276,9 +238,8 @@ print(inflight.__version__, inflight.__file__, journal.live)
 """
 
 
-@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
-@pytest.mark.parametrize("version", ["latest", VERSION])
-def test_mip_installs_the_library(index, tmp_path, name, version):
+@pytest.mark.parametrize("name, version", [("micropython-x64", "latest"), ("micropython-x86", VERSION)])
+def test_mip_installs_the_library(made, tmp_path, name, version):
     runtime = runtimes.runtime(name)
     if runtime.reason:
         pytest.skip(f"{name} is unavailable: {runtime.reason}")
@@ -287,7 +248,8 @@ def test_mip_installs_the_library(index, tmp_path, name, version):
         return subprocess.run([*runtime.argv, "-c", code], capture_output=True, text=True, cwd=tmp_path)
 
     lib = str(tmp_path / "lib")
-    done = output(INSTALL % (index, lib, version))
+    with of_folder(made[0] / "mip") as index:
+        done, again = (output(INSTALL % (index, lib, version)) for _ in range(2))
     if done.returncode == 3:
         pytest.skip(f"{name} was built without mip")
     assert done.returncode == 0 and "Done" in done.stdout, done.stdout + done.stderr
@@ -295,8 +257,7 @@ def test_mip_installs_the_library(index, tmp_path, name, version):
     assert contents(tmp_path / "lib") == wanted
     used = output(USE % lib)
     assert used.stdout == f"{VERSION} {lib}/inflight/__init__.mpy 1\n", used.stderr
-    again = output(INSTALL % (index, lib, version)).stdout
-    assert again.count("Exists: ") == len(wanted)  # mip knows each file by its hash
+    assert again.stdout.count("Exists: ") == len(wanted)  # mip knows each file by its hash
 
 
 # --- images
@@ -334,41 +295,6 @@ def test_images_and_the_page_that_installs_them(checkout, firmware):
     assert files["installer/inflight-pico_w.uf2"] == files["images/inflight-pico_w.uf2"]
     assert {"installer/index.html", "installer/manifest.json", "installer/web/install-button.js"} <= files.keys()
     assert run(VERSION).exit_code == 0 and contents(folder) == files  # again
-
-
-# What the page of the installer offers, {path: bytes}.
-OFFERED = """
-(async () => {
-  const offered = [...document.querySelectorAll("a[download]")].map((a) => a.getAttribute("href"));
-  const manifest = await (await fetch(document.querySelector("[manifest]").getAttribute("manifest"))).json();
-  for (const build of manifest.builds) offered.push(...build.parts.map((part) => part.path));
-  const found = {};
-  for (const path of offered) {
-    const answer = await fetch(path);
-    if (answer.ok) found[path] = (await answer.arrayBuffer()).byteLength;
-  }
-  return found;
-})()
-"""
-
-
-@pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
-@pytest.mark.skipif(not cached().exists(), reason="no esp-web-tools: `make setup-tests` fetches it with npm")
-def test_the_page_that_installs_boards_in_a_browser(checkout, firmware, monkeypatch, tmp_path):
-    """It is copied to a web server, needs nothing else, and offers all that is in its folder."""
-    package = cached()
-    monkeypatch.setattr(installer, "web_tools", lambda named: web_tools(package))
-    assert run(VERSION).exit_code == 0
-    public = shutil.copytree(checkout / f"build/release-{VERSION}/installer", tmp_path / "public")
-    with of_folder(public) as url, chromium.Chromium(tmp_path / "chromium") as browser:
-        page = browser.open(f"{url}/")
-        page.ask("customElements.whenDefined('esp-web-install-button').then(() => true)")
-        offered = page.ask(OFFERED)
-        assert page.errors() == []
-        assert {request.split("/")[2] for request in page.requests()} == {url.split("/")[2]}
-    files = {name: len(content) for name, content in contents(public).items()}
-    programs = {name for name in files if name.endswith((".bin", ".uf2"))}
-    assert offered == {name: files[name] for name in programs} and len(programs) > 2
 
 
 def test_an_image_that_cannot_be_made_is_told_and_nothing_is_written(checkout, firmware):

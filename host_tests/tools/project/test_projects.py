@@ -1,14 +1,11 @@
 """`inflight new` and `inflight test`: a project is written, tested as the board unix, taken by the other commands."""
 
-import json
 import sys
 
 import pytest
 
 from host_tests.tools.boards.made_firmware import esp_firmware
-from host_tests.tools.boards.standin import StandIn
 from host_tests.tools.command import inflight
-from inflight_tools.boards.device.link import Link
 from tools.runtimes import runtime
 
 MODULES = ("sensor_moisture.mpy", "rules.mpy")
@@ -84,16 +81,6 @@ def test_image_and_release_take_it(project):
     for name in MODULES:
         assert name.encode() in image and name.encode() in release
     assert (project / "config.json").read_bytes() in image and b"my-password" not in release
-
-
-def test_deploy_takes_it(project, tmp_path):
-    with StandIn(tmp_path, blocks=256) as board:
-        done("board", "deploy", "--port", board.port, "--config", "config.json", "--wait", 0)
-        with Link(board.port) as link:
-            found = link.run("import os, json\nprint(os.listdir('/lib'))\nprint(open('/config.json').read())")
-    modules, _, config = found.partition("\n")
-    assert all(repr(name) in modules for name in MODULES)
-    assert json.loads(config)["sensors"] == [{"driver": "moisture", "pin": 26}]
 
 
 def test_git_ignores_its_secrets(project):

@@ -141,14 +141,6 @@ def test_the_format_of_the_journal_is_the_librarys():
     assert announcement.JOURNAL == release.JOURNAL == sectors._VERSION
 
 
-def test_the_index_describes_the_image(key):
-    made = release.make(FILES, key, 3, "unix")
-    fields, image = made.fields, made.image
-    assert hashlib.sha256(image[: fields["index"]]).hexdigest() == fields["sha256"]
-    assert image[fields["index"] :] == b"".join(FILES.values()) and len(image) == fields["size"]
-    assert fields["blocks"] >= 3 + 1
-
-
 def test_a_release_of_the_command(tmp_path, run):
     path = tmp_path / "release.key"
     run("keys", "--signing-key", path)

@@ -124,27 +124,44 @@ def cuts(life, work, ways, every=1):
             yield after
 
 
-def failures(life, work, kinds=FAILURES, every=1):
-    """Plays work() once for each failure at every so many operations. Yields the life that went on from there."""
+class AtOperation:
+    """Within a with statement operation k of the flash has this failure. left: below 0 afterwards if it came so far."""
+
+    def __init__(self, flash, kind, k):
+        self.flash, self.kind, self.left = flash, kind, k
+
+    def __enter__(self):
+        self.flash.fail_at(self.left, self.kind)
+
+    def __exit__(self, *_):
+        self.left = 0 if self.flash.fail_at(-1, self.kind) else -1
+
+
+def failures(life, work, kinds=FAILURES, every=1, errors=(OSError, nor.Interrupted)):
+    """Plays work() once for each kind of failure at every so many operations. Yields the life that went on from there.
+    A kind is one of FAILURES, or a function of a number that returns such a thing as AtOperation, which may be about
+    lines of code; errors: the exceptions that come of it."""
     flash = life.flash
     start = flash.snapshot()
     for kind in kinds:
-        k = 0
-        while True:
+        k, left = 0, -1
+        while left < 0:
             flash.restore(start)
             after = life.copy()
             after.restart()
-            flash.fail_at(k, kind)
+            failure = kind(k) if callable(kind) else AtOperation(flash, kind, k)
+            error = None
             try:
-                work(after)
-            except (OSError, nor.Interrupted):
-                flash.fail_at(-1, kind)
+                with failure:
+                    work(after)
+            except errors as raised:
+                error = raised
+            left = failure.left
+            if error:
                 try:
                     after.failed()
-                except Exception as error:
-                    raise AssertionError("operation %d, %s: %r" % (k, kind, error))
-            else:
-                if flash.fail_at(-1, kind):
-                    break  # there are fewer operations
-            yield after
+                except Exception as found:
+                    raise AssertionError("%r at %d, %r: %r" % (kind, k, error, found))
+            if left < 0:
+                yield after
             k += every

@@ -134,7 +134,6 @@ def test_a_damaged_line_is_a_dead_letter_with_its_bytes(landed):
 UNREAD = {
     f"bytes, {LONGEST} are read": line(json.dumps(pack()) + " " * LONGEST),
     "not UTF-8": line("", text=None, base64=base64.b64encode(b"\xff\x00[").decode()),
-    "5000000 bytes, the collector keeps": line(pack(), truncated=True, length=5_000_000),
     "not a topic of ours": line(pack(), topic="inflight/attic/nonsense"),
 }
 
@@ -144,6 +143,10 @@ def test_what_is_stored_but_not_read(problem):
     found = parse(UNREAD[problem], TOPICS)
     assert problem in found["problem"] and found["payload"]
     assert found["seq"] is None and not found["records"]
+
+
+def test_a_payload_that_the_collector_cut():
+    assert row(pack(), truncated=True, length=5_000_000)["problem"].startswith("5000000 bytes, the collector keeps")
 
 
 def test_the_first_records_of_a_pack_with_too_many():

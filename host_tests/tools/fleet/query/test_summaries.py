@@ -11,10 +11,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
-from host_tests.thorough import THOROUGH, more
+from host_tests.thorough import THOROUGH
 from host_tests.tools.fleet.where.conftest import AT
 from host_tests.tools.fleet.without_spark import Fleet
 from inflight_tools.fleet.collect.line import line
@@ -79,6 +79,14 @@ SPANS = some.tuples(TIMES | some.none(), TIMES | some.none()).map(
 )
 
 
+# Health messages of a journal that two files have mixed.
+COUNTED = {"counters": {"accepted": 1, "dropped": 0}}
+TWO_FILES = [
+    ([message("attic", 7, seq, "health", AT + 60 * seq, COUNTED) for seq in numbers], "report")
+    for numbers in ((0, 2), (1, 3))
+]
+
+
 @settings(
     max_examples=40 if THOROUGH else 2,
     deadline=None,
@@ -86,6 +94,7 @@ SPANS = some.tuples(TIMES | some.none(), TIMES | some.none()).map(
     derandomize=True,
 )
 @given(HISTORIES, SPANS)
+@example(TWO_FILES, {})
 def test_summaries_change_no_figure(history, span):
     with tempfile.TemporaryDirectory() as folder:
         fleet, alone = Fleet(Path(folder)), Path(folder, "alone", "tables")
@@ -136,7 +145,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", ["torn", "missing", *more("empty", "spoiled", "of another version")])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_of_summaries_is_made_again(fleet, damage):
     found = figures(fleet.root)
     assert (found["fleet"]["lost"], found["fleet"]["conflicts"], found["fleet"]["repeated"]) == (1, 1, 1)

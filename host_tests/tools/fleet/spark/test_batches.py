@@ -175,7 +175,8 @@ def test_hostile_messages_become_dead_letters_and_stop_nothing(fleet_of_all, fac
     assert json.loads(json.dumps(facts)) == facts
 
 
-def test_a_message_with_a_problem_keeps_its_number_and_its_good_records(devices):
+def test_a_message_with_a_problem_keeps_its_number_and_its_good_records(fleet_of_all, devices):
+    assert fleet_of_all.numbers("measurements", "device = 'odd'") == [("odd", 7, n) for n in (0, 1)]
     odd = devices["odd"]
     assert (odd["accepted"], odd["delivered"], odd["lost"], odd["repeated"]) == (2, 2, 0, 1)
     assert odd["dead_letters"] == 1 and odd["measurements"] == 2

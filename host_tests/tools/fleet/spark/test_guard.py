@@ -70,7 +70,6 @@ def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun,
     expect_all(fleet, 5)
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_an_older_checkpoint_is_continued_from_the_landing_files(begun, telemetry):
     fleet = begun
     older = shutil.copytree(fleet.root / "_checkpoint", fleet.root / "older")

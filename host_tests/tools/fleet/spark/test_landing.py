@@ -56,7 +56,6 @@ def listed(checkpoint):
     return {number: [json.loads(line)["path"].rpartition("/")[2] for line in text] for number, text in texts.items()}
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_sparks_list_of_files_does_not_grow(short, fleet, telemetry, spark):
     """Each file is read once, also by the next starts."""
     every = "spark.sql.streaming.fileSource.log.compactInterval"

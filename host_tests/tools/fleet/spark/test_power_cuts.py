@@ -94,12 +94,12 @@ TORN = {
     "an empty commit of raw": [(of(last_commit, "raw"), empty)],
     "a file of measurements is empty": [(of(part, "measurements"), empty)],
     "an empty offset": [(number("offsets"), empty)],
-}
-MORE = {
     "checksums without their files": [(number(kind), missing) for kind in ("commits", "offsets", "sources/0")],
     "the checksum of an offset without it": [(number("offsets"), missing), (number("commits"), missing)],
     "the checksum of a commit without it": [(number("commits"), missing)],
     "no list of files": [(number("sources/0"), missing), (number("offsets"), empty), (number("commits"), missing)],
+}
+MORE = {
     "a missing commit of raw": [(of(last_commit, "raw"), missing)],
     "zeros in a commit of raw": [(of(last_commit, "raw"), zeros)],
     "a torn commit of minutes": [(of(last_commit, "minutes"), cut)],

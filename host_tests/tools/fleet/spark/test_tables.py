@@ -31,16 +31,18 @@ def values(table, column="n"):
     return [row[column] for row in table.read().orderBy("n").collect()]
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_later_version_adds_columns(spark, table, tmp_path):
     from deltalake import DeltaTable
 
     table().write(spark.createDataFrame([(1, NOW)], SCHEMA), 0)
+    statistics = {"delta.dataSkippingStatsColumns": "received,n"}  # a reader finds nothing by one without any
+    DeltaTable(tmp_path / "rows").alter.set_table_properties(statistics)
     more = f"{SCHEMA}, name string"
     table(more).write(spark.createDataFrame([(2, NOW, "attic")], more), 1)
     assert values(table(more), "name") == [None, "attic"]
     assert sorted(DeltaTable(tmp_path / "rows").to_pandas()["name"].tolist(), key=str) == [None, "attic"]
     assert values(table()) == [1, 2]  # an older version, again
+    assert DeltaTable(tmp_path / "rows").metadata().configuration["delta.dataSkippingStatsColumns"] == "received"
 
 
 def test_rows_that_are_too_old_are_deleted(spark, table):
@@ -54,7 +56,6 @@ def test_rows_that_are_too_old_are_deleted(spark, table):
     assert rows.merge(3, NOW) == 0
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_rows_are_old_by_another_column(spark, table):
     """Of which only the files tell."""
     schema = "n bigint, minute timestamp"
@@ -201,8 +202,8 @@ def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypa
 
 
 def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
-    """What other tests make instead of batches."""
-    with_spark, without = Fleet(spark, tmp_path / "with"), without_spark.Fleet(tmp_path / "without")
+    """What other tests make instead of batches. Spark writes them by a URI, as in object storage."""
+    with_spark, without = Fleet(spark, tmp_path / "with", as_uri=True), without_spark.Fleet(tmp_path / "without")
     lines = [*next(everything()), telemetry("attic", 3, dup=True), telemetry("attic", 30, at=AT + 70_000)]
     for fleet in (with_spark, without):
         fleet.land(*lines)

@@ -250,6 +250,20 @@ def test_after_a_failure_it_goes_on(landed, monkeypatch):
     assert 0.5 <= waits[0] <= 1 <= waits[1] <= 2 <= waits[2] <= 4 and waits[3] == 77
 
 
+def test_a_file_that_somebody_took_away_meanwhile_is_no_error(landed, monkeypatch):
+    (landed.here / "c-1-000000.ndjson").unlink()
+    monkeypatch.setattr("inflight_tools.fleet.transfer.upload.Upload.names", lambda _: dict.fromkeys(FILES, 1))
+    assert landed.move("upload").files == 3
+
+
+def test_an_object_that_is_not_whole_does_not_slow_the_others_down(landed):
+    landed.move("upload")
+    (damaged,) = landed.bucket.glob("c-1-000000*")
+    damaged.write_text("half")
+    assert waits_of(landed, "download", 5) == [77] * 5
+    assert len(landed.said) == 1 and "is not what was uploaded" in landed.said[0]
+
+
 ENCODE = "percent-encode what a URI cannot have there: %20 for a space"  # Arrow would leave out what is behind # and ?
 REFUSED = dict.fromkeys(("bucket/folder", "s3://", "file://"), "a URI like s3://bucket/folder")
 REFUSED |= dict.fromkeys(("s3://fleet/a b", "s3://fleet/a#b", "s3://fleet/ü", "s3://fleet/100%"), ENCODE)

@@ -96,68 +96,42 @@ class WLAN:
     deinit = disconnect
 
 
-class _Memory:
+class _Part:
+    """Stands for each other part of the chip: a pin, an ADC, a timer, the RTC, the watchdog, the registers."""
+
+    CORE_TEMP = 4
+    ATTN_11DB = 3
+    IN = OUT = 0
+    PERIODIC = 1
+    _fed = None  # called when the watchdog is fed
+    _kept = b""
+
+    def __init__(self, *how, **more):
+        pass
+
+    def __call__(self, level=None):
+        return 0
+
+    value = atten = datetime = __call__
+
     def __getitem__(self, at):
         return 0
 
     def __setitem__(self, at, value):
         pass
 
-
-class _RTC:
-    _kept = b""
-
-    def memory(self, data=None):
-        if data is None:
-            return _RTC._kept
-        _RTC._kept = data
-
-    def datetime(self, date):
-        pass
-
-
-class _ADC:
-    CORE_TEMP = 4
-    ATTN_11DB = 3
-
-    def __init__(self, channel):
-        pass
-
     def read_u16(self):
         return 1000
 
-    def read_uv(self):
-        return 1000
+    read_uv = read_u16
 
-    def atten(self, attenuation):
-        pass
-
-
-class _Pin:
-    IN = OUT = 0
-
-    def __init__(self, number, *how, **more):
-        pass
-
-    def __call__(self, level=None):
-        return 0
-
-    value = __call__
-
-
-class _Timer:
-    PERIODIC = 1
-
-    def __init__(self, number, **given):
-        pass
-
-
-class _Watchdog:
-    def __init__(self, timeout):
-        pass
+    def memory(self, data=None):
+        if data is None:
+            return _Part._kept
+        _Part._kept = data
 
     def feed(self):
-        _Watchdog._fed()
+        _Part._fed()
 
 
 def start(path, esp32, callback):
@@ -165,19 +139,15 @@ def start(path, esp32, callback):
     watchdog is fed."""
     flash = _Flash(path)
     Partition._flash = flash
-    _Watchdog._fed = callback
+    _Part._fed = callback
     WLAN._joined = 1010 if esp32 else 3
     WLAN._online = 1000 if esp32 else 0
     sys.modules["machine"] = sys.modules["umachine"] = _Module(
-        mem32=_Memory(),
+        mem32=_Part(),
         unique_id=lambda: b"\x28\xcd\xc1\x12\x34\x56",
         reset_cause=lambda: 1,
         PWRON_RESET=1,
-        RTC=_RTC,
-        ADC=_ADC,
-        Pin=_Pin,
-        Timer=_Timer,
-        WDT=_Watchdog,
+        **{name: _Part for name in ("RTC", "ADC", "Pin", "Timer", "WDT")},
         disable_irq=lambda: 0,
         enable_irq=lambda state: None,
     )
