@@ -71,6 +71,16 @@ class Life:
             self.journal.mark(self.places.pop(mine[0]), DONE)
 
 
+def lose_one(flash):
+    """A message that is counted from now on."""
+    journal = Journal(flash)
+    at = put(journal, 1)
+    journal.mark(put(journal, 2), DONE)
+    journal.commit()
+    flash.data[at + 20] ^= 1
+    eq(Journal(flash).damaged, 1)
+
+
 def sector_of_next(journal):
     """Where a message goes."""
     try:
@@ -142,6 +152,18 @@ def test_any_sector_is_spoilt():
                 flash.data[at:end] = make(early[at:end]) if make else bytes((image[at] ^ 4,))
                 quick += agrees(flash, given, (waiting, sector, what), intact)
         assert 10 < quick < 60, quick
+
+
+def test_what_was_lost_is_never_forgotten():
+    """NOTEs tell it, which stand in a sector that a start need not read, and are erased some time."""
+    flash = ring()
+    lose_one(flash)
+    while min(flash.erases) < 6:
+        journal = Journal(flash)
+        eq(journal.damaged, 1)
+        both_mounts_agree(flash)
+        for k in range(12):
+            journal.mark(put(journal, k), DONE)
 
 
 def test_a_start_that_gives_up_changes_nothing_that_counts():

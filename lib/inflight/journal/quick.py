@@ -240,8 +240,10 @@ def _what_it_tells(j, at):
     body = bytearray(j.found_len)
     j._read(at + HEAD, body)
     damaged, skipped, _, newest, noted, first = unpack_from("<IIBHHH", body)
-    told = (damaged, skipped, newest, noted) + unpack_from("<BIH", body, 15)
     here = _number_of(j, at // j._size)
+    if here - (here - noted) % n < oldest:
+        noted = n  # erased since: the NOTEs stand behind the checkpoint
+    told = (damaged, skipped, newest, noted) + unpack_from("<BIH", body, 15)
     named = []
     for i in range(CHECKPOINT, len(body) - 1, 2):
         number = here - (here - unpack_from("<H", body, i)[0]) % n
