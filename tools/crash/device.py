@@ -86,6 +86,8 @@ class FakeTransport:
 class Device(Client):
     """A client with a FakeTransport. `failure`: an unexpected error that it reported to on_error."""
 
+    _guard: int
+
     def __init__(self, journal, peer, **options):
         self.peer = peer
         self.max_answers = self.arrive = None  # for the next FakeTransport
