@@ -1,5 +1,7 @@
 # What precedes a join: settings of the radio, the order of several networks. Loaded for it.
 
+import sys
+
 import network
 
 
@@ -7,6 +9,7 @@ def apply(wifi, config):
     """Host name, two letters of the country with the radio's rules, (address, mask, gateway, name server) without DHCP,
     other networks that will do, "wpa3" if the network of join() accepts nothing else, dBm, whether the radio sleeps
     between beacons. Raises ValueError."""
+    sys.modules.pop("wifi_settings", None)
     network.hostname(config.hostname or wifi.name)
     wifi.address = tuple(config.wifi_ip) if config.wifi_ip else None
     wifi.networks = [(n["ssid"], n.get("key"), n.get("security")) for n in config.wifi_networks or ()]
@@ -30,5 +33,6 @@ def by_signal(wlan, wanted):
                 best[ap[0]] = max(ap[3], best[ap[0]])
     except (OSError, MemoryError):
         pass  # the driver is busy, or a neighbour announces hundreds
+    sys.modules.pop("wifi_settings", None)
     found = [(-best[wanted[i][0].encode()], i) for i in range(len(wanted))]
     return [wanted[i] for _, i in sorted(found)]

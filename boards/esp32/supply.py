@@ -19,4 +19,5 @@ def failed():
     """True after a brown-out; False also on a chip whose register is unknown."""
     chip = getattr(sys.implementation, "_machine", "").split("with ")[-1].replace("-", "")
     address = _RESET_REASON.get(chip if chip == "ESP32" else chip[:7])
+    sys.modules.pop("supply", None)
     return address is not None and machine.mem32[address] & 0x1F in _BROWN_OUT

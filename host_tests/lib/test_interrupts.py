@@ -3,14 +3,19 @@ follows one sent in part, and the client continues.
 
 A trace function raises where a signal could. The crash explorer's broker and oracle check the result."""
 
+import contextlib
+
 import pytest
 
+from host_tests.broker import Broker, Gone
 from host_tests.thorough import some
-from inflight import OutboxFull
+from inflight import Client, Journal, OutboxFull, RamFlash
 from inflight.packet import ProtocolError
 from tools.crash.simulation import Simulation
 from tools.reference.at_line import AtLine
+from tools.reference.kinds import PINGREQ, PUBLISH
 from tools.reference.oracle import Finding
+from tools.reference.wire import pingresp, puback, publish
 
 SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4, "buffer": 256, "granularity": "page-64"}
 STEPS = [
@@ -93,3 +98,56 @@ def test_an_interrupt_around_the_application(error):
     around = ("_report", "_deliver")
     for k in range(lines(around)):
         interrupted(k, error, around)
+
+
+# Wherever its bytes are taken for a packet, that is a PUBACK.
+LIKE_PUBACKS = bytes((0x40, 2, 0, 1)) * 30
+SENT = [b"first", LIKE_PUBACKS, b"third" + LIKE_PUBACKS[:15]]
+
+
+def pinged(k):
+    """Two messages and a PINGRESP come in one read of ping(), which is interrupted at line k. One more follows, on this
+    connection or the next one, then the PUBACK of a message of the client. Returns how many lines ran."""
+    acknowledged = []
+
+    def script(broker):
+        broker.welcome()
+        broker.grant()
+        mid = broker.expect(PUBLISH).mid
+        answers = [[publish("t", p) for p in SENT[:2]], [publish("t", SENT[2])], [puback(mid)]]
+        while answers:
+            try:
+                if broker.receive().kind == PINGREQ:
+                    if len(answers) == 1:
+                        acknowledged.append(1)
+                    broker.send(*answers.pop(0), pingresp())
+            except Gone:
+                broker.welcome(present=1)
+        with contextlib.suppress(Gone):
+            broker.receive()
+
+    came, errors = [], []
+    with contextlib.closing(Broker()) as broker, broker.play(script):
+        client = Client("127.0.0.1", "dev", Journal(RamFlash()), port=broker.port, on_error=errors.append)
+        client.subscribe("t", 0, lambda message: came.append(bytes(message.payload)))
+        client.connect()
+        mid = client.publish("out", b"own", 1)
+        with at_line(k, KeyboardInterrupt) as lines, contextlib.suppress(KeyboardInterrupt):
+            client.ping()
+        while not acknowledged or client.is_pending(mid):
+            assert client.is_pending(mid)
+            try:
+                client.ping()
+            except OSError:
+                client.connect()
+        client.disconnect()
+    assert not set(came).difference(SENT)
+    assert not [error for error in errors if isinstance(error, ProtocolError)]
+    return k - lines.left
+
+
+def test_an_interrupt_between_two_packets_of_one_read():
+    """What was read and not handled is handled later, or the connection ends: bytes of a payload are no packet."""
+    k = 0
+    while pinged(k) > k:
+        k += 1

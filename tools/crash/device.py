@@ -9,7 +9,7 @@ from inflight.cpython import locked
 from inflight.journal.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
 from inflight.session.refused import MessageSetAside
-from inflight.states import OPEN, OUTSIDE, REQUEST, RUNNING
+from inflight.states import INTERRUPTED, OPEN, OUTSIDE, REQUEST, RUNNING
 from nor import NorFlash
 from tools.crash.cutting import GRANULARITIES
 from tools.reference.wire import spans
@@ -86,6 +86,8 @@ class FakeTransport:
 class Device(Client):
     """A client with a FakeTransport. `failure`: an unexpected error that it reported to on_error."""
 
+    _guard: int
+
     def __init__(self, journal, peer, **options):
         self.peer = peer
         self.max_answers = self.arrive = None  # for the next FakeTransport
@@ -129,15 +131,16 @@ class Device(Client):
 
     def poll(self):
         """Writes pending packets and handles received ones, as run_for() does."""
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             self._check_interrupted()
             if self._transport:
                 self._poll(0)
         except (OSError, ProtocolError, MemoryError) as error:
             self._connection_failed(error)
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     poll = locked(poll, True, RUNNING | OUTSIDE)
 

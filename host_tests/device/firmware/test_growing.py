@@ -46,11 +46,12 @@ def test_a_larger_journal_keeps_its_messages():
         epochs.add(app.journal.epoch)
         eq(app.journal.next_seq, len(mids))
     eq(len(epochs), 1)
+    flash.power_off()  # the next test needs its space
 
 
 def test_the_size_that_no_configuration_tells():
     """That of the board, unless a journal is there: it keeps its size and its messages."""
-    flash = Board(200, 512, 256)
+    flash = Board(140, 512, 256)
     app = started(flash, None, 16)
     mid = app.client.publish("attic/temperature", "21.4", 1)
     epoch = app.journal.epoch
@@ -58,7 +59,10 @@ def test_the_size_that_no_configuration_tells():
         app = started(flash, kb, 40)
         eq((app.journal.size, len(os.listdir(ROOT + "/journal"))), (size * 1024, size * 2))
         eq((app.journal.epoch, app.client.is_pending(mid), app.client.pending), (epoch, True, 1))
+    flash.power_off()
 
 
 def test_a_smaller_journal_where_there_is_no_space_for_the_board_s():
-    eq(started(Board(200, 512, 256), None, 96).journal.size, 64 * 1024)
+    flash = Board(200, 512, 256)
+    eq(started(flash, None, 96).journal.size, 64 * 1024)
+    flash.power_off()

@@ -9,6 +9,9 @@ from session_peer5 import NONE, Peer5
 from tools.reference.kinds import PUBLISH, PUBREL
 from tools.reference.wire import puback, pubcomp, pubrec
 
+RUNTIMES = "cpython micropython-x86"
+MORE_RUNTIMES = "micropython-x64"
+
 DAY = 86400
 WHOLE = properties(
     content_type="application/senml+json", response_topic="r", correlation=b"\0\xff", text=True, user=(("a", "b"),)

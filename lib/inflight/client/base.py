@@ -161,7 +161,10 @@ class Base:
 
     @property
     def pending(self):
-        """Messages of QoS 1 and 2 accepted but not yet completed by the broker."""
+        """Messages of QoS 1 and 2 accepted but not yet completed by the broker. Raises OSError if an operation was
+        interrupted and flash fails: then nobody knows."""
+        if self.session.busy and not self._guard & RUNNING:
+            self._check_interrupted()
         return self.session.pending
 
     def is_pending(self, mid):
@@ -170,11 +173,12 @@ class Base:
         65,535 messages at the earliest."""
         if mid.__class__ is not int:
             refuse("mid", mid)
-        self._begin(RUNNING)
+        before = self._guard
         try:
+            self._begin(RUNNING)
             return self.session.is_pending(mid)
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def pending_messages(self):
         """An iterator over the pending messages, from the oldest on: (Message ID, sequence number, topic, size of the
@@ -292,35 +296,33 @@ class Base:
             return WRITE
         self._guard |= READING
         need = READ
-        held = self._held
-        if not held:
+        if not self._held:
             n = self._transport.receive(session.into, session.space)
             if n:
                 session.bytes_received(n, ticks_ms())
-                held = SOME
-        while held:  # others count their time between two reads
-            kind = held
-            if held == SOME:
+                self._held = SOME  # not a local variable: after an interrupt the next step has to know it
+        while self._held:  # others count their time between two reads
+            kind = self._held
+            if kind == SOME:
                 kind = 0 if session.code else session.next_event(ticks_ms())
             if kind == PUBLISH:
                 if not self._deliver():
-                    held = PUBLISH
+                    self._held = PUBLISH
                     need = CONSUMER
                     break
             elif session.completed:
                 self._report_complete(session.completed)
             elif not kind:
-                held = need = 0
+                self._held = need = 0
                 break
             elif self._requested:
                 self._answered()
-            held = SOME
+            self._held = SOME
             self._guard &= ~READING
             if not self._write():
                 need = WRITE
                 break
             self._guard |= READING
-        self._held = held
         self._guard &= ~READING
         if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
             raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
@@ -354,7 +356,8 @@ class Base:
             self._report(self.on_connect, self.session.present)
 
     def _begin(self, bits):
-        # An operation begins, if none of these bits stands: `try` follows, and sets RUNNING off.
+        # An operation begins, if none of these bits stands. Within `try`, whose `finally` puts RUNNING and OUTSIDE back
+        # to what they were before: an interrupt may come at any line.
         if self._guard & bits & RUNNING:
             raise RuntimeError("the client is busy: this call came within another one, repeat it later")
         if self._guard & bits:
@@ -439,7 +442,7 @@ class Base:
         if self._transport:
             self._transport.close()
             self._transport = None
-        self._guard &= RUNNING | OUTSIDE
+        self._guard &= RUNNING
 
     def _drop_connection(self, error):
         self._broken = None

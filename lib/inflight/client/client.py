@@ -27,11 +27,12 @@ class Client(Base):
         """Connects now. Subscribe before, so that no message comes without its handler.
         Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False: after a
         pause if the broker refused."""
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             self._connect()
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def _connect(self):
         self._end_connection(False)
@@ -77,14 +78,15 @@ class Client(Base):
         will, level 5: the broker publishes the will, unless the client is back before its delay has passed.
         Raises ValueError."""
         self._check_will(will)
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             self._end_connection(will)
+            self._closed = True  # not before: an interrupted call leaves a client that connects again
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def _end_connection(self, will):
-        self._closed = True
         self._check_interrupted()
         if self.connected:
             try:
@@ -152,13 +154,14 @@ class Client(Base):
         connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
         connection that connect() made, and OSError without one."""
         end = self._end_of(ms)
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             while ms > 0:
                 self._run_step(ms)
                 ms = ticks_diff(end, ticks_ms())
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def _run_step(self, ms):
         if not self._reconnect and not self.connected:
@@ -176,6 +179,7 @@ class Client(Base):
                 idle = True
             self._collect(idle)
         except (OSError, ProtocolError, MemoryError) as e:
+            self._guard &= ~OUTSIDE  # of a way back that was interrupted: no handler runs here
             self._connection_failed(e)
             if not self._reconnect:
                 raise
@@ -186,8 +190,9 @@ class Client(Base):
         meanwhile, or if nothing but messages that were set aside is pending. True at once if `mid` is not pending (any
         more)."""
         end = self._end_of(ms, mid)
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             dropped = self.session.count[counters.DROPPED]
             session = self.session
             while session.is_pending(mid) if mid else session.pending:
@@ -195,10 +200,11 @@ class Client(Base):
                 if left <= 0 or not (session.rows or session.queued):
                     return False
                 self._run_step(left)
+            self._check_interrupted()
             session.commit()
             return session.count[counters.DROPPED] == dropped
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     # --- what an application asks for ---
 
@@ -212,8 +218,9 @@ class Client(Base):
         if topic is self._topic and qos == 0 and not (retain or self._guard or self._out_left or session.busy):
             if self._publish_repeated(topic, payload, properties):
                 return 0
-        self._begin(RUNNING)
+        before = self._guard
         try:
+            self._begin(RUNNING)
             self._check_interrupted()
             self._check(topic, qos, retain, properties)
             if payload.__class__ is not bytes:
@@ -236,17 +243,18 @@ class Client(Base):
                     if session.queued and not self._guard & OUTSIDE:
                         self._poll(0)  # a full window opens when its acknowledgements are read
                 except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
+                    self._guard &= before | ~OUTSIDE
                     self._connection_failed(e)
             return mid
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def _publish_repeated(self, topic, payload, properties):
         # A message of QoS 0 to the same topic as the last one, of the same length: nothing else waits to be written.
         # Returns False if it is another one.
         session = self.session
-        self._guard = RUNNING | WRITING
         try:
+            self._guard = RUNNING | WRITING
             # The topic once more: a scheduled function may have published before the line above.
             n = session.repeat(payload, properties) if topic is self._topic else 0
             if n:
@@ -292,7 +300,8 @@ class Client(Base):
                     raise
             try:
                 self._poll(100)
-            except (OSError, ProtocolError) as e:
+            except (OSError, ProtocolError, MemoryError) as e:
+                self._guard &= ~OUTSIDE
                 self._connection_failed(e)
 
     def discard(self, mid, seq=-1):
@@ -304,12 +313,13 @@ class Client(Base):
             refuse("mid", mid)
         from ..session.drop import discard_message
 
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             self._check_interrupted()
             return discard_message(self.session, mid, seq)
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def subscribe(self, filters, qos=0, handler=None, stream=False):
         """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
@@ -319,8 +329,9 @@ class Client(Base):
         ValueError, OSError. [MQTT-3.8]"""
         from ..session.subscribe import add_handlers, granted
 
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             self._check_interrupted()
             patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
             if not self.connected:
@@ -330,15 +341,16 @@ class Client(Base):
             codes = granted(self, patterns, self._handlers)
             return codes[0] if isinstance(filters, (str, bytes)) else codes
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def unsubscribe(self, *filters):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
         from ..session.subscribe import encode_filters, remove_handler
 
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             patterns = encode_filters(self, filters)
             self._check_connected()
             for pattern in patterns:
@@ -346,19 +358,20 @@ class Client(Base):
             self.session.subscribe(patterns, None)
             self._wait_for_answer()
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
-        self._begin(RUNNING | OUTSIDE)
+        before = self._guard
         try:
+            self._begin(RUNNING | OUTSIDE)
             self._check_connected()
             start = ticks_ms()
             self.session.ping_requested = True
             self._wait_for_answer(True)
             return ticks_diff(ticks_ms(), start)
         finally:
-            self._guard &= ~RUNNING
+            self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def _check_connected(self):
         self._check_interrupted()
@@ -372,7 +385,8 @@ class Client(Base):
         try:
             while session.pinging if ping else session.request is not None:
                 self._poll(self._time_left())
-        except (OSError, ProtocolError) as e:
+        except (OSError, ProtocolError, MemoryError) as e:
+            self._guard &= ~OUTSIDE
             self._connection_failed(e)
             raise
 

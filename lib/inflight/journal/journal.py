@@ -137,6 +137,7 @@ class Journal(Records):
         at = self._head * self._size + self._off
         size = n - start + len(tail) + len(trailer)
         h = self._h
+        self._appending = at
         self._seek(at)
         struct.pack_into("<BHHI", h, 0, kind, size, mid, self.next_seq - 1 if kind == NOTE else self.next_seq)
         h[HEAD - 1] = self._sum_header()
@@ -150,6 +151,7 @@ class Journal(Records):
         self._lock_crc(at)
         self._put_crc()
         self._program()
+        self._appending = -1
         self._off += size + OVERHEAD
         if kind == OUT:
             self.next_seq += 1
@@ -525,6 +527,7 @@ def prepare(j, device):
     j._dirty = False  # something is not durable yet
     j._others = 0  # bytes of live records that are no OUT
     j._begun = -1  # number of the last OUT record until it is durable
+    j._appending = -1  # address of the record that is being written
     if not j._volatile and size >= 512 and n < 65536 and getattr(device, "checkpoints", j.size > _SHORT):
         from .quick import mount_quickly
 

@@ -42,6 +42,11 @@ from .sectors import (
 def recover(j):
     """Journal.recover()."""
     given = j._begun if j._begun >= 0 else j.next_seq
+    if j._volatile and j._appending >= 0:
+        # Records in RAM have no CRC that tells a whole one from one whose append() was interrupted.
+        n = j._size - j._appending % j._size
+        j._write(j._appending, b"\xff" * n, 0, n)
+    j._appending = -1
     try:
         mount(j, given)
     except BaseException:

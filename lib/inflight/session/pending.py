@@ -5,7 +5,7 @@ import inflight.packet as packet
 
 from ..compat import const, passed
 from ..journal.records import DONE, OUT
-from ..states import ANY, ASK, DUP, GIVEN_UP, REL, RUNNING, SEND, STATE, SUSPECT, TOO_LONG, TRIAL
+from ..states import ANY, ASK, DUP, GIVEN_UP, INTERRUPTED, OUTSIDE, REL, RUNNING, SEND, STATE, SUSPECT, TOO_LONG, TRIAL
 from .refused import MessageSetAside
 
 _START = const(7)  # bytes of a record up to the length of the topic, at most
@@ -36,11 +36,12 @@ def messages(client):
     """See Base.pending_messages(). Each message is one operation: between them everything may change."""
     seq = 0
     while True:
-        client._begin(RUNNING)
+        before = client._guard
         try:
+            client._begin(RUNNING)
             found = next_message(client.session, seq)
         finally:
-            client._guard &= ~RUNNING
+            client._guard = client._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
         if not found:
             return
         yield found

@@ -99,8 +99,9 @@ def _load_window(session):
 
 
 def _own(session, journal):
-    # A client holds its journal until its connection, or its attempt to connect, has ended. Whoever is made then takes
-    # the journal over; the client before it knows nothing of what happens there, and may not use it any more.
+    # A client holds its journal while it has a connection, or attempts to connect: not from its constructor on, which
+    # may be interrupted, so that nobody has the client. Whoever is made at another time takes the journal over; the
+    # client before it knows nothing of what happens there, and may not use it any more.
     owner = journal.owner
     if owner and owner is not session:
         if owner.holds_journal:

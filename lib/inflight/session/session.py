@@ -128,7 +128,6 @@ class Session(Window):
         from .record import start
 
         start(self, client_id, *args, **options)
-        self.holds_journal = True
 
     def recover(self):
         """After an operation that was interrupted (`busy` stands), also by flash that failed: the journal is mounted

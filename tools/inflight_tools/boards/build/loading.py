@@ -80,9 +80,9 @@ LENT = """
 """.split()
 # Likewise, of boards and firmware. Not what the launcher loads: it knows nothing of the library.
 BORROWED = """
-    announcement assemble batch callback clock commands config crash discovery entries firmware_slot health
-    network_fields offline release_state safe secure settings setup_code slot storage suggestion supply thin trials
-    unload updating wifi_settings
+    announcement assemble batch callback commands config crash discovery entries firmware_slot health
+    network_fields offline release_state safe secure settings setup_code slot storage suggestion thin trials
+    unload updating
 """.split()
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
