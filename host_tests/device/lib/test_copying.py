@@ -53,6 +53,16 @@ def test_everything_is_there():
             assert new.erases >= journal.erases
 
 
+def test_numbers_of_messages_that_are_done_do_not_come_again():
+    _, journal = used_journal()
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        journal.mark(at, DONE)
+        at = journal.scan(OUT, at)
+    expected = kept(journal)
+    eq(kept(copy_journal(journal, NorFlash(7, 1024, 64))), expected)
+
+
 def test_it_goes_on():
     """As any other journal, over some laps; no number comes twice."""
     _, journal = used_journal()
