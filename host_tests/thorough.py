@@ -1,10 +1,13 @@
-"""What `INFLIGHT_TOOLS=1 make test` tries, and `make test` leaves out: more of what other cases prove already."""
+"""What `INFLIGHT_TOOLS=1 make test` tries, and `make test` leaves out: more of what other cases prove already; and
+what `make crash` and `make test-pipeline` alone try."""
 
 import os
 
 import pytest
 
 THOROUGH = bool(os.environ.get("INFLIGHT_TOOLS"))
+ALL_CUTS = bool(os.environ.get("INFLIGHT_ALL_CUTS"))
+PIPELINE = bool(os.environ.get("INFLIGHT_PIPELINE"))
 
 
 def more(*values):

@@ -1,9 +1,8 @@
-"""Replays every script that once showed a defect: as it was, and with INFLIGHT_TOOLS=1 with its cuts at other
-operations."""
+"""Replays every script that once showed a defect: as it was, and by `make crash` with its cuts at other operations."""
 
 import pytest
 
-from host_tests.thorough import THOROUGH
+from host_tests.thorough import ALL_CUTS
 from tools.crash import kept
 
 
@@ -11,7 +10,7 @@ from tools.crash import kept
 def test_kept(path):
     script = kept.load(path)
     kept.replay(script)
-    if THOROUGH:
+    if ALL_CUTS:
         kept.replay_nearby(script)
 
 

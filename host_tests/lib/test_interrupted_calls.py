@@ -2,17 +2,16 @@
 back: `pending` is true or raises, nothing is lost, doubled or discarded, and no journal stays held."""
 
 import itertools
-import os
 
 import pytest
 
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.lib.test_interrupts import at_line
+from host_tests.thorough import ALL_CUTS
 from inflight import Client, Journal, RamFlash
 from inflight.packet import ProtocolError
 
 MS = PATIENCE_S * 1000
-ALL = os.environ.get("INFLIGHT_ALL_CUTS")  # each line; else some
 STRIDE = 131
 OPTIONS = {"timeout_ms": MS, "backoff_ms": (0, 0), "max_inflight": 4}
 
@@ -131,4 +130,4 @@ def test_a_call_interrupted_at_any_line(call, error):
                 return
         except (AssertionError, OSError, ValueError, ProtocolError) as found:
             raise AssertionError(f"{call} at line {k}, then {way}: {found!r}") from found
-        k += 1 if ALL else STRIDE
+        k += 1 if ALL_CUTS else STRIDE

@@ -2,10 +2,10 @@
 
 import threading
 
-from host_tests.thorough import THOROUGH
+from host_tests.thorough import PIPELINE
 from host_tests.tools.fleet.where.conftest import AT, Tables
 
-REPORTS = 40 if THOROUGH else 5
+REPORTS = 40 if PIPELINE else 5
 
 
 def test_reports_beside_a_writer(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
-from host_tests.thorough import THOROUGH
+from host_tests.thorough import PIPELINE, THOROUGH
 from host_tests.tools.fleet.where.conftest import AT
 from host_tests.tools.fleet.without_spark import Fleet
 from inflight_tools.fleet.collect.line import line
@@ -100,10 +100,10 @@ def without():
 
 
 @settings(
-    max_examples=200 if THOROUGH else 3,
+    max_examples=200 if PIPELINE else 10 if THOROUGH else 3,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize=not THOROUGH,
+    derandomize=not PIPELINE,
 )
 @given(DEVICES, some.lists(MESSAGES, max_size=6), MEASURED)
 @example("evil", [], [("v", "V", 5e-324, AT)])

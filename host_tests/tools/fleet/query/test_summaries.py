@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
-from host_tests.thorough import THOROUGH
+from host_tests.thorough import PIPELINE, THOROUGH
 from host_tests.tools.fleet.where.conftest import AT
 from host_tests.tools.fleet.without_spark import Fleet
 from inflight_tools.fleet.collect.line import line
@@ -88,7 +88,7 @@ TWO_FILES = [
 
 
 @settings(
-    max_examples=40 if THOROUGH else 2,
+    max_examples=40 if PIPELINE else 8 if THOROUGH else 2,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     derandomize=True,
@@ -197,7 +197,7 @@ def test_what_is_kept_is_not_read_again(fleet):
 
 
 def test_kept_files_stay_few(fleet):
-    for seq in range(8, 20 if THOROUGH else 14):
+    for seq in range(8, 20 if PIPELINE else 14):
         fleet.batch(packs([seq]))
         figures(fleet.root)
     assert len(list((fleet.root / FOLDER).iterdir())) <= 5
