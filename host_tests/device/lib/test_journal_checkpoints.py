@@ -9,6 +9,7 @@ from harness import CUT_STEP, eq, raises
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal
 from inflight.session.drop import find_mid
 from nor import NorFlash, PowerCut, after, before, noise
+from ring import end, erased, head, tail
 from test_journal import RecordOwner, put
 
 RUNTIMES = "cpython micropython-x86"
@@ -66,9 +67,12 @@ class Life:
         self.places = self.journal.owner = RecordOwner()
         self.k = 0
 
+    def has_live(self, sector):
+        return any(at // SIZE == sector for at in self.places.values())
+
     def go_on(self, laps):
         old = ("old", 0) in self.places
-        while min(self.flash.erases) <= laps or (old and not self.journal._live[self.journal._tail()]):
+        while min(self.flash.erases) <= laps or (old and not self.has_live(tail(self.flash))):
             self.k = k = self.k + 1
             self.add(OUT, 40, self.waiting)
             if k % 25 == 0:
@@ -163,19 +167,20 @@ def test_any_sector_is_spoilt():
         life = Life(flash, waiting)
         early = life.go_on(2)
         image = life.go_on(3)
+        newest, ahead_of_it = head(flash), erased(flash)
         given = life.journal.next_seq
         intact = found_in(life.journal)[0]
         both_mounts_agree(flash)
         quick = 0
         for sector in range(14):
-            ahead = (sector - life.journal._head) % 14
-            blank = 1 < ahead <= life.journal._erased
-            step = 1 if ahead <= life.journal._erased + 1 else 2  # more from the head to the oldest one
+            ahead = (sector - newest) % 14
+            blank = 1 < ahead <= ahead_of_it
+            step = 1 if ahead <= ahead_of_it + 1 else 2  # more from the head to the oldest one
             rows = sorted(SPOILT.items())[(sector + waiting) % step :: 5 * step if MICRO else step]
-            for what, (first, end, make) in rows:
+            for what, (first, behind, make) in rows:
                 flash.restore(image)
-                at, end = sector * SIZE + first, sector * SIZE + end
-                flash.data[at:end] = make(early[at:end]) if make else bytes((image[at] ^ 4,))
+                at, behind = sector * SIZE + first, sector * SIZE + behind
+                flash.data[at:behind] = make(early[at:behind]) if make else bytes((image[at] ^ 4,))
                 quick += agrees(flash, given, (waiting, sector, what), intact, blank)
         assert quick > 10, quick
 
@@ -186,11 +191,11 @@ def test_the_header_of_the_oldest_sector_is_damaged():
     life = Life(flash, 3)
     life.places["old", 0] = put(life.journal, 1)
     image = life.go_on(2)
-    tail = life.journal._tail()
+    oldest = tail(flash)
     for at in (8, 17, 22):
         flash.restore(image)
-        flash.data[tail * SIZE + at] ^= 4
-        agrees(flash, life.journal.next_seq, (3, tail, at), None, False)
+        flash.data[oldest * SIZE + at] ^= 4
+        agrees(flash, life.journal.next_seq, (3, oldest, at), None, False)
         eq(found_at_once(Journal(flash))[1], 4)
 
 
@@ -198,10 +203,10 @@ def test_damage_that_a_start_meets():
     """All damage is looked for then."""
     flash = ring()
     life = Life(flash, 3)
-    while min(flash.erases) < 2 or life.journal._off < 400:
+    while min(flash.erases) < 2 or end(flash) % SIZE < 400:
         life.add(OUT, 40, 3)
         life.k += 1
-    for sector in (life.journal._head, life.journal._tail() + 4):
+    for sector in (head(flash), tail(flash) + 4):
         flash.data[sector % 16 * SIZE + 200] ^= 4
     eq(Journal(flash).damaged, 2)
 

@@ -36,6 +36,11 @@ def head(flash):
     return max(found)[1]
 
 
+def tail(flash):
+    """The oldest sector: it is behind the erased ones."""
+    return (head(flash) + erased(flash) + 1) % flash.blocks
+
+
 def end(flash):
     """The address behind the last byte of the head that was programmed."""
     at = head(flash) * flash.block_size
