@@ -135,7 +135,7 @@ def test_command(tmp_path, monkeypatch):
     result = CliRunner().invoke(command, ["--jobs", "1"])
     assert result.exit_code == 0 and "37 states, 113 transitions, 22 cuts, 0 violations" in result.output, result.output
     assert "none of sent, a cut" in CliRunner().invoke(command, ["--world", "x"]).output
-    random_cuts._same_id(monkeypatch)
+    monkeypatch.setattr(Session, "free_mid", lambda self, other: 7)
     search.model.cache_clear()
     result = CliRunner().invoke(command, ["--jobs", "1"])
     assert result.exit_code == 1 and "ids reused" in result.output, result.output

@@ -161,10 +161,7 @@ class Base:
 
     @property
     def pending(self):
-        """Messages of QoS 1 and 2 accepted but not yet completed by the broker. Raises OSError if an operation was
-        interrupted and flash fails: then nobody knows."""
-        if self.session.busy and not self._guard & RUNNING:
-            self._check_interrupted()
+        """Messages of QoS 1 and 2 accepted but not yet completed by the broker."""
         return self.session.pending
 
     def is_pending(self, mid):

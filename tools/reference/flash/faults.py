@@ -10,8 +10,6 @@ fading, wild: an interrupted erase, as the functions below
 lost, and a seed: the operation has not begun, and some of the unsynced operations before it are lost
 rot, and a number: the operation has not begun, and a programmed bit flips"""
 
-from collections import namedtuple
-
 import nor
 
 ERASING = ("zeros", "fading", "wild")  # what an erase alone leaves
@@ -21,8 +19,15 @@ MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0, 0x01, 0x80, 0x7F, 0xFE, 0)
 # an interrupt comes before, or behind, any of them.
 FAILURES = ("program", "ignore", "read", "interrupt", "interrupted")
 
-# An operation of the flash; before it: the flash, its undecided bits, the unsynced operations, and a copy of the life.
-Operation = namedtuple("Operation", ("name", "at", "old", "new", "flash", "undecided", "unsynced", "promised"))
+
+class Operation:
+    """An operation of the flash; before it: the flash, its undecided bits, the unsynced operations, and a copy of the
+    life."""
+
+    # No namedtuple: the build renames attributes, not the texts of their names.
+    def __init__(self, name, at, old, new, flash, undecided, unsynced, promised):
+        self.name, self.at, self.old, self.new = name, at, old, new
+        self.flash, self.undecided, self.unsynced, self.promised = flash, undecided, unsynced, promised
 
 
 def outcome(way):
