@@ -6,7 +6,7 @@ import struct
 import sys
 from binascii import crc32
 
-from harness import EMULATED, SkipTest, eq
+from harness import EMULATED, SkipTest, allocated, eq
 from inflight import FileFlash, Journal, RamFlash
 from inflight.journal.journal import DONE, IN, OUT, RELEASED
 from nor import NorFlash
@@ -49,18 +49,6 @@ class Quiet:
             for i in range(arg * 1024, arg * 1024 + 1024):
                 self._data[i] = 0xFF
         return 0
-
-
-def allocated(fn, *args):
-    fn(*args)  # warm-up
-    gc.collect()
-    gc.disable()
-    try:
-        before = gc.mem_alloc()
-        fn(*args)
-        return gc.mem_alloc() - before
-    finally:
-        gc.enable()
 
 
 def exchange(journal, head, tail, times):
