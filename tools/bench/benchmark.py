@@ -33,11 +33,11 @@ def run(folder, others, effort):
     figures["sizes"] = code.sizes
     with Mosquitto(folder / "broker") as broker, responder() as port:
         parts = {
-            "costs": lambda: measure.costs(code, broker.port, names + level_5, effort, folder),
-            "rom": lambda: measure.costs(code, broker.port, ["ours"], effort, folder, rom=True),
+            "costs": lambda: measure.costs(code, broker.port, names + level_5, effort),
+            "rom": lambda: measure.costs(code, broker.port, ["ours"], effort, rom=True),
             "modules": lambda: measure.modules(code),
-            "smallest": lambda: measure.smallest(code, broker.port, names, effort, folder),
-            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True),
+            "smallest": lambda: measure.smallest(code, broker.port, names, effort),
+            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, rom=True),
             "rates": lambda: measure.rates(code, port, [*names, *level_5, "ours_websocket"], effort),
             "of_level_4": lambda: measure.of_level_4(code, port, effort),
             "on_cpython": lambda: measure.at_level_5_on_cpython(port, effort),

@@ -92,16 +92,20 @@ def failure(found):
 # --- the parts ---
 
 
-def costs(code, broker, contenders, effort, folder, rom=False):
+def _journal():
+    """A new file, and with it a new session: a script names it so, too. It lies in the folder in which scripts run: the
+    path is held in the heap, and is to cost everywhere the same."""
+    return f"journal-{secrets.token_hex(4)}"
+
+
+def costs(code, broker, contenders, effort, rom=False):
     """Heap of each contender: {name: {import, client, publish_0, ...}}."""
-    return {name: _costs(code, broker, name, effort, folder, rom) for name in contenders}
+    return {name: _costs(code, broker, name, effort, rom) for name in contenders}
 
 
-def _costs(code, broker, name, effort, folder, rom):
+def _costs(code, broker, name, effort, rom):
     def measured(messages):
-        # A session of its own for each run: its journal names it.
-        journal = folder / f"journal-{secrets.token_hex(4)}"
-        return _attempt(effort, code, name, "costs", name, broker, messages, journal, rom=rom)
+        return _attempt(effort, code, name, "costs", name, broker, messages, _journal(), rom=rom)
 
     found = measured(effort.messages)
     if failure(found):
@@ -208,27 +212,23 @@ def recovery(code, effort, folder):
     return {f"{n:,} records": code.run("recovery", folder / "recovery", 64, n) for n in effort.records}
 
 
-def smallest(code, broker, contenders, effort, folder, rom=False):
+def smallest(code, broker, contenders, effort, rom=False):
     """{name: {smallest: bytes of the smallest heap with which everything works}}. Ours works with each of up to 8 KB
     more, too: where pieces lie changes with the heap's size, so one may work by luck. The others need not: some hang
     now and then."""
-    return {name: _smallest(code, broker, name, effort, folder, rom) for name in contenders}
+    return {name: _smallest(code, broker, name, effort, rom) for name in contenders}
 
 
-def _smallest(code, broker, name, effort, folder, rom):
+def _smallest(code, broker, name, effort, rom):
     low, high = 0, 262_144
     options = {"rom": rom, "timeout": _SMALLEST_S}
 
-    def journal():
-        # A new one in each run, and with it a new session.
-        return folder / f"smallest-{secrets.token_hex(4)}"
-
     def works(heap):
         with contextlib.suppress(Failed):
-            return code.run("smallest", name, broker, journal(), heap=heap, **options)
+            return code.run("smallest", name, broker, _journal(), heap=heap, **options)
         return False
 
-    most = _attempt(effort, code, name, "smallest", name, broker, journal(), heap=high, **options)
+    most = _attempt(effort, code, name, "smallest", name, broker, _journal(), heap=high, **options)
     if failure(most):
         return most  # it fails with any heap
     while high - low > effort.heap:
