@@ -28,7 +28,7 @@ BOTH = World(4, (2,), (2,), 1, 0)
 SENT_CUT = World(4, (2, 1), (), 0, 1, 1, 1)
 RECEIVED_CUT = World(4, (), (2,), 0, 1)
 STATES = {  # states, transitions, cuts
-    SENT: (846, 1758, 0),
+    SENT: (887, 1821, 0),
     RECEIVED: (245, 607, 0),
     BOTH: (1151, 2857, 0),
     SENT_CUT: (558, 1456, 509),

@@ -8,6 +8,7 @@ ACK = const(1)
 REC = const(2)
 REL = const(3)
 COMP = const(4)
+OWED = const(5)
 STATE = const(7)  # in these bits,
 DUP = const(8)  # and more: it was sent before
 ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it

@@ -15,6 +15,7 @@ from tools.crash.cutting import GRANULARITIES
 from tools.reference.wire import spans
 
 SECRETS = b"\x78\x56\x34\x12\xf0\xde\xbc\x9a"
+WAITING = 8  # as of a file: see Journal
 
 
 class HandlerError(Exception):
@@ -179,6 +180,8 @@ def mounted(flash):
     """The Journal on the flash; if it is formatted now, its random numbers are fixed."""
     urandom, os.urandom = os.urandom, lambda n: SECRETS[:n]
     try:
-        return Journal(flash)
+        journal = Journal(flash)
     finally:
         os.urandom = urandom
+    journal.waiting = WAITING
+    return journal

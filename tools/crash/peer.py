@@ -177,7 +177,7 @@ class Peer:
     def _wrote(self, unread=False):
         if not unread:
             self.out.handled()
-        self.out.durable()
+        self.out.wrote()
 
     def arrive(self, n=None):
         """The next n packets of the client reach the server (None: all)."""

@@ -10,7 +10,7 @@ from inflight.journal.records import HEADER
 from inflight.packet import ProtocolError
 from inflight.states import IDLE, INTERRUPTED, UP
 from ring import numbers
-from tools.crash.device import Device, HandlerError, aged, mounted
+from tools.crash.device import WAITING, Device, HandlerError, aged, mounted
 from tools.crash.messages import outgoing
 from tools.crash.peer import Peer
 from tools.reference.kinds import PUBACK, PUBCOMP, PUBREC
@@ -93,6 +93,7 @@ class Simulation:
         self.setup = {**SETUP, **setup}
         self.flash = flash(self.setup)
         self.state = State(self.setup)
+        self.peer.out.done_waiting = WAITING
         self._fault_injected = bool(self.setup["worn"])  # operations of the flash have failed, or may fail
         self._wear(self.setup["worn"])
 

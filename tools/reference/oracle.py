@@ -108,6 +108,7 @@ class Outgoing:
         # (kind, Message ID) of the packet being handled; (CONNACK, (whether all are given up, whether they begin anew))
         self.acknowledging = None
         self.not_durable = ()  # exchanges as they were before acknowledgements that need not be durable yet
+        self.done_waiting = 0  # so many of these need not before a packet leaves, if they completed their exchange
         self.request_mid = 0  # Message ID of the pending SUBSCRIBE or UNSUBSCRIBE
         self.last_seq = -1
 
@@ -313,9 +314,15 @@ class Outgoing:
             del self.open[e.number]
 
     def durable(self):
-        """All that the client handled must be durable now: it wrote a packet, was idle, disconnected, or mounted its
-        journal."""
+        """All that the client handled must be durable now: it accepted a message, was idle, disconnected, or mounted
+        its journal."""
         self.not_durable = ()
+
+    def wrote(self):
+        """The client wrote a packet."""
+        some_go_on = any(e.number in self.open for e in self.not_durable)
+        if some_go_on or self.clean or len(self.not_durable) > self.done_waiting:
+            self.durable()
 
     def connack_read(self, none, window, level=4):
         """The client reads a CONNACK that accepts it. `none`: it tells that the server has no session. `window`: the

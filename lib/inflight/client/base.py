@@ -22,7 +22,7 @@ from ..arguments import encode_name
 from ..compat import const, of_bytes, passed, print_exception, ticks_add, ticks_diff, ticks_ms
 from ..errors import refuse
 from ..net.transport import Transport
-from ..packet import PUBLISH, ProtocolError
+from ..packet import PUBLISH, SUBACK, ProtocolError
 from ..session.session import Session
 from ..states import (
     CLOSING,
@@ -315,12 +315,16 @@ class Base:
             elif self._requested:
                 self._answered()
             self._held = SOME
+            if PUBLISH < kind < SUBACK and not session.ack_due:
+                continue  # what follows from acknowledgements leaves behind the last one: they share a sync
             self._guard &= ~READING
             if not self._write():
                 need = WRITE
                 break
             self._guard |= READING
         self._guard &= ~READING
+        if not need and not self._write():
+            need = WRITE
         if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
             raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
         return need

@@ -58,6 +58,8 @@ _MOST = const(60000)  # live OUT records
 _ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 _ERASES = const(2)  # in one append
 _SHORT = const(65536)  # bytes of a ring that is always read as a whole
+_ALL = const(0xFFFF)  # Journal._dirty, from where on nothing can wait
+_DONE_WAITING = const(8)  # of a file, where a sync takes milliseconds
 
 
 class Journal(Records):
@@ -71,6 +73,7 @@ class Journal(Records):
     all sectors together, ever. failed: an operation failed or was interrupted, and nothing is programmed before
     recover(). found_*: what find() and scan() found. watched: the address of a record, -1 once it is done or not
     known any more, as after recover().
+    waiting: so many OUT records that are done need not be durable before a packet leaves; see session.
     Since it was formatted, whatever happened to the power: damaged, records that were lost to damage; skipped,
     sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
     found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
@@ -118,7 +121,7 @@ class Journal(Records):
                 "the journal is full, %d of %d bytes: call drain(), or make it larger" % (self.used, self.limit)
             )
         self._begin()
-        self._dirty = True
+        self._dirty = _ALL
         if kind == OUT:
             self._begun = self.next_seq
         size += OVERHEAD
@@ -181,8 +184,8 @@ class Journal(Records):
         """Notes RELEASED or DONE on the live record at address `at`, durable after commit(); a DONE one is
         gone. Raises OSError."""
         self._begin()
-        self._dirty = True
         self._load(at)
+        self._dirty = self._dirty + 1 if state == DONE and self._kind == OUT else _ALL
         self._write_state(at, self.found_len, state)
         if state == DONE:
             self._count(at, self._kind, -self.found_len - OVERHEAD)
@@ -190,12 +193,13 @@ class Journal(Records):
                 self.watched = -1
         self.failed = False
 
-    def commit(self):
-        """Makes durable what was appended and marked. Raises OSError, also when the journal has failed."""
-        if self._dirty or self.failed:
+    def commit(self, waiting=0):
+        """Makes durable what was appended and marked, unless that is nothing but `waiting` OUT records at most that are
+        done. Raises OSError, also when the journal has failed."""
+        if self._dirty > waiting or self.failed:
             self._begin()
             self._sync()
-            self._dirty = False
+            self._dirty = 0
             self._begun = -1
             self.failed = False
 
@@ -524,7 +528,8 @@ def prepare(j, device):
     # is corrected when a long ring has counted less than it told.
     j.owner = None
     j._live = array("H", bytes(2 * n))  # bytes of live records in each sector
-    j._dirty = False  # something is not durable yet
+    j.waiting = _DONE_WAITING if j._write and not j._volatile else 0
+    j._dirty = 0  # what is not durable yet: so many OUT records that are done, or _ALL
     j._others = 0  # bytes of live records that are no OUT
     j._begun = -1  # number of the last OUT record until it is durable
     j._appending = -1  # address of the record that is being written

@@ -54,7 +54,7 @@ def recover(j):
         raise
     if hasattr(j, "checkpoints"):
         j.checkpoints.ready = True
-    j._dirty = False
+    j._dirty = 0
     # Whoever appended it was not told that it is there, and does so again.
     at = j.find(OUT, j._begun) if j._begun >= 0 else -1
     if at >= 0 and j.found_seq == j._begun:

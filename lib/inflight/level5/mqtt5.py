@@ -29,7 +29,7 @@ from ..packet import CONNACK, LONGEST, MALFORMED, PUBACK, PUBLISH, PUBREC, SUBAC
 from ..session.drop import give_up
 from ..session.refused import PublishRefused
 from ..session.session import Session
-from ..states import BY_CONNECT, GIVEN_UP, REL, SEND, STATE
+from ..states import BY_CONNECT, GIVEN_UP, OWED, REL, SEND, STATE
 from .cursor import IN_PUBLISH, digits_for, digits_in
 
 _NEVER = const(-0x10000000)
@@ -148,7 +148,7 @@ class Session5(Session):
         stopped = self.rows + self.owed > quota and self._unacknowledged() >= quota
         for i in range(min(self.rows, self.reach)):
             state = states[i] & STATE
-            if state == REL or (state == SEND and not stopped):
+            if state == REL or state == OWED or (state == SEND and not stopped):
                 return i
         self.waiting = stopped
         return -1

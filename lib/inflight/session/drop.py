@@ -83,12 +83,14 @@ def discard(session):
     """Gives up the messages that were sent, or may have been: they belong to a session that
     ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
     n = 0
-    for i in range(session.rows - 1, -1, -1):
+    left = session.most + session.queued - session.journal.live  # behind the window
+    for i in range(min(session.rows, session.most) - 1, -1, -1):
         if session.states[i] & (STATE | DUP) != SEND:
             session.journal.mark(session.addresses[i], DONE)
             session.remove(i)
             n += 1
-    while session.queued:
+    while session.queued and left > 0:
+        left -= 1
         address = session.oldest()
         if address < 0 or session.journal.found_seq >= session.sent_below:
             break
@@ -274,7 +276,7 @@ def _drop_lost(journal, at):
     try:
         journal.damaged += 1
         journal._begin()
-        journal._dirty = True
+        journal._dirty = 1
         try:
             journal._make_space(NOTES)
             journal._note()

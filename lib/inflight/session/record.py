@@ -273,7 +273,7 @@ def load_window(session):
         session.used_mid = -1
         session.queued = journal.live
         session.refill()
-    return left
+    return min(left, session.recorded_most)
 
 
 def _allocate(session, n):
@@ -294,7 +294,10 @@ def _find_sent(session):
     journal = session.journal
     first = bytearray(1)
     n = 0
-    while n < session.recorded_most:
+    most = session.recorded_most
+    if most and session.mode != CLEAN:
+        most += journal.waiting
+    while n < most:
         address = journal.find(OUT, session.sent_below)
         if address < 0:
             break

@@ -30,16 +30,33 @@
 #                    under an id that is not proven free, the PUBRELs of ForeignIds
 #                 5. PINGREQ
 #
+# What is durable before a packet leaves
+# --------------------------------------
+# That which the packet says. All that was noted until then shares one sync, so the owner writes when it has handled all
+# that it read, but for acknowledgements that it owes.
+#
+#   packet               what is durable before                        clause
+#   PUBLISH              its record, and that its Message ID is free   MQTT-2.3.1-2, 4.3.2-1, 4.3.3-1
+#   PUBREL               that the broker has the message: RELEASED     MQTT-4.3.3-1
+#   PUBREC               the received id, and that it was delivered    MQTT-4.3.3-2
+#   PUBCOMP              that the received id is free                  MQTT-4.3.3-2
+#   the first of them    the SESSION record                            see below
+#
+# No packet says that a message of ours is done. So where a sync takes long some of those marks wait for others
+# (`waiting` of the journal), but in a clean session: a power cut costs a repetition, of a PUBLISH of QoS 1 with
+# DUP or of a PUBREL. A publish(), and a client that has nothing to do, makes all durable.
+#
 # Which messages can have left before a power cut?
 # ------------------------------------------------
 # Only those of the window, so of the live ones
-# the first `most` at most, the largest window since the last clean session began. Of these, a
-# message can have left
+# the first `most` at most, the largest window since the last clean session began; and as many more as are live again,
+# though they were done (`waiting` of the journal at most). Of these, a message can have left
 # - if it was accepted with a connection: its record has DUP then;
 # - or if its number is below `below`: so many had been accepted without one when a connection began
 #   to send them.
 # The SESSION record has both. All other messages are known never to have left: they go out
-# without DUP [MQTT-3.3.1-1], survive the end of a session, and may be dropped.
+# without DUP [MQTT-3.3.1-1], survive the end of a session, and may be dropped. Those behind the first `most` survive
+# the end of a session, too: rather twice than never.
 #
 # A message that is set aside (see pending) has no row, and a number below `seq`.
 #
@@ -69,7 +86,7 @@ import inflight.packet as packet
 from ..journal.records import OUT  # isort: skip (from here: each import within an import takes stack)
 from ..compat import const, passed, ticks_add, ticks_diff
 from ..errors import OutboxFull
-from ..states import COMP, DUP, ERROR, FINISH, IGNORED, REL, REPEAT, SEND, STATE, UNKNOWN
+from ..states import COMP, DUP, ERROR, FINISH, IGNORED, OWED, REL, REPEAT, SEND, STATE, UNKNOWN
 from .window import Window
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
@@ -419,7 +436,7 @@ class Session(Window):
         n = self._select()
         if n:
             if self.journal:
-                self.journal.commit()
+                self.journal.commit(0 if self.clean else self.journal.waiting)
             self._sent_at = now
         self.busy = False
         return n
@@ -443,9 +460,9 @@ class Session(Window):
         foreign = self.foreign
         if self.aside and self.resumed & DUP:
             self.aside.look(self)
-        if self.resumed and self.waiting and not (foreign and foreign.asked):
+        if self.resumed and self.waiting:
             i = self.next_row()
-            if i >= 0:
+            if i >= 0 and not (foreign and foreign.asked and self.states[i] & STATE != OWED):
                 return self._send_message(i)
         if foreign and foreign.asked and not foreign.pinged and passed(self.now, self.progress_at, _PROBES_MS):
             self.ping_requested = True  # some brokers do not answer PUBRELs for ids that they do not hold
@@ -478,10 +495,13 @@ class Session(Window):
         mid = self.mids[i]
         states = self.states
         self.progress_at = self.now
-        if states[i] & STATE == REL:
-            n = self._put_ack(packet.PUBREL, mid, self._dup())
-            states[i] += COMP - REL
-            self.count[counters.RESENT] += 1
+        state = states[i] & STATE
+        if state >= REL:
+            again = state == REL
+            n = self._put_ack(packet.PUBREL, mid, self._dup() if again else 0)
+            states[i] += COMP - state
+            if again:
+                self.count[counters.RESENT] += 1
         else:
             dup = states[i] & DUP
             n = self.load_publish(self.addresses[i], dup)
@@ -586,5 +606,5 @@ class Session(Window):
         if act == FINISH:
             self.count[counters.COMPLETED] += 1
             self.completed = mid
-        elif act != IGNORED and kind == packet.PUBREC:
+        elif kind == packet.PUBREC and (act == REPEAT or act == UNKNOWN):
             self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)

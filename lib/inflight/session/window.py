@@ -11,14 +11,15 @@
 #   SEND     ignored    ignored            ignored    about to be sent (again)
 #   ACK      done       error              error      MQTT-4.3.2-1
 #   REC      error      released, PUBREL   error      MQTT-4.3.3-1
-#   REL      ignored    ignored            ignored    about to be sent (again)
+#   OWED     error      ignored            error      its first PUBREL is about to be sent
+#   REL      ignored    ignored            ignored    about to be sent again
 #   COMP     error      PUBREL             done       MQTT-4.3.3-1
 #   none     ignored    PUBREL             ignored    answers to an earlier life
 #
-#   sending           SEND -> ACK at QoS 1, REC at QoS 2; REL -> COMP
-#   a new connection  ACK, REC -> SEND with DUP; COMP -> REL       MQTT-4.4.0-1, 3.3.1-1
+#   sending           SEND -> ACK at QoS 1, REC at QoS 2; OWED, REL -> COMP
+#   a new connection  ACK, REC -> SEND with DUP; OWED, COMP -> REL  MQTT-4.4.0-1, 3.3.1-1
 #
-# "done" and "released" are marks in the journal, made before anything leaves in answer: after
+# "done" and "released" are marks in the journal; session tells when they are durable. After
 # a power cut a live record is SEND, a released one REL, and a PUBLISH never follows its PUBREL.
 #
 # Messages of QoS 2 from the broker
@@ -39,18 +40,33 @@ import inflight.packet as packet
 
 from ..compat import const
 from ..journal.records import DONE, OUT, RELEASED
-from ..states import ANY, COMP, DUP, ERROR, FINISH, GIVEN_UP, IGNORED, REC, REL, RELEASE, REPEAT, SEND, STATE, UNKNOWN
+from ..states import (
+    ANY,
+    DUP,
+    ERROR,
+    FINISH,
+    GIVEN_UP,
+    IGNORED,
+    OWED,
+    REC,
+    REL,
+    RELEASE,
+    REPEAT,
+    SEND,
+    STATE,
+    UNKNOWN,
+)
 from .packet_buffer import PacketBuffer
 
 _MARKS = const(0xF0)  # all bits of a state but SEND to COMP
 _GONE = const(6)  # acknowledged() returns it, too
 # fmt: off
 _TABLE = bytes((
-    # SEND   ACK      REC      REL      COMP
-    IGNORED, FINISH,  ERROR,   IGNORED, ERROR,   # PUBACK
-    IGNORED, ERROR,   RELEASE, IGNORED, REPEAT,  # PUBREC
-    ERROR,   ERROR,   ERROR,   ERROR,   ERROR,   # PUBREL is never looked up
-    IGNORED, ERROR,   ERROR,   IGNORED, FINISH,  # PUBCOMP
+    # SEND   ACK      REC      REL      COMP     OWED
+    IGNORED, FINISH,  ERROR,   IGNORED, ERROR,   ERROR,    # PUBACK
+    IGNORED, ERROR,   RELEASE, IGNORED, REPEAT,  IGNORED,  # PUBREC
+    ERROR,   ERROR,   ERROR,   ERROR,   ERROR,   ERROR,    # PUBREL is never looked up
+    IGNORED, ERROR,   ERROR,   IGNORED, FINISH,  ERROR,    # PUBCOMP
 ))
 # fmt: on
 
@@ -174,7 +190,7 @@ class Window(PacketBuffer):
             if state != SEND and state != REL:
                 some = True
                 marks = self.states[i] & _MARKS
-                self.states[i] = marks | DUP | (REL if state == COMP or marks & GIVEN_UP else SEND)
+                self.states[i] = marks | DUP | (REL if state > REL or marks & GIVEN_UP else SEND)
         self.waiting = True
         return some
 
@@ -183,7 +199,7 @@ class Window(PacketBuffer):
         states = self.states
         for i in range(min(self.rows, self.reach)):
             state = states[i] & STATE
-            if state == SEND or state == REL:
+            if state == SEND or state == REL or state == OWED:
                 return i
         self.waiting = False
         return -1
@@ -201,12 +217,21 @@ class Window(PacketBuffer):
         i = self.row(mid)
         if i < 0:
             return UNKNOWN
-        act = _TABLE[(kind - packet.PUBACK) * 5 + (self.states[i] & STATE)]
+        act = _TABLE[(kind - packet.PUBACK) * 6 + (self.states[i] & STATE)]
         if act == FINISH:
             if self.states[i] & GIVEN_UP:
                 act = _GONE
             self.finish(i)
         elif act == RELEASE:
-            self.journal.mark(self.addresses[i], RELEASED)
-            self.states[i] += COMP - REC
+            address = self.addresses[i]
+            self.journal.mark(address, RELEASED)
+            self.states[i] += OWED - REC
+            self.waiting = True
+            for k in range(i + 1, self.rows):
+                if self.states[k] & STATE == OWED:  # PUBRELs leave in the order of the PUBRECs [MQTT-4.6.0-4]
+                    state = self.states[i]
+                    self.remove(i)
+                    self.set_row(self.rows, mid, address, state)
+                    self.rows += 1
+                    break
         return act

@@ -10,7 +10,7 @@ after, torn(), suffix(), scattered(), mixed(), zeros; undecided() returns also w
 
 Other faults:
 
-    NorFlash(cache=True)               # unsynced operations may be lost at a cut, each independently
+    NorFlash(cache=True)               # unsynced operations may be lost at a cut, each independently; see CachedFile
     flash.fail_at(3, "program")        # operation 3 from now raises OSError; its docstring tells of other failures
     flash.stuck[at] = 0x10             # these bits of a byte cannot be cleared
     flash.low[at] = 0x10               # these bits of a byte cannot be set: from the next erase on they are 0
@@ -267,6 +267,17 @@ class NorFlash:
         for i, mask in enumerate(undecided):
             if mask:
                 self.undecided[at + i] = mask
+
+
+class CachedFile(NorFlash):
+    """A file: what is written is durable with the next sync."""
+
+    def __init__(self, blocks=4, block_size=1024):
+        super().__init__(blocks, block_size, 1, True)
+
+    def program(self, at, buf, off, n):
+        if n:
+            self.writeblocks(at // self.block_size, bytes(buf[off : off + n]), at % self.block_size)
 
 
 def _applied(now, old, new):
