@@ -4,7 +4,7 @@ from harness import CUT_STEP, eq, raises
 from inflight.journal.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, PowerCut, after, before, mixed, noise, scattered, suffix, torn, undecided
 from ring import end, erased, head, numbers
-from test_journal import RecordOwner, bodies, fill, put, rings
+from test_journal import RecordOwner, bodies, fill, journals, put, rings
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -105,8 +105,7 @@ def test_one_bit_of_any_header():
 def test_a_damaged_header_loses_nothing():
     """In every sector but the oldest the whole header may be damaged; in the oldest eight bytes, since more looks like
     an interrupted erase."""
-    for flash in rings(5):
-        journal = Journal(flash)
+    for flash, journal in journals(5):
         places = fill(journal)
         image = flash.snapshot()
         for sector in range(flash.blocks - 1):  # the last one is blank: its erase may have been interrupted
@@ -124,8 +123,7 @@ def test_a_damaged_header_loses_nothing():
 def test_a_lost_sector():
     """The sector reads blank, as noise, or as it was long ago. Its records are lost and counted; ids and sequence
     numbers are not reused."""
-    for flash in rings(5):
-        journal = Journal(flash)
+    for flash, journal in journals(5):
         early = flash.snapshot()
         for k in range(40):
             journal.mark(put(journal, k), DONE)
@@ -337,8 +335,7 @@ def test_the_only_sector_in_use_is_lost():
 def test_a_head_whose_header_is_lost_gets_no_more_records():
     """It passes for a sector whose erase was cut short as soon as it is the oldest."""
     for kind in (OUT, IN):
-        for flash in rings(5):
-            journal = Journal(flash)
+        for flash, journal in journals(5):
             journal.mark(put(journal, 0), DONE)
             flash.data[:24] = bytes(24)
             again = Journal(flash)
@@ -352,8 +349,7 @@ def test_a_head_whose_header_is_lost_gets_no_more_records():
 
 def test_a_head_with_a_damaged_header_gets_no_more_records():
     """Its number may read as another one's; records are added where nobody can doubt it."""
-    for flash in rings(5):
-        journal = Journal(flash)
+    for flash, journal in journals(5):
         put(journal, 0)
         flash.data[11] ^= 0x80
         again = Journal(flash)
@@ -364,8 +360,7 @@ def test_a_head_with_a_damaged_header_gets_no_more_records():
 
 def test_the_newest_headers_are_damaged():
     """All of them but the oldest one's: each has the number behind the one before."""
-    for flash in rings(5):
-        journal = Journal(flash)
+    for flash, journal in journals(5):
         k = at = 0
         while at < 3 * flash.block_size:
             at = put(journal, k)
@@ -404,8 +399,7 @@ def test_zeros_left_of_the_header_of_the_newest_sector():
 
 
 def test_damaged_body_loses_one_record():
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         places = [put(journal, k) for k in range(6)]
         flash.data[places[2] + 20] ^= 0x10
         again = Journal(flash)
@@ -416,8 +410,7 @@ def test_damaged_body_loses_one_record():
 
 
 def test_two_neighbours_count_as_two():
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         places = [put(journal, k) for k in range(6)]
         for k in (2, 3):
             flash.data[places[k] + 20] ^= 0x10
@@ -427,8 +420,7 @@ def test_two_neighbours_count_as_two():
 
 
 def test_damaged_newest_record_keeps_its_numbers_used():
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         for k in range(6):
             at = put(journal, k)
         flash.data[at] ^= 0x10
@@ -441,8 +433,7 @@ def test_damaged_newest_record_keeps_its_numbers_used():
 
 def test_a_payload_is_never_a_record():
     """The payload contains the image of a whole record, and the header of its own record is damaged."""
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         at = put(journal, 1)
         image = bytes(flash.data[at : at + 55])
         for shift in range(12):
@@ -478,8 +469,7 @@ def test_a_bit_of_what_was_retired():
 def test_a_page_with_unstable_bits():
     """Bits of an interrupted program read differently at each start; all mounts agree."""
     for seed in range(0, 60, CUT_STEP):
-        for flash in rings(6):
-            journal = Journal(flash)
+        for flash, journal in journals(6):
             places = [put(journal, k) for k in range(4)]
             if seed % 3 == 0:
                 journal.mark(places[1], RELEASED)
@@ -562,8 +552,7 @@ def test_undecided_operations():
 
 def test_a_program_that_reads_as_blank():
     """The last program of a record was cut short: its bits read as blank at the next mount, as 0 at a later one."""
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         put(journal, 0)
         begun = []
         flash.watch = lambda name, at, old, new: begun.append((flash.snapshot(), at, old, new))
@@ -580,8 +569,7 @@ def test_a_program_that_reads_as_blank():
 
 def test_records_are_checked_before_they_are_copied():
     """A live record damaged while the device runs is neither copied nor skipped: it fails, and is counted."""
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         old = journal.owner = RecordOwner({k: put(journal, k) for k in range(3)})
         flash.data[old[1] + 15] ^= 4
         k = failures = 3
@@ -599,8 +587,7 @@ def test_records_are_checked_before_they_are_copied():
 
 
 def test_records_are_checked_before_they_are_sent():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         at = put(journal, 1)
         journal.check(at)
         flash.data[at + 30] ^= 4

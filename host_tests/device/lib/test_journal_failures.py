@@ -4,7 +4,7 @@ from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal.journal import DONE, HEADER, IN, OUT, SESSION, Journal, OutboxFull
 from nor import NorFlash, noise
 from ring import numbers
-from test_journal import RecordOwner, bodies, fill, put, rings
+from test_journal import RecordOwner, bodies, fill, journals, put
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -253,8 +253,7 @@ def test_a_mount_reads_what_is_blank_once():
 
 
 def test_full_stays_full_until_something_is_done():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         places = fill(journal)
         raises(OutboxFull, put, journal, 99)
         eq(journal.failed, False)
