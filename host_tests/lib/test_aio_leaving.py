@@ -182,28 +182,6 @@ def test_a_reset_during_disconnect(clock, monkeypatch, half_written):
     assert resets.at > 1
 
 
-def test_disconnect_from_a_broker_that_reads_nothing(broker):
-    """Ends with the time-out."""
-    narrow(broker)
-    client = make(broker.port, timeout_ms=200)
-    done = threading.Event()
-
-    async def scene():
-        async with client:
-            await client.connect()
-            narrow(client)
-            writer = await half_written(client)
-        assert not client.connected
-        assert isinstance((await asyncio.gather(writer, return_exceptions=True))[0], OSError)
-        done.set()
-
-    def script(b):
-        b.welcome()
-        b.until(done.is_set)
-
-    play(broker, script, scene)
-
-
 def test_disconnect_when_all_tasks_were_cancelled(broker):
     """As in a program that is stopped; the client's own tasks are among them."""
     client = make(broker.port, timeout_ms=200)

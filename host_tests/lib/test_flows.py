@@ -3,7 +3,6 @@ host_tests/device/lib tests the packets of each flow."""
 
 import contextlib
 from array import array
-from errno import ENOBUFS
 
 import pytest
 
@@ -11,8 +10,8 @@ from host_tests.lib.either import only_blocking
 from inflight import FileFlash, OutboxFull, RamFlash
 from inflight.cpython import stream
 from nor import NorFlash
-from tools.reference.kinds import PUBCOMP, PUBLISH, PUBREC
-from tools.reference.wire import connack, puback, publish, pubrel
+from tools.reference.kinds import PUBLISH
+from tools.reference.wire import connack, puback, publish
 
 BOTH_CLIENTS = True
 
@@ -211,42 +210,6 @@ def test_what_a_handler_gets(broker, make, pump):
         ("t", b"3", 2, False, False, mid, False),
     ]
     assert client.counters()["duplicates"] == 1 and not client.pending
-
-
-def test_messages_go_out_while_qos_2_finds_no_space(broker, make, pump):
-    """A QoS 2 message without space ends its connection when the client's own messages are acknowledged. Until then no
-    other one goes before it [MQTT-4.6.0-3]."""
-    got, errors = [], []
-    callbacks = {"on_message": lambda m: got.append(m.payload), "on_error": errors.append}
-    client = make(broker.port, receive_maximum=1, backoff_ms=(1, 1), **callbacks)
-    for _ in range(3):
-        client.publish("b", b"x", 1)
-
-    def script(b):
-        b.welcome()
-        b.send(*(publish("a", b"%d" % mid, 2, mid) for mid in (1, 2, 3)))
-        own = []
-        kinds = set()
-        while len(own) < 3 or PUBCOMP not in kinds:
-            p = b.receive()
-            kinds.add(p.kind)
-            if p.kind == PUBLISH:
-                own.append(p.mid)
-            elif p.kind == PUBREC:
-                assert p.mid == 1
-                b.send(pubrel(1), publish("a", b"4", 2, 4))
-        b.send(*map(puback, own))
-        b.expect_close()
-        b.welcome(1)
-        for mid in (2, 3, 4):
-            b.deliver("a", b"%d" % mid, 2, mid, dup=True)
-            b.release(mid)
-
-    with broker.play(script):
-        client.connect()
-        pump(client, lambda: len(got) == 4)
-    assert got == [b"1", b"2", b"3", b"4"] and not client.pending
-    assert [e.errno for e in errors] == [ENOBUFS]
 
 
 # --- payloads ---

@@ -50,6 +50,19 @@ def test_a_new_journal_receives_queued_messages(mosquitto, make, pump):
     assert [p for p in heard if p != b"old"] == [b"%d" % k for k in range(20)]
 
 
+@only_blocking
+@pytest.mark.parametrize(("client_id", "size"), [("dev", 128), ("", 160)])
+def test_a_small_buffer(mosquitto, make, pump, client_id, size):
+    """[MQTT5-3.2.2-16] The smallest one; and one that the client id fits that mosquitto assigns."""
+    got = []
+    options = {"protocol_level": 5, "buffer": bytearray(size), "on_message": lambda m: got.append(m.payload)}
+    client = make(mosquitto("max_packet_size 2000").port, client_id=client_id, **options)
+    client.subscribe("t", 1)
+    client.connect()
+    client.publish("t", b"x", 1)
+    pump(client, lambda: got and client.session.maximum_out == 2000)  # a busy machine may connect more than once
+
+
 # --- passwords ---
 
 

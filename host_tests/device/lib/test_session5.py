@@ -130,8 +130,8 @@ def test_connack_is_first():
 
 
 def test_connack_flags_and_codes():
-    """[MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8]
-    [MQTT5-3.1.4-5] Those that the standard has."""
+    """[MQTT5-3.1.3-8] [MQTT5-3.1.4-5] [MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8]
+    [MQTT5-3.2.2-12] [MQTT5-3.2.2-13] Those that the standard has."""
     for code in CONNACK_CODES:
         peer = Peer5()
         peer.call()
