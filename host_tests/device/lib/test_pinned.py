@@ -10,6 +10,7 @@ from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
 from inflight.flash.pinned import Finder, PinnedFlash
 from inflight.journal.journal import DONE, OUT, Journal
 from littlefs_model import ROOT, Board, each_cut, files, free, read, write
+from nor import noise
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
@@ -174,6 +175,50 @@ class Still:
         if op == 4:
             return len(self._data) // self._size
         return self._size if op == 5 else 0
+
+
+def test_other_files_while_a_journal_is_used():
+    """They are written, added to, renamed and deleted at random, until the file system is full, among messages and
+    restarts: the journal and the files are what they ought to be."""
+    toss = noise(7)
+    board = stocked(36)
+    expected = files()
+    journal = Journal(pin(board))
+    places = journal.owner = RecordOwner()
+    full = 0
+    for k in range(60 if EMULATED else 240):
+        dice = next(toss)
+        path, data = "/lib/f%d" % (dice % 12), bytes([k]) * (dice // 16 % 1200)
+        try:
+            if dice % 7 < 3 or path not in expected:
+                expected[path] = expected.get(path, b"")  # as soon as it is open
+                write(path, data)
+                expected[path] = data
+            elif dice % 7 < 5:
+                with open(ROOT + path, "ab") as f:
+                    f.write(data)
+                expected[path] += data
+            else:
+                os.rename(ROOT + path, ROOT + "/lib/f0")
+                expected["/lib/f0"] = expected.pop(path)
+        except OSError as e:
+            eq(e.errno, ENOSPC)  # littlefs keeps the file as it was
+            full += 1
+            for path in [path for path in expected if path.startswith("/lib/f")][::2]:
+                os.remove(ROOT + path)
+                del expected[path]
+        places[k] = put(journal, k)
+        if len(places) > 3:
+            journal.mark(places.pop(min(places)), DONE)
+        if k % 40 == 39:
+            journal.commit()
+            board.boot()
+            eq(files(), expected)
+            flash = pin(board)
+            journal = Journal(flash)
+            eq((flash.repaired, journal.damaged, [mid for mid, _ in bodies(journal)]), (0, 0, sorted(places)))
+            journal.owner = places
+    assert full > 2 and journal.erases > 12, (full, journal.erases)
 
 
 # --- changed files ---
