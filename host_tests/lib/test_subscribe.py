@@ -101,21 +101,6 @@ def test_refused_filter_is_requested_again(broker, make, pump, present):
     assert refusals == [f"[Errno 13] subscription refused: a, code {code}" for code in (0x87, 0x8F, 0x80)]
 
 
-def test_a_refused_filter_is_not_known(broker, make):
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome(0)
-        b.grant(0x80)
-        b.grant(0)
-
-    with broker.play(script):
-        client.subscribe("a", 2)
-        client.subscribe("b")
-        client.connect()
-        assert client.known == 0
-
-
 REQUESTS = {
     PINGREQ: lambda client: client.ping(),
     SUBSCRIBE: lambda client: client.subscribe([("a", 0), ("b", 1)]),

@@ -145,7 +145,7 @@ def test_copy_every_length():
                 if i + n > size:
                     continue
                 buf = bytearray(size)
-                eq(packet.copy(buf, i, data[:n]), i + n)
+                eq(packet.copy(buf, i, (bytes, bytearray, memoryview)[n % 3](data[:n])), i + n)
                 eq(bytes(buf[i : i + n]), data[:n])
                 eq(bytes(buf[:i]), bytes(i))
                 eq(len(buf), size)
