@@ -4,7 +4,6 @@ import struct
 from binascii import crc32
 
 from harness import CUT_STEP, EMULATED, eq, raises
-from inflight import RamFlash
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
 from nor import NorFlash
 
@@ -339,17 +338,3 @@ def test_every_record_has_the_crc_of_the_standard():
         eq(crc32(record[:9]) & 0xFF, record[9])
         lock = secret ^ at // 4096 << 16 ^ at % 4096
         eq(struct.unpack("<I", bytes(flash.data[at + 10 + n : at + 14 + n]))[0], crc32(record) ^ lock)
-
-
-def test_ram():
-    flash = RamFlash()
-    journal = Journal(flash)
-    for k in range(100):
-        at = put(journal, k)
-        journal.mark(at, RELEASED)
-        journal.mark(at, DONE)
-    put(journal, 100)
-    journal.append(OUT, 101, b"..." + body(101)[:11] + b"other", 14, body(101)[11:15], body(101)[15:], 3)
-    for again in (journal, Journal(flash)):
-        eq(bodies(again), [(100, 0), (101, 0)])
-        eq(again.next_seq, 102)

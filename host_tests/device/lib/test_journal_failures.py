@@ -1,10 +1,10 @@
 """Flash that is worn, and the space that a journal keeps: what was accepted is never lost to the lack of it."""
 
-from harness import CUT_STEP, EMULATED, eq, raises
+from harness import CUT_STEP, EMULATED, eq
 from inflight.journal.journal import DONE, HEADER, IN, OUT, SESSION, Journal, OutboxFull
 from nor import NorFlash, noise
 from ring import numbers
-from test_journal import RecordOwner, bodies, fill, journals, put
+from test_journal import RecordOwner, bodies, put
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -250,13 +250,3 @@ def test_a_mount_reads_what_is_blank_once():
     flash.reads = 0
     eq(len(bodies(Journal(flash))), 6)
     assert flash.reads < 400, flash.reads
-
-
-def test_full_stays_full_until_something_is_done():
-    for flash, journal in journals():
-        places = fill(journal)
-        raises(OutboxFull, put, journal, 99)
-        eq(journal.failed, False)
-        journal.mark(places[0], DONE)
-
-        put(journal, len(places))
