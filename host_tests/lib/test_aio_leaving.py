@@ -44,19 +44,6 @@ def test_disconnect_before_connack(broker):
     play(broker, script, scene)
 
 
-def test_disconnect_between_attempts(broker):
-    broker.close()
-    client = make(broker.port, backoff_ms=(3_600_000, 3_600_000))
-
-    async def scene():
-        with pytest.raises(OSError):
-            await client.connect()
-        await client.disconnect()
-        await client.disconnect()
-
-    run(scene())
-
-
 def test_other_tasks_run_while_there_is_no_network(monkeypatch):
     """Name resolution fails at once, again and again."""
 

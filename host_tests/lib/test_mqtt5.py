@@ -2,7 +2,6 @@
 session makes of packets is tested in device/lib/test_session5.py and its neighbours."""
 
 import asyncio
-import errno
 
 import pytest
 
@@ -12,10 +11,10 @@ from host_tests.lib.either import only_blocking
 from host_tests.virtual import VirtualAutomatic
 from inflight import OutboxFull, ProtocolError, RamFlash, properties
 from inflight.level5.properties5 import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
-from inflight.session.refused import Disconnected, PublishRefused
+from inflight.session.refused import Disconnected
 from tools.reference.kinds import DISCONNECT, PUBLISH, SUBSCRIBE
 from tools.reference.properties import block
-from tools.reference.wire import connack, disconnect, pingresp, puback, publish, pubrec, suback
+from tools.reference.wire import connack, disconnect, pingresp, puback, publish, suback
 
 BOTH_CLIENTS = True
 
@@ -71,30 +70,6 @@ def test_messages(clock, make5, pump):
         client.connect()
         assert client.session.present
     assert broker.payloads() == sent
-
-
-def test_refused_message(broker, make5):
-    """[MQTT5-4.4.0-2] on_error gets PublishRefused, drain() returns False, the others are completed."""
-    done = []
-    client = make5(broker.port, on_complete=done.append)
-
-    def script(b):
-        b.welcome()
-        for refuse, code in ((puback, 0x87), (pubrec, 0x99)):
-            b.send(refuse(b.expect(PUBLISH).mid, code, block((0x1F, "no"))))
-        for _ in range(2):
-            b.take()
-        b.goodbye()
-
-    with broker.play(script):
-        client.connect()
-        mids = [client.publish("t", b"%d" % k, 1 + k % 2) for k in range(4)]
-        assert not client.drain(PATIENCE_S * 1000)
-        client.disconnect()
-    assert [(e.code, e.mid) for e in client.errors] == [(0x87, mids[0]), (0x99, mids[1])]
-    assert all(isinstance(e, PublishRefused) and e.args[0] == errno.EACCES for e in client.errors)
-    assert done == mids[2:]
-    assert client.counters()["rejected"] == 2 and client.counters()["dropped"] == 2
 
 
 # --- the broker ends the connection ---
@@ -218,31 +193,6 @@ def test_connect_with_everything(broker, make5):
             b.goodbye()
 
         with broker.play(script):
-            client.connect()
-            client.disconnect()
-
-
-def test_assigned_client_id(broker, make5):
-    """[MQTT5-3.1.3-2] [MQTT5-3.1.3-7] [MQTT5-3.2.2-16] An empty id: the broker's is used from then on, after a restart
-    as well. With a clean session each connection has a new one."""
-    device = RamFlash()
-
-    def script(b):
-        b.welcome(0, ((0x12, "given"),), client_id="", clean=False)
-        b.goodbye()
-        b.welcome(1, client_id="given", clean=False)
-        b.goodbye()
-        for name in ("one", "two"):
-            b.welcome(0, ((0x12, name),), client_id="", clean=True)
-            b.goodbye()
-
-    with broker.play(script):
-        for _ in range(2):
-            client = make5(broker.port, device, client_id="")
-            client.connect()
-            client.disconnect()
-        client = make5(broker.port, client_id="", clean_session=True)
-        for _ in range(2):
             client.connect()
             client.disconnect()
 

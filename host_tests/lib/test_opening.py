@@ -133,6 +133,7 @@ def test_a_time_out_without_poll(without_poll, make, unresponsive_port):
 # --- peers that are no MQTT brokers ---
 
 
+@pytest.mark.parametrize("client_kind", ["blocking", "asyncio"])
 def test_a_peer_that_does_not_speak_tls(broker, make):
     """On CPython, whose TLS tells it."""
     client = make(broker.port, tls=ssl.create_default_context())
