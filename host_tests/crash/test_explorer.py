@@ -154,27 +154,6 @@ def test_bit_rot():
         assert explorer.count["rot"] > 30
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_missing_verification_is_found(monkeypatch):
-    monkeypatch.setattr("inflight.journal.pages.has_taken", lambda *of: True)
-    with pytest.raises(Counterexample):
-        Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_uncounted_damage_is_found(monkeypatch):
-    mount = inflight.journal.mount.mount
-
-    def silent(j, *counts):
-        mount(j, *counts)
-        j.found_damaged = j.found_skipped = 0
-
-    monkeypatch.setattr(inflight.journal.mount, "mount", silent)
-    with pytest.raises(Counterexample):
-        for n in range(12):
-            Explorer(SETUP, STEPS).explore([Focus(["rot", n * 7919], None, True, 0)])
-
-
 def _undecided_bits_ignored(monkeypatch):
     monkeypatch.setattr(inflight.journal.sectors, "_READS", 1)
     monkeypatch.setattr(inflight.journal.mount, "make_firm", lambda *_: True)

@@ -74,15 +74,11 @@ def password_broker(mosquitto, tmp_path):
 
 @only_blocking
 def test_password(password_broker, make):
-    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] The right password is accepted."""
+    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] [MQTT-3.2.2-5] The right one is accepted; others are refused, with the return
+    code of CONNACK."""
     client = make(password_broker.port, user="me", password="right")
     client.connect()
     assert client.ping() >= 0
-
-
-@only_blocking
-def test_wrong_password(password_broker, make):
-    """[MQTT-3.2.2-5] Refused, with the return code of CONNACK."""
     for options in ({"user": "me", "password": "wrong"}, {"user": "me"}, {}):
         client = make(password_broker.port, **options)
         with pytest.raises(ConnectRefused) as caught:
@@ -159,11 +155,3 @@ def test_client_certificate(secure, make):
         with pytest.raises(OSError):
             client.connect()
             client.ping()
-
-
-@only_blocking
-def test_tls_to_a_broker_without(mosquitto, make):
-    """A broker without TLS: an error, within the time-out."""
-    client = make(mosquitto().port, tls=trusting(AUTHORITY), timeout_ms=5000)
-    with pytest.raises(OSError):
-        client.connect()

@@ -134,25 +134,6 @@ def test_a_lost_sector():
                 eq((again.next_seq, again.last_mid), told)
 
 
-def test_a_header_damaged_while_the_next_sector_is_erased():
-    """Neither the sector that was erased ahead nor the one whose erase was cut short was lost."""
-    flash = NorFlash(3, 512, 64)
-    journal = Journal(flash)
-
-    def work():
-        for k in range(40):
-            journal.mark(put(journal, k), DONE)
-
-    cuts = [(at, image) for at, image in snapshots_of(flash, work) if image[at : at + 3] == b"\xff" * 3]
-    for at, image in [cut for cut in cuts if cut[0] % 512 == 0]:
-        flash.restore(image)
-        plain = Journal(flash)
-        flash.restore(image)
-        flash.data[(at - 512) % 1536 + 16] ^= 1
-        again = Journal(flash)
-        eq((again.next_seq, again.damaged, again.skipped), (plain.next_seq, 0, 0))
-
-
 def test_the_only_copy_of_a_record_in_a_full_ring():
     """Its loss is counted, though the head that it was copied to is erased again."""
     flash = NorFlash(5, 512, 64)

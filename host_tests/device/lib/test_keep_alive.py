@@ -230,12 +230,3 @@ def test_no_repetition_early_after_a_pause():
     eq(peer.sent(), [])
     peer.now = 201000
     eq([p[0] for p in peer.sent()], [0x3A])
-
-
-def test_no_retry_at_level_4():
-    """[MQTT31-12] [MQTT-4.4.0-1] Messages are repeated on the next connection only."""
-    peer = Peer.connected()
-    peer.publish(b"x")
-    eq(len(peer.sent()), 1)
-    peer.now = 900000
-    eq(peer.sent(), [])

@@ -327,31 +327,6 @@ def test_payload_longer_every_split():
         eq(decoded(data, 0, split, 64), want)
 
 
-def test_long_payload_of_a_megabyte():
-    """A megabyte passes through a buffer of 128 bytes."""
-    d = PacketBuffer()
-    d.use(bytearray(256), None)
-    data = server_publish(b"t", b"", 1, 5)
-    total = 1000000
-    first = b"\x32" + remaining(5 + total) + data[2:]
-    d.into[: len(first)] = first
-    d.got(len(first))
-    got = 0
-    sent = 0
-    while got < total:
-        kind = d.next_packet()
-        if kind:
-            eq(d.offset, got)
-            got += d.n
-            eq(d.left, total - got)
-        else:
-            n = min(d.space, total - sent)
-            d.got(n)  # the old bytes of the buffer serve as payload
-            sent += n
-    eq(got, total)
-    eq(d.left, 0)
-
-
 def topic_of(n):
     return (b"level/" * (n // 6 + 1))[:n]
 

@@ -31,34 +31,25 @@ def test_known_is_written_once():
 
 
 def test_clean_session_discards():
-    """[MQTT-3.1.2-6] Messages in flight and received ids, not messages that were never sent."""
-    peer = Peer.connected(max_inflight=2)
-    for k in range(4):
-        peer.publish(b"%d" % k)
-    eq(len(peer.sent()), 2)
-    peer.feed(message(b"t", b"x", 2, 5))
-    peer.session.connection_lost()
-    out = peer.up(0, True)
-    eq([(p[0], p[-1:]) for p in out], [(0x32, b"2"), (0x32, b"3")])
-    eq(peer.count("dropped"), 2)
-    peer.feed(message(b"t", b"y", 2, 5))
-    eq(len(peer.got), 2)
-
-
-def test_recovered_messages_are_discarded_by_a_clean_session():
-    """[MQTT-3.1.2-6] After a restart they belong to the previous session."""
-    device = RamFlash()
-    peer = Peer.connected(device, max_inflight=2)
-    for k in range(4):
-        peer.publish(b"%d" % k)
-    peer.sent()
-    peer = Peer(device, max_inflight=2)
-    peer.publish(b"new")
-    eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])  # not yet in flight
-    eq(peer.count("dropped"), 2)
-    eq([p[-3:] for p in peer.feed(ack(0x40, 3))], [b"new"])
-    eq(peer.session.pending, 2)
-    eq(Peer(device).session.pending, 2)
+    """[MQTT-3.1.2-6] Messages in flight and received ids, not messages that were never sent; after a restart those that
+    were sent belong to the previous session."""
+    for restart in (False, True):
+        device = RamFlash()
+        peer = Peer.connected(device, max_inflight=2)
+        for k in range(4):
+            peer.publish(b"%d" % k)
+        eq(len(peer.sent()), 2)
+        peer.feed(message(b"t", b"x", 2, 5))
+        peer.session.connection_lost()
+        if restart:
+            peer = Peer(device, max_inflight=2)
+        peer.publish(b"new")
+        eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])
+        eq(peer.count("dropped"), 2)
+        peer.feed(message(b"t", b"y", 2, 5))
+        eq(peer.got[-1], (b"y", False))
+        eq([p[-3:] for p in peer.feed(ack(0x40, 3))], [b"new"])
+        eq((peer.session.pending, Peer(device).session.pending), (2, 2))
 
 
 def test_unsent_messages_survive_a_power_cut_and_a_clean_session():
