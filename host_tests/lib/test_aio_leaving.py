@@ -21,29 +21,6 @@ def watched_files():
     return len(asyncio.get_running_loop()._selector.get_map()) - 1
 
 
-def test_disconnect_before_connack(broker):
-    client = make(broker.port)
-    came = threading.Event()
-
-    async def scene():
-        waiting = asyncio.create_task(client.connect())
-        await until(came.is_set)
-        await client.disconnect()
-        with pytest.raises(OSError):
-            await waiting
-        await client.connect()  # and again, in the same iteration of the loop
-        await client.disconnect()
-
-    def script(b):
-        b.called()
-        came.set()
-        b.expect_close()
-        b.welcome()
-        b.goodbye()
-
-    play(broker, script, scene)
-
-
 def test_other_tasks_run_while_there_is_no_network(monkeypatch):
     """Name resolution fails at once, again and again."""
 
