@@ -262,7 +262,7 @@ def test_the_script_sets_messages_aside():
 
 
 def test_random_scripts(record_property):
-    cuts, each = (1000, 60) if THOROUGH else (160, 10)
+    cuts, each = (1000, 60) if THOROUGH else (80, 5)
     search = Search(1, cuts, scripts=4, each=each)
     assert search.run(), search.found
     record_property("cut points", search.count["cuts"])
@@ -283,5 +283,5 @@ def test_random_script_finds_a_defect_and_is_shrunk(monkeypatch):
 @pytest.mark.parametrize("interrupted", [True, *more(False)])
 def test_sectors_wear_evenly(interrupted):
     endurance = Endurance("page-64", 1, interrupted)
-    assert endurance.run(40) <= (0.2 if interrupted else 0.03)
+    assert endurance.run(40 if THOROUGH else 20) <= (0.2 if interrupted else 0.03)
     assert bool(endurance.cuts) == interrupted

@@ -97,15 +97,6 @@ def test_level_3_ignores_the_reserved_byte():
         eq(len(peer.got), 1)
 
 
-def test_limit_of_received_ids():
-    """A broker cannot make the client use more memory."""
-    peer = Peer.connected(receive_maximum=2)
-    peer.feed(message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 2))
-    error = raises(OSError, peer.feed, message(b"t", b"x", 2, 3))
-    eq(error.errno, ENOBUFS)
-    assert not peer.session.busy  # the journal has not failed
-
-
 def test_unknown_acks():
     """[MQTT-4.3.3-1] [MQTT-4.3.3-2] They are answered or counted; none is an error."""
     peer = Peer.connected()

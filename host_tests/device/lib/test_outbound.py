@@ -255,17 +255,6 @@ def test_refusals():
         eq((peer.session.code, peer.session.connected, peer.count("refused")), (answer[1], False, 1))
 
 
-def test_nothing_before_connack():
-    """[MQTT-3.1.0-1] [MQTT31-24] Queued messages wait too."""
-    peer = Peer(keepalive=1000)
-    peer.publish(b"x")
-    eq(peer.sent(), [])
-    peer.session.connect(0, False, 60, None, None, None)
-    eq(len(peer.sent()), 1)
-    peer.now = 5000
-    eq(peer.sent(), [])
-
-
 def test_dropped_when_full():
     """The oldest message that was not sent is dropped, or the newest. Without a policy OutboxFull is raised, and
     nothing changes."""

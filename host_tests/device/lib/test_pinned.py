@@ -467,35 +467,6 @@ def test_running_journal_does_not_write_to_reused_blocks():
     eq(files(), users)
 
 
-def test_running_journal_stops_at_one_reused_sector():
-    stopped = 0
-    for slot in range(6):
-        board = stocked()
-        flash = pin(board)
-        journal = Journal(flash)
-        put(journal, 100)
-        fill_up()
-        block = block_of(slot)
-        old = on_flash(board, block)
-        remove(slot)
-        fill_up("/lib")
-        users = files()
-        taken = on_flash(board, block) != old
-
-        def go_round():
-            for k in range(200):
-                journal.mark(put(journal, k), DONE)
-
-        if taken:
-            eq(raises(OSError, go_round).errno, EIO)
-            stopped += 1
-        else:
-            go_round()  # a free block: no other file is changed
-        board.boot()
-        eq(files(), users)
-    assert stopped >= 4
-
-
 # --- other file systems ---
 
 
