@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.crash.messages import SHARED, outgoing, payload
+from tools.crash.messages import outgoing, payload
 from tools.crash.peer import Peer
 from tools.reference.kinds import PUBACK
 from tools.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE, Finding
@@ -21,15 +21,15 @@ def connected():
     return peer
 
 
-def accept(peer, mid, qos=2, size=8):
-    number = peer.out.begin(outgoing(len(peer.out.messages), qos, size))
-    peer.out.accept(number, mid, number)
+def accept(peer, mid, qos=2, seq=None):
+    number = peer.out.begin(outgoing(len(peer.out.messages), qos, 8))
+    peer.out.accept(number, mid, number if seq is None else seq)
     return number
 
 
-def send(peer, number, mid, qos=2, size=8, dup=0):
-    message = outgoing(number, qos, size)
-    peer.written(publish(message.topic, message.payload, qos, mid, dup))
+def send(peer, number, mid, qos=2, dup=0, body=None):
+    message = outgoing(number, qos, 8)
+    peer.written(publish(message.topic, body or message.payload, qos, mid, dup))
 
 
 def cut_and_connect(peer):
@@ -39,136 +39,53 @@ def cut_and_connect(peer):
     peer.next()
 
 
-def lose(peer):
-    accept(peer, 1)
-    peer.judge()
-
-
-def release_without_pubrec(peer):
-    number = accept(peer, 1)
-    send(peer, number, 1)
-    peer.written(pubrel(1))
-    peer.arrive()
-
-
-def send_after_pubrec(peer):
-    number = accept(peer, 1)
-    send(peer, number, 1)
-    peer.arrive()
-    peer.next()
-    peer.out.handled()
-    send(peer, number, 1, dup=1)
-
-
-def send_after_puback(peer):
-    number = accept(peer, 1, qos=1)
-    send(peer, number, 1, qos=1)
-    peer.arrive()
-    peer.next()
-    peer.out.handled()
-    cut_and_connect(peer)
-    send(peer, number, 1, qos=1, dup=1)
-
-
-def no_dup(peer):
-    number = accept(peer, 1)
-    send(peer, number, 1)
-    cut_and_connect(peer)
-    send(peer, number, 1)
-
-
-def dup_at_once(peer):
-    send(peer, accept(peer, 1), 1, dup=1)
-
-
-def another_id(peer):
-    number = accept(peer, 1)
-    send(peer, number, 1)
-    cut_and_connect(peer)
-    send(peer, number, 2, dup=1)
-
-
-def id_in_use(peer):
-    accept(peer, 1)
-    accept(peer, 1)
-
-
-def overtake(peer):
-    accept(peer, 1)
-    send(peer, accept(peer, 2), 2)
-
-
-def backwards(peer):
-    first, second = accept(peer, 1, qos=1), accept(peer, 2, qos=1)
-    send(peer, first, 1, qos=1)
-    send(peer, second, 2, qos=1)
-    send(peer, first, 1, qos=1, dup=1)
-
-
-def alter(peer):
-    number = accept(peer, 1)
-    peer.written(publish(SHARED, payload(number, 8)[:7] + b"?", 2, 1))
-
-
-def sequence_again(peer):
-    for _ in range(2):
-        number = peer.out.begin(outgoing(len(peer.out.messages), 1, 0))
-        peer.out.accept(number, number + 1, 5)
-
-
-def answer_nothing(peer):
-    peer.written(packet(0x40, b"\0\5"))
-
-
-def answer_out_of_order(peer):
-    for qos in (2, 2):
-        peer.publish_to_client(qos, 3)
+def incoming(peer, qos):
+    peer.publish_to_client(qos, 3)
     peer.send_queued()
     peer.next()
-    peer.next()
-    peer.written(pubrec(2))
 
 
-def deliver(peer, times, redelivered):
-    peer.publish_to_client(2, 3)
-    peer.send_queued()
-    peer.next()
-    for _ in range(times):
-        peer.inc.application_received(0, 0, payload(0, 3), redelivered)
-
-
-def deliver_nothing(peer):
-    peer.publish_to_client(1, 3)
-    peer.send_queued()
-    peer.judge()
-
-
+DO = {
+    "accept": accept,
+    "send": send,
+    "cut": cut_and_connect,
+    "incoming": incoming,
+    "write": lambda peer, raw: peer.written(raw),
+    "arrive": lambda peer: peer.arrive(),
+    "answer": lambda peer: (peer.arrive(), peer.next(), peer.out.handled()),
+    "hand over": lambda peer, again: peer.inc.application_received(0, 0, payload(0, 3), again),
+    "judge": lambda peer: peer.judge(),
+}
+ONE = (("accept", 1), ("send", 0, 1))
+ONE_OF_QOS_1 = (("accept", 1, 1), ("send", 0, 1, 1))
 REFUSED = {
-    "accepted and never sent": (lose, LOST),
-    "PUBREL before PUBREC": (release_without_pubrec, OTHER),
-    "PUBLISH after PUBREC": (send_after_pubrec, TWICE),
-    "PUBLISH after PUBACK": (send_after_puback, TWICE),
-    "repeated without DUP": (no_dup, OTHER),
-    "DUP in the first PUBLISH": (dup_at_once, OTHER),
-    "repeated under another id": (another_id, REUSED),
-    "an id in use": (id_in_use, REUSED),
-    "a message skipped": (overtake, ORDER),
-    "messages in reverse order": (backwards, ORDER),
-    "other bytes than published": (alter, OTHER),
-    "a sequence number again": (sequence_again, OTHER),
-    "an unexpected answer": (answer_nothing, OTHER),
-    "an answer out of order": (answer_out_of_order, OTHER),
-    "delivered twice": (lambda peer: deliver(peer, 2, False), TWICE),
-    "redelivered at the first delivery": (lambda peer: deliver(peer, 1, True), OTHER),
-    "never delivered": (deliver_nothing, LOST),
+    "accepted and never sent": (LOST, ("accept", 1), ("judge",)),
+    "PUBREL before PUBREC": (OTHER, *ONE, ("write", pubrel(1)), ("arrive",)),
+    "PUBLISH after PUBREC": (TWICE, *ONE, ("answer",), ("send", 0, 1, 2, 1)),
+    "PUBLISH after PUBACK": (TWICE, *ONE_OF_QOS_1, ("answer",), ("cut",), ("send", 0, 1, 1, 1)),
+    "repeated without DUP": (OTHER, *ONE, ("cut",), ("send", 0, 1)),
+    "DUP in the first PUBLISH": (OTHER, ("accept", 1), ("send", 0, 1, 2, 1)),
+    "repeated under another id": (REUSED, *ONE, ("cut",), ("send", 0, 2, 2, 1)),
+    "an id in use": (REUSED, ("accept", 1), ("accept", 1)),
+    "a message skipped": (ORDER, ("accept", 1), ("accept", 2), ("send", 1, 2)),
+    "messages in reverse order": (ORDER, *ONE_OF_QOS_1, ("accept", 2, 1), ("send", 1, 2, 1), ("send", 0, 1, 1, 1)),
+    "other bytes than published": (OTHER, ("accept", 1), ("send", 0, 1, 2, 0, payload(0, 8)[:7] + b"?")),
+    "a sequence number again": (OTHER, ("accept", 1, 1, 5), ("accept", 2, 1, 5)),
+    "an unexpected answer": (OTHER, ("write", packet(0x40, b"\0\5"))),
+    "an answer out of order": (OTHER, ("incoming", 2), ("incoming", 2), ("write", pubrec(2))),
+    "delivered twice": (TWICE, ("incoming", 2), ("hand over", False), ("hand over", False)),
+    "redelivered at the first delivery": (OTHER, ("incoming", 2), ("hand over", True)),
+    "never delivered": (LOST, ("incoming", 1), ("judge",)),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_refused(what):
-    does, kind = REFUSED[what]
+    kind, *steps = REFUSED[what]
+    peer = connected()
     with pytest.raises(Finding) as found:
-        does(connected())
+        for does, *values in steps:
+            DO[does](peer, *values)
     assert found.value.kind == kind
 
 

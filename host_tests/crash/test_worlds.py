@@ -38,7 +38,7 @@ STATES = {  # states, transitions, cuts
     World(5, (2, 1), (), 1, 0, None, 1): (662, 1352, 0),
     World(5, (2,), (), 0, 1, 0, 1): (27, 44, 22),
 }
-LARGE = BOTH, SENT_CUT, World(4, (0, 1), (0, 1), 0, 1, 0), World(5, (2, 1), (), 1, 0, None, 1)
+LARGE = SENT, BOTH, SENT_CUT, World(4, (0, 1), (0, 1), 0, 1, 0), World(5, (2, 1), (), 1, 0, None, 1)
 
 
 def _acknowledges_the_oldest(monkeypatch):

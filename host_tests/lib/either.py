@@ -2,7 +2,6 @@
 BOTH_CLIENTS = True run against both."""
 
 import asyncio
-import contextlib
 import functools
 import inspect
 
@@ -14,12 +13,6 @@ from inflight import AsyncClient
 from tools.soak.clock import end_tasks
 
 only_blocking = pytest.mark.parametrize("client_kind", ["blocking"])  # the asyncio client does this in another way
-
-
-def ended_by(client_kind, error, match=None):
-    """For `with`: this error ends the connection of a client with reconnect=False. The blocking client raises it; with
-    asyncio it ends the client's task."""
-    return pytest.raises(error, match=match) if client_kind == "blocking" else contextlib.suppress(error)
 
 
 async def _interruptible(work):

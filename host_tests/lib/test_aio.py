@@ -107,23 +107,6 @@ def test_connection_lost_during_a_request(broker):
     play(broker, script, scene)
 
 
-def test_no_answer_within_the_keep_alive(broker):
-    """[MQTT-3.12.4-1] The client's own task notices; the caller gets the same error."""
-    client = make(broker.port, keepalive=1, timeout_ms=300)
-
-    async def scene():
-        await client.connect()
-        await times_out(client.ping())
-        await client.disconnect()
-
-    def script(b):
-        b.welcome(keepalive=1)
-        b.expect(PINGREQ)
-        b.expect_close()
-
-    play(broker, script, scene)
-
-
 def test_disconnect_during_a_request(broker):
     """The caller does not get an error of an earlier connection."""
     client = make(broker.port)

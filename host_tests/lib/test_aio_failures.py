@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gc
-import sys
 import warnings
 
 import pytest
@@ -12,6 +11,7 @@ from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, run, until
 from host_tests.thorough import some
 from host_tests.virtual import new_loop
 from nor import NorFlash
+from tools.reference.at_line import AtLine
 
 pytestmark = VIRTUAL
 
@@ -109,39 +109,17 @@ def test_flash_that_fails_for_longer(automatic):
     assert b.payloads() == [b"0", b"2"]
 
 
-class Interrupt:
-    """Raises `error` before bytecode `at` of the code in lib/ that runs here, and counts bytecodes."""
-
-    def __init__(self, error, at=-1):
-        self.error, self.at, self.count, self.where = error, at, 0, None
-
-    def _call(self, frame, event, arg):
-        code = frame.f_code
-        # Whoever is interrupted with a message in its hands is through with it; a question hits who asked it.
-        if "/lib/inflight/" not in code.co_filename or code.co_name in ("_next", "pending"):
-            return None
-        frame.f_trace_opcodes = True
-        return self._step
-
-    def _step(self, frame, event, arg):
-        if event == "opcode":
-            self.count += 1
-            if self.count == self.at:
-                self.where = (frame.f_code.co_name, frame.f_lineno)
-                raise self.error()
-        return self._step
-
-    def __enter__(self):
-        self._before = sys.gettrace()
-        sys.settrace(self._call)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(self._before)
+def counts(code):
+    # Whoever is interrupted with a message in its hands is through with it; a question hits who asked it.
+    return code.co_name not in ("_next", "pending")
 
 
 def interrupted_run(automatic, error, at):
-    """Publishes and receives with one interrupt, then continues the loop. Returns how many bytecodes ran."""
+    """Publishes and receives with an interrupt at this line, then continues the loop. Returns how many lines ran."""
+
+    def interrupt():
+        raise error
+
     loop = new_loop()
     loop.set_exception_handler(lambda *_: None)  # tasks of the application that the interrupt ended
     out = [(b"%d" % k, 1 + k % 2) for k in range(4)]
@@ -185,28 +163,30 @@ def interrupted_run(automatic, error, at):
         go_on(client.connect())
         for k, gift in enumerate(sorted(gifts)):
             b.give("t", gift, 1 + k % 2)
-        with Interrupt(error, at) as interrupt:
+        with AtLine(at, interrupt, counts) as lines:
             go_on(life(client, b))
         go_on(client.disconnect())
         go_on(asyncio.sleep(0))
-        assert not asyncio.all_tasks(loop), interrupt.where
+        assert not asyncio.all_tasks(loop)
         loop.close()
         arrived = b.payloads()
-        assert set(accepted) <= set(arrived), (interrupt.where, accepted, arrived)
-        for payload in (b"1", b"3"):
-            assert arrived.count(payload) <= 1, interrupt.where
-        assert [payload for payload, again in got if not again].count(b"b") <= 1, interrupt.where
-    return interrupt.count
+        assert set(accepted) <= set(arrived), (accepted, arrived)
+        assert arrived.count(b"1") <= 1 and arrived.count(b"3") <= 1
+        assert [payload for payload, again in got if not again].count(b"b") <= 1
+    return at - lines.left
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_interrupted_between_two_bytecodes(automatic, error):
+def test_interrupted_at_any_line(automatic, error):
     """Accepted messages arrive, the broker's messages are delivered, and a packet sent in part is the last one of its
     connection. The broker checks each."""
-    n = interrupted_run(automatic, error, -1)
-    assert n > 1000
+    n = interrupted_run(automatic, error, 1 << 60)
+    assert n > 500
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a socket or a coroutine that has no name yet is the collector's
-        for at in some(range(1, n, max(1, n // POINTS)), 3):
-            interrupted_run(automatic, error, at)
+        for at in some(range(1, n, max(1, n // POINTS)), 5):
+            try:
+                interrupted_run(automatic, error, at)
+            except AssertionError as found:
+                raise AssertionError(f"at line {at} of {n}: {found}") from found
         gc.collect()

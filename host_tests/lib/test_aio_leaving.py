@@ -21,42 +21,6 @@ def watched_files():
     return len(asyncio.get_running_loop()._selector.get_map()) - 1
 
 
-def test_disconnect_before_connack(broker):
-    client = make(broker.port)
-    came = threading.Event()
-
-    async def scene():
-        waiting = asyncio.create_task(client.connect())
-        await until(came.is_set)
-        await client.disconnect()
-        with pytest.raises(OSError):
-            await waiting
-        await client.connect()  # and again, in the same iteration of the loop
-        await client.disconnect()
-
-    def script(b):
-        b.called()
-        came.set()
-        b.expect_close()
-        b.welcome()
-        b.goodbye()
-
-    play(broker, script, scene)
-
-
-def test_disconnect_between_attempts(broker):
-    broker.close()
-    client = make(broker.port, backoff_ms=(3_600_000, 3_600_000))
-
-    async def scene():
-        with pytest.raises(OSError):
-            await client.connect()
-        await client.disconnect()
-        await client.disconnect()
-
-    run(scene())
-
-
 def test_other_tasks_run_while_there_is_no_network(monkeypatch):
     """Name resolution fails at once, again and again."""
 
@@ -180,28 +144,6 @@ def test_a_reset_during_disconnect(clock, monkeypatch, half_written):
         assert len(b.connections) == 1
         resets.at += 1 if resets.at < 5 else 20
     assert resets.at > 1
-
-
-def test_disconnect_from_a_broker_that_reads_nothing(broker):
-    """Ends with the time-out."""
-    narrow(broker)
-    client = make(broker.port, timeout_ms=200)
-    done = threading.Event()
-
-    async def scene():
-        async with client:
-            await client.connect()
-            narrow(client)
-            writer = await half_written(client)
-        assert not client.connected
-        assert isinstance((await asyncio.gather(writer, return_exceptions=True))[0], OSError)
-        done.set()
-
-    def script(b):
-        b.welcome()
-        b.until(done.is_set)
-
-    play(broker, script, scene)
 
 
 def test_disconnect_when_all_tasks_were_cancelled(broker):

@@ -14,7 +14,6 @@ from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
 from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
 from tools.reference.kinds import PINGREQ
-from tools.reference.wire import connack
 
 pytestmark = STRICT
 AUTHORITY = trustme.CA()
@@ -79,26 +78,6 @@ def test_silent_peer(broker, monkeypatch, reads):
 
     play(broker, script, scene)
     assert sent and len(reads) < 20
-
-
-def test_peer_without_tls():
-    broker = Broker()
-    client = make(broker.port, backoff_ms=(60_000, 60_000))
-
-    async def scene():
-        with pytest.raises(OSError, match="does not speak TLS"):
-            await client.connect()
-        await client.disconnect()
-
-    def script(b):
-        b.accept()
-        b.connection.fill()
-        b.send(connack() * 10)
-
-    try:
-        play(broker, script, scene)
-    finally:
-        broker.close()
 
 
 def test_bytes_that_are_no_tls(serve):

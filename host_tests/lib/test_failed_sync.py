@@ -136,7 +136,7 @@ def story(disk, random):
 def test_no_message_is_lost_after_a_sync_that_failed(tmp_path, monkeypatch):
     disk = Disk(tmp_path, monkeypatch)
     lost = {}
-    for seed in some(range(200), 3):
+    for seed in some(range(200), 6):
         disk.begin(tmp_path / str(seed))
         lost[seed] = story(disk, random.Random(seed))
     assert not any(lost.values()), lost

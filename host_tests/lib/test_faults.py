@@ -251,20 +251,6 @@ def test_answers_lost_repeated_and_out_of_order(make_run):
         make_run(Faults(answer=swap), out=[("t", b"%d" % k, 1 + k % 2) for k in range(8)], gifts=[]).go()
 
 
-def test_cut_again_and_again(make_run):
-    """[MQTT-4.1.0-1] [MQTT-4.4.0-1] Every connection is cut after some packets, in turn with a restart; all messages
-    arrive, in both directions."""
-    for every in range(4, 10):
-        faults = Faults(in_packets=every)
-        run = make_run(faults, restart=every % 2 == 1 or every > 7)
-
-        def again(run=run, every=every):
-            run.faults.in_packets = run.broker.total["in_packets"] + every
-
-        faults.after_cut = again
-        run.go()
-
-
 @only_blocking
 def test_cut_with_a_small_window_and_at_level_3(make_run):
     """[MQTT-4.6.0-1] [MQTT-4.6.0-6] [MQTT31-9] [MQTT31-13] [MQTT31-22] Queued messages keep their order. At level 3
@@ -488,18 +474,3 @@ def fill(client):
         except OutboxFull:
             return n
         n += 1
-
-
-@only_blocking
-def test_received_ids_fit_a_full_journal(automatic, make, pump):
-    """[MQTT-4.3.3-2] Outgoing messages do not prevent the reception of QoS 2 messages."""
-    got = []
-    with automatic(Faults(silent=(PUBLISH, PUBREC))) as broker:
-        client = make(broker.port)
-        client.subscribe("cmd", 2, lambda m: got.append(m.payload))
-        fill(client)
-        client.connect()
-        for k in range(20):
-            broker.give("cmd", b"%d" % k, 2)
-        pump(client, lambda: len(got) == 20)
-    assert got == [b"%d" % k for k in range(20)]

@@ -1,9 +1,7 @@
 """A broker that sends without end: whatever it sends, the client's own timers go on, and so do other tasks. On virtual
-time: a byte takes 40 microseconds."""
+time: a byte takes 40 microseconds. (device/lib/test_websocket.py: frames without end.)"""
 
 import asyncio
-import base64
-import hashlib
 import itertools
 import socket
 
@@ -49,16 +47,13 @@ class Clock:
 
 class Endless:
     """A connected socket to a broker that answers the packets that `answers` has ({kind: function of the packet}), and
-    sends `flood`, an iterator of bytes, when these were sent: from the handshake of the WebSocket on if `at_once`."""
+    sends `flood`, an iterator of bytes, when these were sent."""
 
-    def __init__(self, clock, flood, answers, path=False, at_once=False):
+    def __init__(self, clock, flood, answers):
         self._clock, self._flood, self._answers = clock, flood, answers
         self._due = b""
-        self._owed = 0 if at_once else len(answers)  # packets to be answered before the flood begins
-        self._upgrading = path
-        self._websocket = path
+        self._owed = len(answers)  # packets to be answered before the flood begins
         self._packets = Stream()
-        self._request = b""
         self._readable, self._other = socket.socketpair()  # there is always something to read
         self._other.send(b"x")
         self.fileno = self._readable.fileno
@@ -72,7 +67,7 @@ class Endless:
 
     def recv_into(self, view, n):
         assert self.ms < LIMIT_MS, "the client reads for ever"
-        if not self._due and not (self._owed or self._upgrading):
+        if not self._due and not self._owed:
             self._due = next(self._flood)
         n = min(n, len(self._due))
         self._clock.now += (n or 25) * 40e-6
@@ -83,20 +78,10 @@ class Endless:
         return n
 
     def send(self, data):
-        data = bytes(data)
-        if self._upgrading:
-            self._request += data
-            if self._request.endswith(b"\r\n\r\n"):
-                key = self._request.split(b"Sec-WebSocket-Key: ")[1].split()[0]
-                self._due = b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                self._due += b"Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Accept: " + accept_key(key) + b"\r\n\r\n"
-                self._upgrading = False
-            return len(data)
-        self._packets.bytes_received(unmasked(data) if self._websocket else data)
+        self._packets.bytes_received(bytes(data))
         for packet in iter(self._packets.next_packet, None):
             if packet.kind in self._answers and self._owed:
-                answer = self._answers[packet.kind](packet)
-                self._due += frame(2, answer) if self._websocket else answer
+                self._due += self._answers[packet.kind](packet)
                 self._owed -= 1
         return len(data)
 
@@ -107,36 +92,8 @@ class Endless:
             self._other.close()
 
 
-def accept_key(key):
-    """The Sec-WebSocket-Accept for this Sec-WebSocket-Key (RFC 6455, 4.2.2)."""
-    return base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
-
-
-def frame(kind, payload=b"", fin=True):
-    """A frame of a server, of less than 64 KiB."""
-    n = len(payload)
-    size = bytes([n]) if n < 126 else bytes([126]) + n.to_bytes(2, "big")
-    return bytes([kind | 0x80 * fin]) + size + payload
-
-
-def unmasked(data):
-    """The payloads of the binary frames, each of them whole, that a client wrote."""
-    found = b""
-    while data:
-        n = data[1] & 127
-        at = 2
-        if n == 126:
-            n = int.from_bytes(data[2:4], "big")
-            at = 4
-        key, body = data[at : at + 4], data[at + 4 : at + 4 + n]
-        if data[0] & 15 == 2:
-            found += bytes(c ^ key[i % 4] for i, c in enumerate(body))
-        data = data[at + 4 + n :]
-    return found
-
-
-def repeated(data, first=b""):
-    return itertools.chain([first] if first else [], itertools.repeat(data * (4096 // len(data) + 1)))
+def repeated(data):
+    return itertools.repeat(data * (4096 // len(data) + 1))
 
 
 def long_message(level, qos=0):
@@ -174,29 +131,19 @@ PACKETS = {
     "reserved type": lambda level: repeated(b"\x00\x00"),
 }
 
-# Every type of frame, of which no byte is MQTT's, and messages in the smallest frames.
-FRAMES = {
-    "empty message": lambda: repeated(frame(2)),
-    "empty continuation": lambda: repeated(frame(0, fin=False), frame(2, fin=False)),
-    "empty ping": lambda: repeated(frame(9)),
-    "ping": lambda: repeated(frame(9, b"x" * 125)),
-    "empty pong": lambda: repeated(frame(10)),
-    "pong": lambda: repeated(frame(10, b"x" * 125)),
-    "messages, byte by byte": lambda: repeated(b"".join(frame(2, bytes([c])) for c in publish("t", b"x"))),
-    "text": lambda: repeated(frame(1, b"x")),
-    "close": lambda: repeated(frame(8)),
-}
-
 # What the client answers, as the standard says, or what is an answer: it sends no PINGREQ, or has its PINGRESP.
 LIVELY = ("PUBLISH 1", "PUBREC", "PUBREL", "PINGRESP")
 
-OF_PACKETS = [(f"{name}, level {level}", name, level) for name in PACKETS for level in (4, 5)]
+FLOODS = [(f"{name}, level {level}", name, level) for name in PACKETS for level in (4, 5)]
 # Each packet at one of the levels, and with INFLIGHT_TOOLS=1 at the other.
-FLOODS = [
-    *(OF_PACKETS[::4] + OF_PACKETS[3::4]),
-    *more(*OF_PACKETS[1::4], *OF_PACKETS[2::4]),
-    *((f"WebSocket: {name}", name, 4) for name in FRAMES),
-]
+SOME = FLOODS[::4] + FLOODS[3::4]
+
+
+def of_kinds(*floods):
+    return pytest.mark.parametrize("kind", floods, ids=lambda flood: flood[0])
+
+
+of_each_kind = of_kinds(*SOME, *more(*FLOODS[1::4], *FLOODS[2::4]))
 
 
 @pytest.fixture
@@ -208,13 +155,12 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def flood(kind, clock, monkeypatch):
-    """begin(answers, at_once): the next connections are those to a broker with such a flood. Returns the arguments of
-    the client, and the list of these connections."""
+    """begin(answers): the next connections are those to a broker with such a flood. Returns the arguments of the
+    client, and the list of these connections."""
     _, name, level = kind
-    of_frames = name in FRAMES
     made = []
 
-    def begin(*kinds, at_once=False):
+    def begin(*kinds):
         none = b"\0" if level == 5 else None
         known = {
             CONNECT: lambda p: connack(0, 0, none),
@@ -223,9 +169,7 @@ def flood(kind, clock, monkeypatch):
         answers = {kind: known[kind] for kind in kinds}
 
         def connect(*where):
-            made.append(
-                Endless(clock, FRAMES[name]() if of_frames else PACKETS[name](level), answers, of_frames, at_once)
-            )
+            made.append(Endless(clock, PACKETS[name](level), answers))
             return made[-1]
 
         async def connect_aio(*where):
@@ -237,7 +181,6 @@ def flood(kind, clock, monkeypatch):
             "protocol_level": level,
             "timeout_ms": TIMEOUT_MS,
             "keepalive": KEEPALIVE_S,
-            "path": "/mqtt" if of_frames else None,
             "backoff_ms": (100, 100),
         }
         if "AUTH" in name and level == 5:
@@ -249,10 +192,6 @@ def flood(kind, clock, monkeypatch):
     yield begin
     for connection in made:
         connection.close()
-
-
-of_each_kind = pytest.mark.parametrize("kind", FLOODS, ids=lambda flood: flood[0])
-of_some_kinds = pytest.mark.parametrize("kind", FLOODS[2::3], ids=lambda flood: flood[0])  # the step is the same
 
 
 @of_each_kind
@@ -269,13 +208,14 @@ def test_the_time_of_run_for(flood, make):
         client.run_for(500)
 
 
-@of_each_kind
+@pytest.mark.parametrize("client_kind", ["blocking", "asyncio"])
+@of_kinds(*SOME)
 def test_waiting_for_an_answer(flood, make):
     """Instead of CONNACK or SUBACK there is a flood: it does not keep the caller for ever."""
     for answered in ((), (CONNECT,)):
-        options, made = flood(*answered, at_once=not answered)
+        options, made = flood(*answered)
         client = make(1, device=False, reconnect=False, **options)
-        client.subscribe("t", 2)
+        client.subscribe("t", 2, lambda message: None)
         with pytest.raises((OSError, ProtocolError)):
             client.connect()
         assert made[-1].ms <= MOST_MS
@@ -298,7 +238,7 @@ def test_publishing_and_leaving(flood, make):
     assert made[0].closed
 
 
-@of_some_kinds
+@of_kinds(*SOME[::3])
 def test_other_tasks(flood):
     """[MQTT-3.12.4-1] With asyncio other tasks have their turns, and the keep alive ends what has no
     PINGRESP."""
@@ -314,19 +254,3 @@ def test_other_tasks(flood):
 
     aio_clients.run(scene())
     assert made[0].ms <= KEEPALIVE_S * 1000 + MOST_MS
-
-
-@of_some_kinds
-def test_waiting_for_an_answer_with_asyncio(flood):
-    options, made = flood(CONNECT)
-    client = aio_clients.make(1, device=False, reconnect=False, **options)
-
-    async def scene():
-        await client.subscribe("t", 2, lambda message: None)
-        with pytest.raises((OSError, ProtocolError)):
-            await client.connect()
-        await client.disconnect()
-
-    aio_clients.run(scene())
-    assert made[0].ms <= MOST_MS
-    assert made[0].closed

@@ -1,49 +1,15 @@
-"""Faults of a journal that only CPython can make, or that take long: an exception at any line; power cuts at every
-program, every erase and every eleventh byte within them (`make crash`: every byte), and again during the recovery.
-device/lib/test_journal_faults.py cuts some operations on every interpreter."""
-
-from functools import partial
+"""Faults of a journal that only CPython can make, or that take long: an exception at any line, mounts that are cut
+short one after the other. device/lib/test_journal_faults.py has the others."""
 
 import pytest
 
 import nor
 from account import Account, records
-from faults import cuts, every_way, failures, one_way
+from faults import failures
 from host_tests.thorough import THOROUGH, more
 from inflight.journal.journal import DONE, OUT, SESSION, Journal
 from ring import end
-from tools.crash.cutting import APART
 from tools.reference.at_line import AtLine
-
-# page: sectors, sector size
-RINGS = {1: (4, 512), 4: (4, 512), 64: (5, 512), 256: (4, 512)}
-
-
-def _ways(operation, number, apart):
-    return (way for way in every_way(operation, apart) if way[0] != "rot")
-
-
-def _recover(life):
-    life.restart()
-    life.work(3)
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("quick_crc")
-@pytest.mark.parametrize("page", RINGS)
-def test_nothing_is_lost_at_any_cut(page):
-    life = Account(nor.NorFlash(*RINGS[page], page))
-    points = second = 0
-    for other in cuts(life, partial(Account.work, steps=75), partial(_ways, apart=APART)):
-        points += 1
-        if points % 300 == 0:
-            second += sum(1 for _ in cuts(other.copy(), _recover, lambda operation, k: (one_way(operation, k),)))
-        elif points % 60 == 0:
-            other.work(45)
-            other.restart()
-    assert min(life.flash.erases) >= 2, "wraps around"
-    print(f"page {page}: {points} cuts, {second} cuts of the recovery or soon after")
 
 
 @pytest.mark.usefixtures("quick_crc")

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic, Broker
+from host_tests.broker import PATIENCE_S, Broker
 from tools.reference.kinds import PUBLISH
-from tools.reference.wire import Violation, packet, publish, string
+from tools.reference.wire import Violation, packet, string
 
 GOOD_CONNECT = packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev"))
 
@@ -62,18 +62,3 @@ def test_a_failed_script_ends_the_clients_wait(virtual, make):
         client.connect()
         client.publish("t", b"x")
         client.run_for(60_000)
-
-
-VIOLATIONS = {
-    "again without DUP": [publish("t", b"x", 1, 5), publish("t", b"x", 1, 5)],
-    "another message under the id": [publish("t", b"x", 2, 5), publish("t", b"y", 2, 5, dup=1)],
-    "PUBLISH after PUBREL": [publish("t", b"x", 2, 5), packet(0x62, b"\0\5"), publish("t", b"x", 2, 5, dup=1)],
-}
-
-
-@pytest.mark.parametrize("kind", VIOLATIONS)
-def test_automatic_detects_violations(kind):
-    broker = Automatic()
-    talk(broker.port, GOOD_CONNECT, *VIOLATIONS[kind])
-    with pytest.raises(Violation):
-        broker.stop()

@@ -1,7 +1,6 @@
 """How clients open a connection: the name of the broker, waiting without poll(), peers that are no MQTT brokers."""
 
 import asyncio
-import contextlib
 import errno
 import select
 import socket
@@ -10,11 +9,10 @@ import threading
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic, Gone
+from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.clients import narrow, no_network
 from host_tests.lib import aio_clients
-from inflight import ProtocolError, RamFlash
-from tools.reference.kinds import PINGREQ, PUBLISH
+from inflight import RamFlash
 
 # --- the name ---
 
@@ -135,38 +133,7 @@ def test_a_time_out_without_poll(without_poll, make, unresponsive_port):
 # --- peers that are no MQTT brokers ---
 
 
-OTHERS = {
-    "HTTP": (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "HTTP"),
-    "a page": (b"<html>\r\n<head><title>400 Bad Request</title></head>" + bytes(100), "HTTP"),
-    "SSH": (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", "SSH"),
-    "TLS alert": (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
-    "TLS handshake": (b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76", "TLS"),
-    "mail": (b"220 mail.example ESMTP ready, and a text that is long enough for a packet\r\n", "220 mail"),
-}
-
-
-def test_a_peer_that_is_no_broker(broker, make):
-    """[MQTT-4.8.0-1] The first bytes tell which protocol it speaks, and so may what is wrong with the port."""
-    ways = [(other, bytewise, level) for other in OTHERS for bytewise, level in ((False, 4), (True, 4), (False, 5))]
-
-    def script(b):
-        for other, bytewise, _ in ways:
-            data = OTHERS[other][0]
-            b.called()
-            with contextlib.suppress(Gone):  # the client has seen enough
-                for part in [data[i : i + 1] for i in range(len(data))] if bytewise else [data]:
-                    b.send(part)
-            b.expect_close()
-
-    with broker.play(script):
-        for other, _, level in ways:
-            client = make(broker.port, protocol_level=level)
-            with pytest.raises(ProtocolError, match=OTHERS[other][1]) as error:
-                client.connect()
-            assert "port" in str(error.value)
-            assert client.counters()["protocol_errors"] == 1
-
-
+@pytest.mark.parametrize("client_kind", ["blocking", "asyncio"])
 def test_a_peer_that_does_not_speak_tls(broker, make):
     """On CPython, whose TLS tells it."""
     client = make(broker.port, tls=ssl.create_default_context())
@@ -180,21 +147,3 @@ def test_a_peer_that_does_not_speak_tls(broker, make):
     with broker.play(script), pytest.raises(OSError, match="does not speak TLS.*port") as told:
         client.connect()
     assert told.value.errno == errno.ECONNABORTED
-
-
-def test_bytes_behind_connack_are_no_other_protocol(broker, make):
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome()
-        b.expect(PUBLISH)
-        b.expect(PINGREQ)
-        b.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        b.expect_close()
-
-    with broker.play(script):
-        client.connect()
-        client.publish("t", b"x")
-        with pytest.raises(ProtocolError) as error:
-            client.ping()
-    assert "port" not in str(error.value)

@@ -379,27 +379,6 @@ def test_publish_while_another_thread_waits(automatic, make, monkeypatch):
     client.ping()  # nobody else runs the client any more
 
 
-def test_a_handler_that_waits_for_a_thread_that_publishes(automatic, make):
-    """The handler holds up the client, not the other thread."""
-    client = make(automatic.port)
-
-    def handle(message):
-        thread = threading.Thread(target=client.publish, args=("t", b"from a thread", 1))
-        thread.start()
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
-        handled.append(message.payload)
-
-    handled = []
-    client.subscribe("in", 1, handle)
-    client.connect()
-    automatic.give("in", b"x", 1)
-    while not handled:
-        client.run_for(5)
-    assert client.drain(PATIENCE_S * 1000)
-    assert automatic.payloads() == [b"from a thread"] and client.errors == []
-
-
 def test_an_asyncio_client_and_another_thread(automatic):
     """Its calls are for its own loop, and say how others get there."""
 

@@ -4,7 +4,6 @@ requests and their answers in device/lib/test_session.py and test_session5.py.""
 import pytest
 
 from host_tests.lib.either import only_blocking
-from inflight import ProtocolError
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.properties import block
 from tools.reference.wire import connack, pingresp, puback, publish, pubrel, suback, unsuback
@@ -102,47 +101,11 @@ def test_refused_filter_is_requested_again(broker, make, pump, present):
     assert refusals == [f"[Errno 13] subscription refused: a, code {code}" for code in (0x87, 0x8F, 0x80)]
 
 
-def test_a_refused_filter_is_not_known(broker, make):
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome(0)
-        b.grant(0x80)
-        b.grant(0)
-
-    with broker.play(script):
-        client.subscribe("a", 2)
-        client.subscribe("b")
-        client.connect()
-        assert client.known == 0
-
-
 REQUESTS = {
     PINGREQ: lambda client: client.ping(),
     SUBSCRIBE: lambda client: client.subscribe([("a", 0), ("b", 1)]),
     UNSUBSCRIBE: lambda client: client.unsubscribe("a"),
 }
-
-
-def test_bad_answer(broker, make):
-    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] [MQTT-3.10.4-4] A protocol error closes the connection."""
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome()
-        b.send(suback(b.expect(SUBSCRIBE).mid, 0))
-        b.expect_close()
-        b.welcome()
-        b.grant()
-        b.grant()
-        b.send(suback(b.expect(UNSUBSCRIBE).mid, 0))
-        b.expect_close()
-
-    with broker.play(script):
-        for asked in (SUBSCRIBE, UNSUBSCRIBE):
-            client.connect()
-            with pytest.raises(ProtocolError):
-                REQUESTS[asked](client)
 
 
 @pytest.mark.parametrize("asked", REQUESTS, ids=NAMES.__getitem__)

@@ -1,8 +1,6 @@
 """Overlapping filters: which handlers run for each copy of a message that the broker sends. At level 5 a Subscription
 Identifier tells for which subscribe() a copy is."""
 
-import asyncio
-
 import pytest
 
 from host_tests.lib import aio_clients
@@ -198,28 +196,3 @@ def test_identifiers_that_would_be_the_same(broker, make, monkeypatch, heard):
         client.connect()
         client.subscribe("a", 0, heard.of("new"))
         client.disconnect()
-
-
-def test_requests_of_asyncio(broker):
-    """[MQTT5-3.3.4-3] Requests of several tasks, and those of a second connection, have identifiers of their own."""
-
-    def script(b):
-        b.welcome()
-        first = {p.filters[0][0]: identifier(p) for p in (b.grant() for _ in range(3))}
-        assert len(set(first.values())) == 3
-        b.cut()
-        b.welcome()
-        assert {p.filters[0][0]: identifier(p) for p in (b.grant() for _ in range(3))} == first
-        b.answer_ping()
-        b.goodbye()
-
-    async def scene():
-        client = aio_clients.make(broker.port, protocol_level=5)
-        async with client:
-            await client.connect()
-            await asyncio.gather(*(client.subscribe(name, 1, print) for name in ("a", "b", "c")))
-            await aio_clients.until(lambda: client.counters()["connects"] == 2)
-            await client.connect()
-            await client.ping()
-
-    aio_clients.play(broker, script, scene)

@@ -11,7 +11,6 @@ from inflight.session.receive import received
 from inflight.session.session import Session
 from inflight.states import NEW
 from tools.reference.kinds import PUBLISH
-from tools.reference.properties import block
 from tools.reference.wire import puback, publish
 
 BOTH_CLIENTS = True
@@ -231,33 +230,6 @@ def test_topic_longer_than_the_buffer_asyncio(automatic):
 
     with automatic() as broker:
         aio_clients.run(scene(broker))
-
-
-def test_user_properties_longer_than_the_buffer(broker, make, pump):
-    """[MQTT5-4.5.0-2] The message is delivered without its user properties; the others are there. If these alone are
-    too long, on_error is told how long."""
-    got = []
-    client = make(broker.port, protocol_level=5, buffer=bytearray(256))
-    client.subscribe("#", 2, lambda m: got.append((m.topic, m.content_type, m.user, m.offset, m.size)), stream=True)
-    user = [(0x26, ("name", "v" * 250))] * 3
-    long = block(*user, (0x03, "text/plain"), *user)
-    longer = block((0x08, "r" * 150), (0x03, "text/plain"))
-
-    def script(b):
-        b.welcome()
-        b.grant()
-        for mid, (payload, properties) in enumerate(((b"", long), (bytes(10), long), (b"x", longer)), 1):
-            b.send(publish("topic", payload, 2, mid, properties=properties))
-            b.expect(5, mid=mid)
-        b.send(publish("end", properties=b.none))
-        b.goodbye()
-
-    with broker.play(script):
-        client.connect()
-        pump(client, lambda: got[-1:] == [("end", None, [], 0, 0)])
-        client.disconnect()
-    assert got[:-1] == [("topic", "text/plain", [], 0, 0), ("topic", "text/plain", [], 0, 10)]
-    assert codes(client) == [errno.ENOBUFS] and client.counters()["too_long"] == 1
 
 
 def test_no_memory_for_the_rows_of_qos_2(monkeypatch):

@@ -97,17 +97,6 @@ def retained_flood(b):
     send_until_closed(b, [*(publish(f"t/{k:08}", b"%d" % k * 20, 0, retain=1) for k in range(2000)), b"\xff"])
 
 
-def pingresp_flood(b):
-    accept_client(b)
-    send_until_closed(b, [*(pingresp() * 50 for _ in range(200)), b"\xff"])
-
-
-def acks_of_nothing(b):
-    accept_client(b)
-    kinds = (puback, pubrec, pubcomp, pubrel)
-    send_until_closed(b, [*(kinds[k % 4](40_000 + k) for k in range(2000)), b"\xff"])
-
-
 def a_quarter_of_a_gigabyte(b):
     """The length is announced, and a small part is sent."""
     accept_client(b)
@@ -143,31 +132,12 @@ def longest_suback(b):
     send_until_closed(b, ())
 
 
-def connack_never(b):
-    b.expect(CONNECT)
-    send_until_closed(b, ())
-
-
 def connack_one_byte_now_and_then(b):
     b.expect(CONNECT)
     for data in (b"\x20", b"\x82", b"\x80", b"\x80"):
         b.send(data)
         b.sleep(0.4)
     send_until_closed(b, ())
-
-
-def connack_again_and_again(b):
-    accept_client(b)
-    send_until_closed(b, [connack(1)] * 10)
-
-
-def subscribed_never(b):
-    """But one message after another."""
-    b.expect(CONNECT)
-    b.send(connack(0))
-    while True:
-        b.send(publish("t/x", b"x" * 50, 0))
-        b.sleep(0.01)
 
 
 def pings_never_answered(b):
@@ -196,17 +166,12 @@ ATTACKS = [
     qos_2_with_new_topics_under_one_id,
     qos_1_flood,
     retained_flood,
-    pingresp_flood,
-    acks_of_nothing,
     a_quarter_of_a_gigabyte,
     one_byte_now_and_then,
     longest_topics,
     suback_of_200_codes,
     longest_suback,
-    connack_never,
     connack_one_byte_now_and_then,
-    connack_again_and_again,
-    subscribed_never,
     pings_never_answered,
     present_and_gone,
     no_word_at_all,
@@ -214,7 +179,7 @@ ATTACKS = [
 
 
 # If data arrives, the client waits ten time-outs for an answer. These attacks last that long, so they get shorter ones.
-TIMEOUTS_MS = {one_byte_now_and_then: 400, subscribed_never: 400, pings_never_answered: 400}
+TIMEOUTS_MS = {one_byte_now_and_then: 400, pings_never_answered: 400}
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import inflight.client.aio
 import inflight.client.client
 import inflight.cpython
 import inflight.net.transport
-from inflight import AsyncClient, Client, Journal, RamFlash
+from inflight import AsyncClient, Client
 from inflight.net.transport import Transport
 from tools.reference.wire import connack
 
@@ -136,39 +136,36 @@ def test_slow_but_fast_enough(clock, connected):
     assert transport.took > 10_000 and clock.now > 20 * TIMEOUT_MS
 
 
-def test_asyncio_too_slow(clock, slow, monkeypatch):
+@pytest.fixture
+def connected_aio(clock, slow, monkeypatch):
+    """Runs connect(), disconnect() of an asyncio client whose connection is slow(share, 1_000, sends)."""
+
+    def run(share, sends=b"", **options):
+        async def open_socket(*where):
+            return None
+
+        async def scene():
+            try:
+                await client.connect()
+            finally:
+                await client.disconnect()
+
+        monkeypatch.setattr(inflight.client.aio, "open_socket", open_socket)
+        monkeypatch.setattr(inflight.client.aio, "Transport", lambda *of: slow(share, 1_000, sends))
+        client = AsyncClient("127.0.0.1", "device", timeout_ms=TIMEOUT_MS, reconnect=False, **options)
+        asyncio.run(scene())
+
+    return run
+
+
+def test_asyncio_too_slow(clock, connected_aio):
     """The same for the asyncio client, which writes in steps: here its CONNECT."""
-
-    async def open_socket(*where):
-        return None
-
-    monkeypatch.setattr(inflight.client.aio, "open_socket", open_socket)
-    monkeypatch.setattr(inflight.client.aio, "Transport", lambda *of: slow(1, 1_000))
-    client = AsyncClient("127.0.0.1", "device", Journal(RamFlash()), timeout_ms=TIMEOUT_MS, reconnect=False)
-
-    async def scene():
-        with pytest.raises(OSError, match="stopped reading"):
-            await client.connect()
-        await client.disconnect()
-
-    asyncio.run(scene())
+    with pytest.raises(OSError, match="stopped reading"):
+        connected_aio(1)
     assert clock.now <= 2 * TIMEOUT_MS
 
 
-def test_asyncio_slow_but_fast_enough(clock, slow, monkeypatch):
+def test_asyncio_slow_but_fast_enough(clock, connected_aio):
     """A CONNECT takes its time as any other packet does: its answer is waited for when it has left."""
-
-    async def open_socket(*where):
-        return None
-
-    monkeypatch.setattr(inflight.client.aio, "open_socket", open_socket)
-    monkeypatch.setattr(inflight.client.aio, "Transport", lambda *of: slow(40, 1_000, connack(0)))
-    options = {"will": ("w", bytes(1_500), 0, False), "buffer": bytearray(4096), "keepalive": 0}
-    client = AsyncClient("127.0.0.1", "device", timeout_ms=TIMEOUT_MS, reconnect=False, **options)
-
-    async def scene():
-        await client.connect()
-        await client.disconnect()
-
-    asyncio.run(scene())
+    connected_aio(40, connack(0), will=("w", bytes(1_500), 0, False), buffer=bytearray(4096), keepalive=0)
     assert clock.now > 3 * TIMEOUT_MS

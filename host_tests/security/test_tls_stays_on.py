@@ -35,13 +35,6 @@ LOOSE = {
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
-@pytest.mark.parametrize("tls", [True, {"cert_reqs": 2}])
-def test_what_is_no_context(client, tls):
-    with pytest.raises(ValueError, match="tls is an SSLContext or None, not "):
-        client("127.0.0.1", "d", clean_session=True, tls=tls)
-
-
-@pytest.mark.parametrize("client", [Client, AsyncClient])
 @pytest.mark.parametrize("which", LOOSE)
 def test_a_context_that_does_not_verify(client, which):
     with pytest.raises(
@@ -50,12 +43,8 @@ def test_a_context_that_does_not_verify(client, which):
         client("127.0.0.1", "d", clean_session=True, tls=LOOSE[which])
 
 
-def test_a_context_that_verifies():
-    Client("127.0.0.1", "d", clean_session=True, tls=ssl.create_default_context())
-
-
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("what", ["none", "optional", "none later", "optional later"])
+@pytest.mark.parametrize("what", ["none", "optional later"])
 def test_on_every_interpreter(attempt, serve, kind, what):
     """Also if the context verified when the client was created, and was changed before it connected."""
     port, broker = serve("other.example")

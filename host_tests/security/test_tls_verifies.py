@@ -4,8 +4,7 @@ requested host name. Each test runs both clients on CPython and on every availab
 import pytest
 import trustme
 
-from host_tests.security.scripts import is_refused, output_of
-from tools.peers.certificates import der
+from host_tests.security.scripts import is_refused
 
 RUNTIMES = "cpython micropython-x86"
 KINDS = ("blocking", "asyncio")
@@ -16,12 +15,6 @@ EXPIRED = "has expired", "validity has expired"
 EARLY = "not yet valid", "validity starts in the future"
 
 
-def is_distrusted(output, broker, reasons):
-    """The client ended the handshake because of the broker's certificate."""
-    assert any(reason in is_refused(output, broker) for reason in reasons), output
-    assert not broker.connections  # the TLS proxy connects to the broker after the handshake
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_right_broker(attempt, serve, kind):
     """The positive case for the tests below."""
@@ -30,36 +23,22 @@ def test_the_right_broker(attempt, serve, kind):
     assert [message.payload for message in broker.arrived] == [b"over TLS"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_another_authority(attempt, serve, kind):
-    port, broker = serve("localhost", by=trustme.CA())
-    is_distrusted(attempt(kind, port), broker, AUTHORITY)
+# What the broker is asked for, what its certificate is about, when it is valid, who signed it.
+DISTRUSTED = {
+    "another authority": ("localhost", ("localhost",), (-1, 1), trustme.CA(), AUTHORITY),
+    "another host": ("localhost", ("other.example", "localhost.example", "*.localhost"), (-1, 1), None, NAME),
+    "another name of the host": ("127.0.0.1", ("localhost",), (-1, 1), None, NAME),
+    "expired": ("localhost", ("localhost",), (-3, -1), None, EXPIRED),
+    "not yet valid": ("localhost", ("localhost",), (1, 3), None, EARLY),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_host(attempt, serve, kind):
-    """The right authority, but a certificate for another host."""
-    port, broker = serve("other.example", "localhost.example", "*.localhost")
-    is_distrusted(attempt(kind, port), broker, NAME)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_another_name_of_the_host(attempt, serve, kind):
-    """The certificate must be for the requested name, not for another name of the same host."""
-    port, broker = serve("localhost")
-    is_distrusted(attempt(kind, port, host="127.0.0.1"), broker, NAME)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("days, reasons", [((-3, -1), EXPIRED), ((1, 3), EARLY)], ids=["expired", "not yet valid"])
-def test_time(attempt, serve, kind, days, reasons):
-    port, broker = serve("localhost", days=days)
-    is_distrusted(attempt(kind, port), broker, reasons)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_an_authority_no_broker_is_trusted(runtime, serve, tmp_path, kind):
-    port, broker = serve("localhost")
-    other = tmp_path / "other.der"
-    other.write_bytes(der(trustme.CA()))
-    is_distrusted(output_of(runtime, "tls_client.py", kind, "localhost", port, other), broker, AUTHORITY)
+@pytest.mark.parametrize("why", DISTRUSTED)
+def test_distrusted(attempt, serve, authority, kind, why):
+    """The client ends the handshake because of the broker's certificate."""
+    host, names, days, by, reasons = DISTRUSTED[why]
+    port, broker = serve(*names, days=days, by=by or authority)
+    output = is_refused(attempt(kind, port, host=host), broker)
+    assert any(reason in output for reason in reasons), output
+    assert not broker.connections  # the TLS proxy connects to the broker after the handshake

@@ -43,6 +43,10 @@ OF_A_CLIENT = (
     ({"client_id": 5}, "client_id", "5"),
     ({"client_id": b"\xff"}, "client_id", "UTF-8"),
     ({"client_id": "a\0b"}, "client_id", "UTF-8"),
+    ({"client_id": ""}, "client_id"),
+    ({"client_id": "", "protocol_level": 3, "clean_session": True}, "client_id", "level 3"),
+    ({"client_id": "a" * 24, "protocol_level": 3}, "client_id", "level 3"),
+    ({"client_id": "a" * 65536, "buffer": bytearray(200_000)}, "client_id"),
     ({"journal": RamFlash()}, "journal", "a Journal"),
     ({"journal": "journal.bin"}, "journal", "a Journal"),
     ({"port": 65536}, "port", "0 to 65535", "65536"),
@@ -66,6 +70,9 @@ OF_A_CLIENT = (
     ({"path": "/", "headers": {"": "b"}}, "headers"),
     ({"user": 5}, "user", "str or bytes", "this int"),
     ({"user": b"\xed\xa0\x80"}, "user", "UTF-8"),
+    ({"user": "u\0"}, "user", "UTF-8"),
+    ({"user": "u" * 500, "buffer": bytearray(256)}, "buffer"),
+    ({"password": "p"}, "a password needs a user name"),
     ({"user": "u", "password": 5}, "password"),
     ({"user": "u", "password": "x" * 64, "buffer": bytearray(128)}, "buffer"),
     ({"user": "u", "password": "x" * 65536}, "password", "65536"),
@@ -76,15 +83,30 @@ OF_A_CLIENT = (
     ({"will": ("a/#", "x", 0, False)}, "topic of will", "a/#"),
     ({"will": (b"\xff", "x", 0, False)}, "topic of will", "UTF-8"),
     ({"will": ("a", "x", 3, False)}, "qos of will", "3"),
+    ({"will": ("", "x", 0, False)}, "topic of will", "''"),
+    ({"will": ("a\0", "x", 0, False)}, "topic of will", "UTF-8"),
+    ({"will": ("a", "x", -1, False)}, "qos of will", "-1"),
+    ({"will": ("a", b"x" * 65536, 0, False)}, "payload of will", "65536"),
     ({"will": ("a", None, 0, False)}, "payload of will"),
     ({"will": ("a", "x", 1.0, False)}, "qos of will", "1.0"),
     ({"will": ("a", "x", True, False)}, "qos of will", "True"),
     ({"will": ("a", "x", 0, "yes")}, "retain of will", "'yes'"),
     ({"will": ("a", "x", 0, False, {})}, "properties of will", "{}"),
     ({"keepalive": 1.5}, "keepalive", "0 to 65535 s", "1.5"),
+    ({"keepalive": -1}, "keepalive", "-1"),
+    ({"keepalive": 65536}, "keepalive", "65536"),
     ({"clean_session": "no"}, "clean_session", "'no'"),
     ({"protocol_level": 4.0}, "protocol_level", "4.0"),
+    ({"protocol_level": 2}, "protocol_level", "2"),
+    ({"protocol_level": 6}, "protocol_level", "6"),
+    ({"session_expiry": 9}, "session_expiry", "protocol_level=5"),
+    ({"aliases": 9}, "aliases", "protocol_level=5"),
+    ({"stall_ms": 0}, "stall_ms", "protocol_level=5"),
     ({"protocol_level": 5, "session_expiry": "1"}, "session_expiry", "'1'"),
+    ({"protocol_level": 5, "session_expiry": 0}, "session_expiry", "0"),
+    ({"protocol_level": 5, "session_expiry": 1 << 32}, "session_expiry"),
+    ({"protocol_level": 5, "session_expiry": 1.5}, "session_expiry", "1.5"),
+    ({"protocol_level": 5, "session_expiry": 9, "clean_session": True}, "session_expiry"),
     ({"protocol_level": 5, "slept": 1.5}, "slept", "1.5"),
     ({"protocol_level": 5, "slept": 1 << 32}, "slept"),
     ({"slept": "1"}, "slept", "'1'"),
@@ -94,12 +116,18 @@ OF_A_CLIENT = (
     ({"protocol_level": 5, "auth": "SCRAM"}, "auth", "Authentication", "this str"),
     ({"protocol_level": 5, "aliases": True}, "aliases", "True"),
     ({"protocol_level": 5, "stall_ms": 60_000.0}, "stall_ms", "60000.0"),
+    ({"protocol_level": 5, "stall_ms": 39_999}, "stall_ms"),
+    ({"protocol_level": 5, "stall_ms": 86_400_001}, "stall_ms"),
+    ({"protocol_level": 5, "retry_ms": 1000}, "retry_ms"),
     ({"protocol_level": 5, "connect_properties": {}}, "connect_properties", "{}"),
     ({"protocol_level": 5, "connect_properties": properties(expiry=1)}, "connect_properties"),
     ({"buffer": bytes(1024)}, "buffer", "bytearray"),
     ({"buffer": 1024}, "buffer", "1024"),
     ({"buffer": bytearray(127)}, "buffer", "128"),
+    ({"max_inflight": 0}, "max_inflight", "0"),
     ({"max_inflight": 70_000}, "max_inflight", "1 to 65535", "70000"),
+    ({"protocol_level": 5, "max_inflight": 65}, "max_inflight", "64"),
+    ({"receive_maximum": 0}, "receive_maximum", "0"),
     ({"receive_maximum": 70_000}, "receive_maximum", "70000"),
     ({"protocol_level": 5, "receive_maximum": 70_000}, "receive_maximum", "70000"),
     ({"when_full": "none"}, "when_full", '"oldest"', "'none'"),
@@ -122,7 +150,9 @@ OF_A_CLIENT = (
 
 
 def test_a_client():
-    """[MQTT5-3.1.2-12] [MQTT5-3.1.3-4] [MQTT5-3.1.3-11] Before a connection is opened."""
+    """[MQTT-1.5.3-1] [MQTT-1.5.3-2] [MQTT-3.1.2-14] [MQTT-3.1.2-22] [MQTT-3.1.3-4] [MQTT-3.1.3-7] [MQTT-3.1.3-10]
+    [MQTT-3.1.3-11] [MQTT31-3] [MQTT31-4] [MQTT31-20] [MQTT5-3.1.2-12] [MQTT5-3.1.3-4] [MQTT5-3.1.3-11] Before a
+    connection is opened."""
 
     def make(host="broker.example", client_id="d", **options):
         return Client(host, client_id, **options)
@@ -166,22 +196,31 @@ OF_PUBLISH = (
     (("t", b"", 1, False, {}), "properties", "{}"),
     (("t", None, 1), "payload", "None"),
     (("t", 21.4, 1), "payload", "21.4"),
+    (("t", [1, 2], 1), "payload", "[1, 2]"),
+    (("t", bytes(5000), 1),),  # longer than the journal
     (("t", array("H", [1, 2]), 1), "payload"),
     (("", b"", 1), "topic", "''"),
     (("a/+", b"", 1), "topic", "a/+"),
     ((5, b"", 1), "topic", "5"),
     (("a\0", b"", 1), "topic", "UTF-8"),
     (("x" * 70_000, b"", 1), "topic", "70000"),
+    (("x" * 600, b"", 1),),  # longer than the buffer
+    ((b"\xff", b"", 1), "topic", "UTF-8"),
+    ((None, b"", 1), "topic", "None"),
+    (("#", b"", 0), "topic", "#"),
 )
 
 
 def test_publish():
+    """[MQTT-1.5.3-1] [MQTT-3.3.1-4] [MQTT-3.3.2-1] [MQTT-3.3.2-2] [MQTT-4.7.1-1] [MQTT-4.7.3-1] [MQTT-4.7.3-2]
+    [MQTT-4.7.3-3]"""
     for level in (3, 4, 5):
         it = client(level)
         before = it.counters()
         refused(it.publish, OF_PUBLISH)
         eq((it.pending, it.counters(), it.session.journal.used), (0, before, 0))
         assert it.publish("t", b"x", 1) > 0
+    refused(Client("h", "d").publish, ((("t", b"needs a journal", 1), "qos"),))
 
 
 def test_a_memoryview_is_published_whole():

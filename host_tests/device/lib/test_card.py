@@ -5,7 +5,7 @@ import struct
 
 from harness import CUT_STEP, SkipTest, eq, raises
 from inflight import CardFlash, Journal
-from inflight.journal.journal import DONE, IN, OUT, RELEASED, OutboxFull
+from inflight.journal.journal import DONE, IN, OUT, RELEASED
 from nor import PowerCut, noise
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange
@@ -372,12 +372,3 @@ def test_a_message_takes_six_writes():
     journal.mark(at, DONE)
     journal.commit()
     eq(card.writes, 6)
-
-
-def test_full():
-    journal = mounted(fresh())
-    k = 0
-    while journal.fits(OUT, 40):
-        put(journal, k)
-        k += 1
-    raises(OutboxFull, put, journal, k)

@@ -181,10 +181,8 @@ def test_damage_that_a_start_finds():
 
 def test_a_record_that_was_done_is_no_lost_message():
     device = NorFlash(8, 1024, 16)
-    peer = Peer(device)
-    peer.up()
-    peer.publish(b"done ")
-    peer.sent()
+    peer = Peer.connected(device)
+    peer.send(b"done ")
     peer.feed(ack(0x40, 1))
     peer.publish(b"next ")
     damage(device, b"done ")
@@ -295,8 +293,7 @@ def test_it_is_told_though_a_start_meets_a_worn_page():
     tried = 0
     for page in range(4096 // 16):
         device = NorFlash(4, 1024, 16)
-        peer = Peer(device)
-        peer.up()
+        peer = Peer.connected(device)
         for k in range(3):
             peer.publish(b"%d" % k, 2)
         device.data[peer.session.journal.find(OUT, 1) + 1] ^= 1  # its header: nobody knows which it was
@@ -311,8 +308,7 @@ def test_it_is_told_though_a_start_meets_a_worn_page():
 def test_what_two_mounts_have_found_is_told():
     """Also if the first one found it without a client, or for one that was refused [MQTT-3.1.3-2]."""
     device = NorFlash(4, 1024, 16)
-    peer = Peer(device)
-    peer.up()
+    peer = Peer.connected(device)
     for k in range(4):
         peer.publish(b"%d" % k)
     places = [peer.session.journal.find(OUT, k) + 12 for k in (0, 1)]

@@ -1,4 +1,4 @@
-"""Block devices in a file and in RAM."""
+"""Block devices in files and in RAM."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ from errno import EAGAIN
 
 from harness import SkipTest, eq, raises
 from inflight import FileFlash, Journal, RamFlash
+from inflight.flash.slots import SlotFlash
 from inflight.journal.journal import DONE, OUT
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf native-x86"
@@ -26,13 +27,20 @@ def content():
         return f.read()
 
 
-def devices():
+def devices(slots=False):
     remove()
     file = FileFlash(PATH, 4, 512)
     yield file
     file.close()
     remove()
     yield RamFlash(4, 512)
+    if slots:
+        flash = SlotFlash(PATH, 4, 512)
+        yield flash
+        flash.close()
+        for name in os.listdir(PATH):
+            os.remove(PATH + "/" + name)
+        os.rmdir(PATH)
 
 
 def test_blocks():
@@ -51,7 +59,7 @@ def test_blocks():
 
 
 def test_journal_on_it():
-    for device in devices():
+    for device in devices(slots=True):
         journal = Journal(device)
         assert journal.largest > 400
         for k in range(60):

@@ -41,8 +41,7 @@ def test_ids_are_freed_in_an_unknown_session():
 def test_freed_ids_are_known_after_a_power_cut():
     """[MQTT-4.3.3-1] A message that was sent is not released before its PUBREC, even while ids are freed."""
     device = NorFlash(8, 1024, 16, cache=True)
-    peer = Peer(device)
-    peer.up(1)
+    peer = Peer.connected(device, present=1)
     for _ in range(20):
         peer.publish(b"x", 2)
     assert probed(peer.sent(), 1)
@@ -65,11 +64,9 @@ def test_freed_ids_are_known_after_a_power_cut():
 def test_ids_far_from_the_first_cost_one_session_record():
     """All ids before that of the message are freed; a connection that ends does not begin anew, a restart does."""
     device = NorFlash(8, 1024, 16, cache=True)
-    peer = Peer(device)
-    peer.up(1)
+    peer = Peer.connected(device, present=1)
     for mid in range(1, 101):
-        peer.publish(b"x", 1)
-        peer.sent()
+        peer.send(b"x", 1)
         peer.feed(ack(0x40, mid))
     peer.publish(b"x", 2)
     serial = peer.session.record_serial
@@ -92,8 +89,7 @@ def test_ids_far_from_the_first_cost_one_session_record():
 def test_a_new_session_has_no_ids_to_be_freed():
     """[MQTT-3.2.2-3] Session present = 0: all ids are free, after restarts as well."""
     device = NorFlash(8, 1024, 16, cache=True)
-    peer = Peer(device)
-    peer.up(1)
+    peer = Peer.connected(device, present=1)
     peer.publish(b"x", 2)
     assert probed(peer.sent(), 1)
     peer.session.connection_lost()
@@ -105,8 +101,7 @@ def test_a_new_session_has_no_ids_to_be_freed():
 def test_a_broker_that_does_not_answer_pubrel():
     """An answer to a later PINGREQ shows that it has received the PUBRELs; the client does not wait longer. A late
     PUBCOMP is no error."""
-    peer = Peer()
-    peer.up(1)
+    peer = Peer.connected(present=1)
     peer.publish(b"x", 2)
     assert probed(peer.sent(), 1)
     peer.now = 1000
@@ -118,8 +113,7 @@ def test_a_broker_that_does_not_answer_pubrel():
 
 def test_probes_are_repeated_at_level_3():
     """[MQTT31-12] Like every packet without answer."""
-    peer = Peer(protocol_level=3, retry_ms=1000)
-    peer.up()
+    peer = Peer.connected(protocol_level=3, retry_ms=1000)
     peer.publish(b"x", 2)
     assert probed(peer.sent(), 1)
     peer.feed(ack(0x70, 1))

@@ -1,4 +1,5 @@
-# Messages from the broker: the table of received Message IDs, acknowledgements, interrupted handlers.
+# Messages from the broker: the table of received Message IDs, acknowledgements, interrupted handlers; those that cannot
+# be taken, and peers that are no brokers.
 
 from errno import ENOBUFS
 
@@ -7,7 +8,10 @@ from harness import eq, raises
 from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
 from nor import NorFlash
-from session_peer import Peer, ack, message
+from session_peer import Peer, ack, message, mid_of
+from session_peer5 import Peer5
+from tools.reference import wire
+from tools.reference.properties import block
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -15,8 +19,7 @@ MORE_RUNTIMES = "micropython-x64"
 
 def test_answers():
     """[MQTT-3.3.4-1] [MQTT-4.6.0-2] [MQTT-4.6.0-3] None, PUBACK and PUBREC, in the order of arrival."""
-    peer = Peer()
-    peer.up()
+    peer = Peer.connected()
     data = message(b"t", b"0") + message(b"t", b"1", 1, 5) + message(b"t", b"2", 2, 6) + message(b"t", b"3", 1, 4)
     eq(peer.feed(data), [ack(0x40, 5), ack(0x50, 6), ack(0x40, 4)])
     eq([g[0] for g in peer.got], [b"0", b"1", b"2", b"3"])
@@ -25,16 +28,14 @@ def test_answers():
 def test_qos_2_once():
     """[MQTT-4.3.3-2] Repetitions until PUBREL are answered and not delivered, across connections and restarts."""
     device = RamFlash()
-    peer = Peer(device)
-    peer.up()
+    peer = Peer.connected(device)
     eq(peer.feed(message(b"t", b"x", 2, 5)), [ack(0x50, 5)])
     eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
     peer.session.connection_lost()
     peer.up(1)
     eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
     eq(len(peer.got), 1)
-    peer = Peer(device)
-    peer.up(1)
+    peer = Peer.connected(device, present=1)
     eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
     eq(peer.got, [])
     eq(peer.feed(ack(0x62, 5)), [ack(0x70, 5)])
@@ -47,29 +48,24 @@ def test_interrupted_handler():
     """[MQTT-4.3.3-2] [MQTT-4.1.0-1] [MQTT-4.8.0-1] Power is cut before delivered(): the message is delivered again with
     `redelivered`, then never again. A PUBREL before PUBREC is an error."""
     device = RamFlash()
-    peer = Peer(device)
-    peer.up()
+    peer = Peer.connected(device)
     peer.session.into[:8] = message(b"t", b"x", 2, 5)
     peer.session.bytes_received(8, 0)
     eq(peer.session.next_event(0), packet.PUBLISH)
     assert peer.session.deliver and not peer.session.redelivered
-    peer = Peer(device)
-    peer.up(1)
+    peer = Peer.connected(device, present=1)
     raises(ProtocolError, peer.feed, ack(0x62, 5))  # no PUBREC has left
     for k in range(2):
-        peer = Peer(device)
-        peer.up(1)
+        peer = Peer.connected(device, present=1)
         eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
         eq(peer.got, [(b"x", True)] if k == 0 else [])
 
 
 def test_session_lost_by_the_broker():
     """[MQTT-3.2.2-3] Session present = 0: received ids are discarded, sent messages are sent again."""
-    peer = Peer()
-    peer.up()
+    peer = Peer.connected()
     peer.feed(message(b"t", b"x", 2, 5))
-    peer.publish(b"out")
-    peer.sent()
+    peer.send(b"out")
     peer.session.connection_lost()
     eq([p[0] for p in peer.up(0)], [0x3A])
     peer.feed(message(b"t", b"y", 2, 5))
@@ -79,14 +75,12 @@ def test_session_lost_by_the_broker():
 def test_ids_of_a_lost_session_do_not_come_back_with_the_power():
     """[MQTT-3.2.2-3] They are forgotten for good before the broker can use them again, also if nothing is sent."""
     device = NorFlash(cache=True)
-    peer = Peer(device)
-    peer.up()
+    peer = Peer.connected(device)
     peer.feed(message(b"t", b"x", 2, 5))
     peer.session.connection_lost()
     eq(peer.up(0), [])
     device.lose_power()
-    peer = Peer(device)
-    peer.up(1)
+    peer = Peer.connected(device, present=1)
     peer.feed(message(b"t", b"y", 2, 5))
     eq(peer.got, [(b"y", False)])
 
@@ -103,20 +97,114 @@ def test_level_3_ignores_the_reserved_byte():
         eq(len(peer.got), 1)
 
 
-def test_limit_of_received_ids():
-    """A broker cannot make the client use more memory."""
-    peer = Peer(receive_maximum=2)
-    peer.up()
-    peer.feed(message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 2))
-    error = raises(OSError, peer.feed, message(b"t", b"x", 2, 3))
-    eq(error.errno, ENOBUFS)
-    assert not peer.session.busy  # the journal has not failed
-
-
 def test_unknown_acks():
     """[MQTT-4.3.3-1] [MQTT-4.3.3-2] They are answered or counted; none is an error."""
-    peer = Peer()
-    peer.up()
+    peer = Peer.connected()
     eq(peer.feed(ack(0x40, 9) + ack(0x70, 9)), [])
     eq(peer.feed(ack(0x50, 9) + ack(0x62, 8)), [ack(0x62, 9), ack(0x70, 8)])
     eq(peer.count("unknown_acks"), 3)
+
+
+# --- messages that cannot be taken ---
+
+TWICE = block((0x01, 1), (0x01, 1))
+MALFORMED = (
+    (Peer, wire.packet(0x32, wire.string("t") + b"\0\0\0payload")),  # Message ID 0
+    (Peer5, wire.packet(0x32, wire.string("t/+") + b"\0\5\0payload")),
+    (Peer, wire.packet(0x32, wire.string("t/+") + b"\0\5" + bytes(3000))),
+    (Peer5, wire.packet(0x32, wire.string("t/+") + b"\0\5\0" + bytes(3000))),
+    (Peer, wire.packet(0x32, wire.string("t" * 700 + "+") + b"\0\5" + bytes(3000))),
+    (Peer5, wire.packet(0x32, wire.string("t" * 700 + "+") + b"\0\5\0" + bytes(3000))),
+    (Peer5, wire.packet(0x32, wire.string("t") + b"\0\5" + TWICE + b"payload")),
+    (Peer5, wire.packet(0x32, wire.string("t") + b"\0\5" + TWICE + bytes(3000))),
+)
+
+
+def with_malformed(kind, bad):
+    """A peer with messages that wait, on the second connection on which the broker sends the packet `bad`, and what it
+    has sent then: the first one has ended at once."""
+    peer = kind(RamFlash(16, 4096), max_inflight=2, timeout_ms=2000)
+    for k in range(5):
+        peer.publish(b"%d" % k)
+    peer.up()
+    raises(ProtocolError, peer.feed, bad)
+    peer.session.connection_lost()
+    sent = peer.up(1)
+    eq(peer.feed(bad), [])
+    return peer, sent
+
+
+def test_messages_get_through_though_another_one_is_malformed():
+    """[MQTT-4.8.0-1] [MQTT5-4.13.1-1] [MQTT-4.5.0-2] On the second connection it is neither acknowledged nor delivered,
+    and others are as ever; when all messages are acknowledged that connection ends, too."""
+    for kind, bad in MALFORMED:
+        peer, sent = with_malformed(kind, bad)
+        none = b"\0" if kind is Peer5 else None
+        eq(len(peer.feed(wire.publish("t", b"fine", 1, 6, properties=none) + bad)), 1)
+        for p in sent:
+            peer.session.collect()
+            sent += peer.feed(wire.puback(p.mid if kind is Peer5 else mid_of(p)))
+        raises(ProtocolError, peer.session.collect)
+        eq((len(sent), peer.count("completed"), peer.count("received")), (5, 5, 1))
+        peer = kind.connected()
+        for _ in range(2):  # nothing waits
+            raises(ProtocolError, peer.feed, bad)
+            peer.up(1)
+
+
+def test_a_malformed_message_and_a_broker_that_acknowledges_nothing():
+    """[MQTT-4.8.0-1] The connection ends when an answer has not come for the time-out."""
+    peer, _ = with_malformed(*MALFORMED[0])
+    peer.now = 1999
+    peer.sent()
+    peer.session.collect()
+    peer.now = 2000
+    peer.sent()
+    raises(ProtocolError, peer.session.collect)
+
+
+def test_messages_leave_while_qos_2_finds_no_space():
+    """[MQTT-4.6.0-3] One without space ends the connection when all messages are acknowledged. Until then no other one
+    of QoS 2 goes before it."""
+    peer = Peer(receive_maximum=1, timeout_ms=2000)
+    for _ in range(3):
+        peer.publish(b"x")
+    peer.up()
+    eq(peer.feed(b"".join([message(b"a", b"%d" % mid, 2, mid) for mid in (1, 2, 3)])), [ack(0x50, 1)])
+    eq(peer.feed(ack(0x62, 1) + message(b"a", b"4", 2, 4)), [ack(0x70, 1)])
+    peer.session.collect()
+    peer.feed(b"".join([ack(0x40, mid) for mid in (1, 2, 3)]))
+    eq(raises(OSError, peer.session.collect).errno, ENOBUFS)
+    peer.session.connection_lost()
+    peer.up(1)
+    for mid in (2, 3, 4):
+        eq(peer.feed(message(b"a", b"%d" % mid, 2, mid, 1) + ack(0x62, mid)), [ack(0x50, mid), ack(0x70, mid)])
+    eq([payload for payload, _ in peer.got if payload], [b"1", b"2", b"3", b"4"])
+
+
+OTHERS = (
+    (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "HTTP"),
+    (b"<html>\r\n<head><title>400 Bad Request</title></head>" + bytes(100), "HTTP"),
+    (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", "SSH"),
+    (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
+    (b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76", "TLS"),
+    (b"220 mail.example ESMTP ready, and a text that is long enough for a packet\r\n", "220 mail"),
+)
+
+
+def test_a_peer_that_is_no_broker():
+    """[MQTT-4.8.0-1] The first bytes tell which protocol it speaks, and so may what is wrong with the port. Behind
+    CONNACK they are no other protocol."""
+
+    def feed(peer, data, step):
+        for i in range(0, len(data), step):
+            peer.feed(data[i : i + step])
+
+    for data, text in OTHERS:
+        for kind, step in ((Peer, 100), (Peer, 1), (Peer5, 100)):
+            peer = kind()
+            peer.session.connect(0, False, 60, None, None, None)
+            peer.sent()
+            error = str(raises(ProtocolError, feed, peer, data, step))
+            assert text in error and "port" in error, error
+            assert "port" not in str(raises(ProtocolError, feed, kind.connected(), data, step))

@@ -4,7 +4,6 @@ import struct
 from binascii import crc32
 
 from harness import CUT_STEP, EMULATED, eq, raises
-from inflight import RamFlash
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
 from nor import NorFlash
 
@@ -18,6 +17,11 @@ def rings(blocks=4):
     for k in range(0, len(RINGS), 3 if EMULATED else 1):
         page, size = RINGS[k]
         yield NorFlash(blocks, size, page)
+
+
+def journals(blocks=4):
+    for flash in rings(blocks):
+        yield flash, Journal(flash)
 
 
 def body(k, n=40):
@@ -68,8 +72,7 @@ def fill(journal, k=0):
 
 
 def test_format_and_round_trip():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         eq(flash.erases, [1] * 4)
         eq((journal.next_seq, journal.live, journal.used, journal.last_mid, journal.erases), (0, 0, 0, 0, 4))
         eq(bodies(journal), [])
@@ -91,8 +94,7 @@ def test_epochs_differ():
 
 
 def test_marks():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         places = [put(journal, k) for k in range(5)]
         journal.mark(places[1], RELEASED)
         journal.mark(places[2], DONE)
@@ -104,8 +106,7 @@ def test_marks():
 
 
 def test_read_from_an_offset_and_at_the_end_of_the_device():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         for k in range(200):
             at = put(journal, k, 60)
             for offset in (0, 1, 59, 60):
@@ -116,8 +117,7 @@ def test_read_from_an_offset_and_at_the_end_of_the_device():
 
 
 def test_find_by_number():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         places = [put(journal, k, 10) for k in range(10)]
         for k in (3, 4, 7):
             journal.mark(places[k], DONE)
@@ -129,8 +129,7 @@ def test_find_by_number():
 
 
 def test_largest_record():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         n = journal.largest
         for k in range(9):
             at = put(journal, k, n)
@@ -142,8 +141,7 @@ def test_largest_record():
 
 def test_more_bytes_than_there_are():
     """Machine code does not look at the end of a buffer."""
-    for device in rings():
-        journal = Journal(device)
+    for device, journal in journals():
         used = journal.used
         try:
             journal.append(OUT, 1, b"abc", 4)
@@ -155,8 +153,7 @@ def test_more_bytes_than_there_are():
 
 
 def test_one_long_message_leaves_space_for_received_ids():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         at = put(journal, 0, journal.largest)
         for k in range(9):
             journal.mark(journal.append(IN, k + 1, b"", 0), DONE if k % 2 else RELEASED)
@@ -165,8 +162,7 @@ def test_one_long_message_leaves_space_for_received_ids():
 
 
 def test_a_full_journal_writes_nothing():
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         places = fill(journal)
         assert len(places) > 5
         assert journal.used <= journal.limit
@@ -185,8 +181,7 @@ def test_a_full_journal_writes_nothing():
 
 
 def test_many_laps_wear_evenly():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         places = []
         for k in range(400):
             places.append(put(journal, k, k % 40))
@@ -201,8 +196,7 @@ def test_many_laps_wear_evenly():
 
 
 def test_order_after_records_were_copied():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         old = journal.owner = RecordOwner({k: put(journal, k) for k in range(3)})
         journal.mark(old[1], RELEASED)
         for k in range(3, 120):  # the three oldest stay live, and are copied
@@ -224,8 +218,7 @@ def test_order_after_records_were_copied():
 
 def test_the_newest_sequence_number_survives_its_record():
     # The newest message is done. Records without sequence numbers fill the ring, so its sector is erased.
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         for k in range(5):
             journal.mark(put(journal, k), DONE)
         for k in range(600):
@@ -238,8 +231,7 @@ def test_the_newest_sequence_number_survives_its_record():
 
 
 def test_collection_erases_ahead():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         while flash.erases == [1] * 4:
             journal.mark(put(journal, 1), DONE)
         erased = sum(flash.erases)
@@ -285,8 +277,7 @@ def test_half_cleared_marks_are_finished():
 
 
 def test_mounting_an_intact_journal_programs_little():
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         for k in range(30):
             journal.mark(put(journal, k), DONE)
         programs = flash.programs
@@ -296,8 +287,7 @@ def test_mounting_an_intact_journal_programs_little():
 
 def test_sectors_without_live_records_are_not_read():
     """A starting client searches live records of each kind."""
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         while min(flash.erases) < 2:
             journal.mark(put(journal, 1), DONE)
         journal = Journal(flash)
@@ -348,17 +338,3 @@ def test_every_record_has_the_crc_of_the_standard():
         eq(crc32(record[:9]) & 0xFF, record[9])
         lock = secret ^ at // 4096 << 16 ^ at % 4096
         eq(struct.unpack("<I", bytes(flash.data[at + 10 + n : at + 14 + n]))[0], crc32(record) ^ lock)
-
-
-def test_ram():
-    flash = RamFlash()
-    journal = Journal(flash)
-    for k in range(100):
-        at = put(journal, k)
-        journal.mark(at, RELEASED)
-        journal.mark(at, DONE)
-    put(journal, 100)
-    journal.append(OUT, 101, b"..." + body(101)[:11] + b"other", 14, body(101)[11:15], body(101)[15:], 3)
-    for again in (journal, Journal(flash)):
-        eq(bodies(again), [(100, 0), (101, 0)])
-        eq(again.next_seq, 102)

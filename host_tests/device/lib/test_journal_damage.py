@@ -2,9 +2,9 @@
 
 from harness import CUT_STEP, eq, raises
 from inflight.journal.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
-from nor import NorFlash, PowerCut, after, before, mixed, noise, scattered, suffix, torn, undecided
+from nor import NorFlash, PowerCut, after, before, noise, scattered, suffix, torn
 from ring import end, erased, head, numbers
-from test_journal import RecordOwner, bodies, fill, put, rings
+from test_journal import RecordOwner, bodies, fill, journals, put, rings
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -102,30 +102,10 @@ def test_one_bit_of_any_header():
             eq(again.skipped, 0)
 
 
-def test_a_damaged_header_loses_nothing():
-    """In every sector but the oldest the whole header may be damaged; in the oldest eight bytes, since more looks like
-    an interrupted erase."""
-    for flash in rings(5):
-        journal = Journal(flash)
-        places = fill(journal)
-        image = flash.snapshot()
-        for sector in range(flash.blocks - 1):  # the last one is blank: its erase may have been interrupted
-            flash.restore(image)
-            at = sector * flash.block_size
-            n = 8 if sector == 0 else 24
-            flash.data[at : at + n] = b"\x5a" * n
-            again = Journal(flash)
-            eq(bodies(again), [(k, 0) for k in range(len(places))])
-            assert 0 < again.found_damaged < 3
-            assert again.damaged in (0, 2)  # a header alone is no record; of a blank sector nobody knows
-            assert again.next_seq >= len(places)
-
-
 def test_a_lost_sector():
     """The sector reads blank, as noise, or as it was long ago. Its records are lost and counted; ids and sequence
     numbers are not reused."""
-    for flash in rings(5):
-        journal = Journal(flash)
+    for flash, journal in journals(5):
         early = flash.snapshot()
         for k in range(40):
             journal.mark(put(journal, k), DONE)
@@ -152,42 +132,6 @@ def test_a_lost_sector():
                 eq((again.found_damaged, again.found_skipped), (0, 0))
                 eq((again.damaged, again.skipped), counted)
                 eq((again.next_seq, again.last_mid), told)
-
-
-def test_the_oldest_sector_reads_as_it_was_long_ago():
-    """Its loss is counted: an interrupted erase leaves no valid header."""
-    flash = NorFlash(4, 512, 64)
-    journal = Journal(flash)
-    early = flash.snapshot()
-    for k in range(49):
-        at = put(journal, k)
-        if k != 36:
-            journal.mark(at, DONE)
-    oldest = journal.erases % 4
-    eq(journal.scan(OUT, -1) // 512, oldest)
-    flash.data[oldest * 512 : oldest * 512 + 512] = early[oldest * 512 : oldest * 512 + 512]
-    again = Journal(flash)
-    eq((bodies(again), again.damaged), ([], 2))
-    assert again.next_seq >= journal.next_seq
-
-
-def test_a_header_damaged_while_the_next_sector_is_erased():
-    """Neither the sector that was erased ahead nor the one whose erase was cut short was lost."""
-    flash = NorFlash(3, 512, 64)
-    journal = Journal(flash)
-
-    def work():
-        for k in range(40):
-            journal.mark(put(journal, k), DONE)
-
-    cuts = [(at, image) for at, image in snapshots_of(flash, work) if image[at : at + 3] == b"\xff" * 3]
-    for at, image in [cut for cut in cuts if cut[0] % 512 == 0]:
-        flash.restore(image)
-        plain = Journal(flash)
-        flash.restore(image)
-        flash.data[(at - 512) % 1536 + 16] ^= 1
-        again = Journal(flash)
-        eq((again.next_seq, again.damaged, again.skipped), (plain.next_seq, 0, 0))
 
 
 def test_the_only_copy_of_a_record_in_a_full_ring():
@@ -269,76 +213,10 @@ def test_what_a_cut_left_is_passed_in_few_reads():
     eq(journal.found_mid, 2)
 
 
-def test_what_power_cuts_leave_is_no_damage():
-    """A record is cut short, its header too; the mounts that pass it by are cut short one after the other, so that
-    records of theirs follow it, and what becomes zeros does so in parts. Nothing is told to be lost."""
-
-    def start(k=None, way=None):
-        # Returns False if the mount has no such operation.
-        if way:
-            flash.cut_at(k, way)
-        try:
-            journal = Journal(flash)
-            eq((numbers(journal), journal.lost, journal.found_damaged, journal.damaged), ([0], [], 0, 0))
-            skipped.append(journal.skipped)
-        except PowerCut:
-            flash.power_on()
-        else:
-            flash.cut_at(-1, None)
-            return False
-        return True
-
-    def cut_starts(depth, seed):
-        # Cuts a mount everywhere, and the mounts behind each of those.
-        image = flash.snapshot()
-        k = 0 if depth else seed % CUT_STEP
-        while True:
-            flash.restore(image)
-            way = (mixed(k + seed), after, scattered(k + seed))[(k + seed) % 3]
-            if not start(k, way):
-                break
-            if depth:
-                cut_starts(depth - 1, seed + k)
-            else:
-                start()
-            k += 1 if depth else CUT_STEP
-
-    skipped = []
-    for seed in range(0, 6, CUT_STEP):
-        flash = NorFlash(4, 512, 4)
-        journal = Journal(flash)
-        behind = put(journal, 0) + 55
-        flash.cut_at(1, scattered(seed))
-        raises(PowerCut, put, journal, 1, 60)
-        flash.power_on()
-        for at in range(1, 9):  # of the header only the kind is as it was
-            flash.data[behind + at] &= 0x5A + seed
-        cut_starts(1, seed)
-    # As many numbers as there may have been in those bytes; if nobody could tell, it would be as many as a ring has.
-    assert max(skipped) < 32
-
-
-def test_the_only_sector_in_use_is_lost():
-    """A sector is erased only while another one is in use, so this was no interrupted erase."""
-    flash = NorFlash(3, 1024, 64)
-    journal = Journal(flash)
-    k = 0
-    while k < 40 or erased(flash) < 2:
-        journal.mark(put(journal, k), DONE)
-        journal.collect()
-        k += 1
-    at = head(flash) * 1024
-    flash.data[at : at + 1024] = b"\xff" * 1024
-    again = Journal(flash)
-    eq(again.damaged, 2)
-    assert again.next_seq >= k and again.last_mid >= k - 1
-
-
 def test_a_head_whose_header_is_lost_gets_no_more_records():
     """It passes for a sector whose erase was cut short as soon as it is the oldest."""
     for kind in (OUT, IN):
-        for flash in rings(5):
-            journal = Journal(flash)
+        for flash, journal in journals(5):
             journal.mark(put(journal, 0), DONE)
             flash.data[:24] = bytes(24)
             again = Journal(flash)
@@ -352,8 +230,7 @@ def test_a_head_whose_header_is_lost_gets_no_more_records():
 
 def test_a_head_with_a_damaged_header_gets_no_more_records():
     """Its number may read as another one's; records are added where nobody can doubt it."""
-    for flash in rings(5):
-        journal = Journal(flash)
+    for flash, journal in journals(5):
         put(journal, 0)
         flash.data[11] ^= 0x80
         again = Journal(flash)
@@ -364,8 +241,7 @@ def test_a_head_with_a_damaged_header_gets_no_more_records():
 
 def test_the_newest_headers_are_damaged():
     """All of them but the oldest one's: each has the number behind the one before."""
-    for flash in rings(5):
-        journal = Journal(flash)
+    for flash, journal in journals(5):
         k = at = 0
         while at < 3 * flash.block_size:
             at = put(journal, k)
@@ -404,8 +280,7 @@ def test_zeros_left_of_the_header_of_the_newest_sector():
 
 
 def test_damaged_body_loses_one_record():
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         places = [put(journal, k) for k in range(6)]
         flash.data[places[2] + 20] ^= 0x10
         again = Journal(flash)
@@ -416,8 +291,7 @@ def test_damaged_body_loses_one_record():
 
 
 def test_two_neighbours_count_as_two():
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         places = [put(journal, k) for k in range(6)]
         for k in (2, 3):
             flash.data[places[k] + 20] ^= 0x10
@@ -426,23 +300,9 @@ def test_two_neighbours_count_as_two():
         eq(again.damaged, 2)
 
 
-def test_damaged_newest_record_keeps_its_numbers_used():
-    for flash in rings(6):
-        journal = Journal(flash)
-        for k in range(6):
-            at = put(journal, k)
-        flash.data[at] ^= 0x10
-        again = Journal(flash)
-        eq(bodies(again), [(k, 0) for k in range(5)])
-        assert again.skipped > 0 and again.next_seq > 5 and again.last_mid >= 5
-        put(again, again.last_mid + 1)
-        eq(len(bodies(Journal(flash))), 6)
-
-
 def test_a_payload_is_never_a_record():
     """The payload contains the image of a whole record, and the header of its own record is damaged."""
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         at = put(journal, 1)
         image = bytes(flash.data[at : at + 55])
         for shift in range(12):
@@ -475,36 +335,6 @@ def test_a_bit_of_what_was_retired():
                 eq((bodies(again), again.damaged, again.skipped), ([(0, 0), (2, 0)][: 1 + behind], 0, 0))
 
 
-def test_a_page_with_unstable_bits():
-    """Bits of an interrupted program read differently at each start; all mounts agree."""
-    for seed in range(0, 60, CUT_STEP):
-        for flash in rings(6):
-            journal = Journal(flash)
-            places = [put(journal, k) for k in range(4)]
-            if seed % 3 == 0:
-                journal.mark(places[1], RELEASED)
-            clean = flash.snapshot()
-            put(journal, 4, 30 + seed)
-            torn = mixed(seed)(clean, flash.snapshot())
-            whole = flash.snapshot()
-            flash.restore(torn)
-            for at in range(len(torn)):
-                if clean[at] != whole[at]:
-                    flash.unstable[at] = (seed * 37 + at * 11 & 255) & (clean[at] ^ whole[at])
-            flash.power_on()
-            again = Journal(flash)
-            found = bodies(again)
-            seq, mid = again.next_seq, again.last_mid
-            k = 5 + mid
-            put(again, k)
-            found.append((k, 0))
-            for _ in range(4):
-                flash.power_on()
-                again = Journal(flash)
-                eq(bodies(again), found)
-                eq((again.next_seq, again.last_mid), (seq + 1, k))
-
-
 def test_a_mark_that_reads_differently_at_each_read():
     """The power was cut while the first of some records was marked: it is marked or not, the others stay, and each
     mount agrees with the one before."""
@@ -525,45 +355,9 @@ def test_a_mark_that_reads_differently_at_each_read():
                 eq(bodies(again), found)
 
 
-def test_undecided_operations():
-    """The power is cut in operations of all kinds, around the ring. What was being changed reads differently at each
-    read: two mounts agree, nothing else is missing, and the journal goes on."""
-    flash = NorFlash(4, 512, 64)
-    journal = Journal(flash)
-    places = journal.owner = RecordOwner()
-    tape = []
-    flash.watch = lambda name, at, old, new: tape.append((at, old, new, flash.snapshot()))
-    for k in range(60):
-        places[k] = put(journal, k)
-        if k % 4:
-            journal.mark(places[k], RELEASED)
-            journal.mark(places.pop(k), DONE)
-        elif k > 8:
-            journal.mark(places.pop(k - 8), DONE)
-    flash.watch = None
-    for number, (at, old, new, image) in enumerate(tape[:: 2 * CUT_STEP]):
-        flash.restore(image)
-        before = bodies(Journal(flash))
-        flash.restore(image)
-        flash.data[at : at + len(new)] = new
-        whole = bodies(Journal(flash))
-        flash.restore(image)
-        flash.overwrite(at, old, undecided(number)(old, new))
-        again = Journal(flash)
-        found = bodies(again)
-        assert found in (before, whole), (number, at, found, before, whole)
-        eq((again.live, again.damaged), (len(found), 0))
-        eq(bodies(Journal(flash)), found)
-        journal = Journal(flash)
-        for k in range(70, 80):
-            journal.mark(put(journal, k), DONE)
-        eq(bodies(Journal(flash)), found)
-
-
 def test_a_program_that_reads_as_blank():
     """The last program of a record was cut short: its bits read as blank at the next mount, as 0 at a later one."""
-    for flash in rings(6):
-        journal = Journal(flash)
+    for flash, journal in journals(6):
         put(journal, 0)
         begun = []
         flash.watch = lambda name, at, old, new: begun.append((flash.snapshot(), at, old, new))
@@ -580,8 +374,7 @@ def test_a_program_that_reads_as_blank():
 
 def test_records_are_checked_before_they_are_copied():
     """A live record damaged while the device runs is neither copied nor skipped: it fails, and is counted."""
-    for flash in rings():
-        journal = Journal(flash)
+    for flash, journal in journals():
         old = journal.owner = RecordOwner({k: put(journal, k) for k in range(3)})
         flash.data[old[1] + 15] ^= 4
         k = failures = 3
@@ -596,22 +389,6 @@ def test_records_are_checked_before_they_are_copied():
                 failures += 1
         eq(failures, 4)
         eq([mid for mid, _ in bodies(journal)][:2], [0, 2])
-
-
-def test_records_are_checked_before_they_are_sent():
-    for flash in rings():
-        journal = Journal(flash)
-        at = put(journal, 1)
-        journal.check(at)
-        flash.data[at + 30] ^= 4
-        try:
-            journal.check(at)
-        except OSError:
-            assert journal.failed
-        else:
-            raise AssertionError("the damage was not detected")
-        journal.recover()
-        eq((journal.failed, bodies(journal), journal.skipped), (False, [], 1))
 
 
 def test_a_damaged_newest_record_whose_crc_ends_like_blank_flash():

@@ -1,10 +1,10 @@
 """Flash that is worn, and the space that a journal keeps: what was accepted is never lost to the lack of it."""
 
-from harness import CUT_STEP, EMULATED, eq, raises
+from harness import CUT_STEP, EMULATED, eq
 from inflight.journal.journal import DONE, HEADER, IN, OUT, SESSION, Journal, OutboxFull
 from nor import NorFlash, noise
 from ring import numbers
-from test_journal import RecordOwner, bodies, fill, put, rings
+from test_journal import RecordOwner, bodies, put
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -185,27 +185,6 @@ def recovered(flash, journal=None):
     raise AssertionError("no mount succeeds")
 
 
-def test_a_message_fits_whenever_enough_bytes_are_free():
-    """Wherever the live records are, no append erases more than two sectors."""
-    for blocks in (3, 6) if EMULATED else (3, 4, 6, 12):
-        for seed in range(0, 6, 2 if EMULATED else 1):
-            flash = NorFlash(blocks, 512, 64)
-            journal = Journal(flash)
-            places = journal.owner = RecordOwner()
-            k = 0
-            for step in range(40 if EMULATED else 120):
-                n = (journal.largest, 20, 46, journal.largest // 2)[(step // 20 + seed) % 4]
-                while not journal.fits(OUT, n):
-                    keys = sorted(places)
-                    key = keys[(-1, 0, len(keys) // 2, seed % len(keys))[(step // 30 + seed) % 4]]
-                    journal.mark(places.pop(key), DONE)
-                erases = sum(flash.erases)
-                places[k] = put(journal, k, n)
-                k += 1
-                assert sum(flash.erases) - erases <= 2, (blocks, seed, step)
-            eq([mid for mid, _ in bodies(journal)], sorted(places))
-
-
 def test_no_record_of_any_kind_erases_more_than_two_sectors():
     """Beside a message of any length there are received ids and the session, up to what is reserved for those."""
     for blocks in (3, 4, 6):
@@ -250,14 +229,3 @@ def test_a_mount_reads_what_is_blank_once():
     flash.reads = 0
     eq(len(bodies(Journal(flash))), 6)
     assert flash.reads < 400, flash.reads
-
-
-def test_full_stays_full_until_something_is_done():
-    for flash in rings():
-        journal = Journal(flash)
-        places = fill(journal)
-        raises(OutboxFull, put, journal, 99)
-        eq(journal.failed, False)
-        journal.mark(places[0], DONE)
-
-        put(journal, len(places))

@@ -36,8 +36,7 @@ def test_keep_alive():
 
 def test_pubrel_without_pubcomp():
     """A broker without the session need not answer: after two PUBRELs the message is completed."""
-    peer = Peer(max_inflight=1)
-    peer.up()
+    peer = Peer.connected(max_inflight=1)
     mid = peer.publish(b"one", 2)
     peer.sent()
     peer.feed(ack(0x50, mid))
@@ -54,8 +53,7 @@ def test_pubrel_without_pubcomp():
 def test_half_a_handshake_is_not_dropped():
     """when_full="oldest" drops only messages that were certainly never sent."""
     device = NorFlash(4, 1024, 64)
-    peer = Peer(device, max_inflight=4)
-    peer.up()
+    peer = Peer.connected(device, max_inflight=4)
     for k in range(4):
         peer.publish(b"%d" % k, 2)
     for p in peer.sent():
@@ -76,8 +74,7 @@ def test_half_a_handshake_is_not_dropped():
 def test_silence_of_the_broker_is_noticed():
     """[MQTT-3.12.4-1] Even while the client sends packets, it sends PINGREQ to a silent broker and detects a missing
     answer."""
-    peer = Peer(keepalive=1000, timeout_ms=250)
-    peer.up()
+    peer = Peer.connected(keepalive=1000, timeout_ms=250)
     peer.now = 600
     peer.publish(b"x", 0)
     eq([p[0] for p in peer.sent()], [0x30])
@@ -114,8 +111,7 @@ def test_any_received_byte_counts():
 def test_a_slow_long_packet_counts():
     """A message longer than the buffer may be slow, above a minimum rate."""
     for piece, alive in ((30, True), (20, False)):
-        peer = Peer(keepalive=1000, timeout_ms=500)
-        peer.up()
+        peer = Peer.connected(keepalive=1000, timeout_ms=500)
         peer.now = 1000
         eq(peer.sent(), [PING])
         peer.feed(b"\x30\xff\xff\xff\x7f\0\1t")
@@ -146,8 +142,7 @@ def test_a_week_without_polling():
 
 def test_keep_alive_counts_what_is_sent():
     """[MQTT-3.1.2-23] Packets of the client postpone PINGREQ; packets of the broker do not."""
-    peer = Peer(keepalive=1000)
-    peer.up()
+    peer = Peer.connected(keepalive=1000)
     for t in range(600, 3000, 600):
         peer.now = t
         peer.feed(message(b"t", b"x"))
@@ -162,16 +157,14 @@ def test_keep_alive_counts_what_is_sent():
 
 def test_ping_ends_with_its_connection():
     """The answer to a PINGREQ of the previous connection is not expected. A keep alive of 0 sends none."""
-    peer = Peer(keepalive=1000)
-    peer.up()
+    peer = Peer.connected(keepalive=1000)
     peer.now = 1000
     eq(peer.sent(), [PING])
     peer.session.connection_lost()
     assert not peer.session.pinging
     peer.up(1)
     assert not peer.session.overdue(9000)
-    peer = Peer(keepalive=0)
-    peer.up()
+    peer = Peer.connected(keepalive=0)
     peer.now = 500000
     eq(peer.sent(), [])
 
@@ -209,8 +202,7 @@ def test_repeated_pubrec():
 
 def test_retry_of_subscribe_at_level_3():
     """[MQTT31-9] [MQTT31-12] 82, then 8A under the same id."""
-    peer = Peer(protocol_level=3, retry_ms=1000)
-    peer.up()
+    peer = Peer.connected(protocol_level=3, retry_ms=1000)
     peer.session.subscribe([b"a"], [1])
     first = peer.sent()
     eq(first[0][0], 0x82)
@@ -238,13 +230,3 @@ def test_no_repetition_early_after_a_pause():
     eq(peer.sent(), [])
     peer.now = 201000
     eq([p[0] for p in peer.sent()], [0x3A])
-
-
-def test_no_retry_at_level_4():
-    """[MQTT31-12] [MQTT-4.4.0-1] Messages are repeated on the next connection only."""
-    peer = Peer()
-    peer.up()
-    peer.publish(b"x")
-    eq(len(peer.sent()), 1)
-    peer.now = 900000
-    eq(peer.sent(), [])

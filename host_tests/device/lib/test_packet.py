@@ -125,16 +125,6 @@ def test_remaining_length_boundaries():
     raises(ValueError, packet.publish, bytearray(64), b"t", 268435455 - 2, 0, False, 0)
 
 
-def test_longest_topic():
-    """[MQTT-4.7.3-3] A topic of 65535 bytes keeps its length, and a longer one is not truncated to 16 bits."""
-    buf = bytearray(65535 + 9)
-    topic = bytes(65535).replace(b"\0", b"t")
-    at = packet.publish(buf, topic, 0, 0, False, 0)
-    eq(bytes(buf[:7]), h("30 818004 ffff 74"))
-    eq(at, 65535 + 6)
-    eq(buf[at - 1], 0x74)
-
-
 def test_copy_every_length():
     """Copies of any length to any offset, up to the last byte of the buffer, and not further. Payloads may be bytes,
     bytearray or memoryview."""
@@ -145,7 +135,7 @@ def test_copy_every_length():
                 if i + n > size:
                     continue
                 buf = bytearray(size)
-                eq(packet.copy(buf, i, data[:n]), i + n)
+                eq(packet.copy(buf, i, (bytes, bytearray, memoryview)[n % 3](data[:n])), i + n)
                 eq(bytes(buf[i : i + n]), data[:n])
                 eq(bytes(buf[:i]), bytes(i))
                 eq(len(buf), size)
@@ -315,43 +305,6 @@ def test_pieces_of_a_payload_need_no_heap():
     assert decoder.offset > 1000
 
 
-def test_payload_longer_every_split():
-    """Long PUBLISHs, one among others, split at every byte."""
-    data = server_publish(b"one", pattern(300), 1, 1) + server_publish(b"second", pattern(70), 0)
-    want = [(3, 1, 2, b"one", 300, pattern(300)), (3, 0, 0, b"second", 70, pattern(70))]
-    for step in (0, 1, 9):
-        eq(decoded(data, step, 0, 64), want)
-    data = h("40020001") + server_publish(b"a/b", pattern(150), 2, 300) + h("50020002")
-    want = [(4, 1, b""), (3, 300, 4, b"a/b", 150, pattern(150)), (5, 2, b"")]
-    for split in range(len(data)):
-        eq(decoded(data, 0, split, 64), want)
-
-
-def test_long_payload_of_a_megabyte():
-    """A megabyte passes through a buffer of 128 bytes."""
-    d = PacketBuffer()
-    d.use(bytearray(256), None)
-    data = server_publish(b"t", b"", 1, 5)
-    total = 1000000
-    first = b"\x32" + remaining(5 + total) + data[2:]
-    d.into[: len(first)] = first
-    d.got(len(first))
-    got = 0
-    sent = 0
-    while got < total:
-        kind = d.next_packet()
-        if kind:
-            eq(d.offset, got)
-            got += d.n
-            eq(d.left, total - got)
-        else:
-            n = min(d.space, total - sent)
-            d.got(n)  # the old bytes of the buffer serve as payload
-            sent += n
-    eq(got, total)
-    eq(d.left, 0)
-
-
 def topic_of(n):
     return (b"level/" * (n // 6 + 1))[:n]
 
@@ -512,17 +465,3 @@ def test_valid_topics():
         topic = h(text) + b"a/" + h(text)
         for step in (0, 1):
             eq(decoded(server_publish(topic, b"x"), step), [(3, 0, 0, topic, 1, b"x")])
-
-
-def test_valid_of_a_part():
-    """[MQTT-1.5.3-1] Only the given part is checked; a character that ends after it is invalid."""
-    assert not packet.valid(b"\xe2\x82\xac", 0, 2, True)
-    assert not packet.valid(b"\xf0\x9f\x98\x80", 0, 3, True)
-    assert packet.valid(b"\xff#ab\0", 2, 4, True)
-    assert not packet.valid(b"ab#", 0, 3, True)
-    assert packet.valid(b"ab#+", 0, 4, False)
-    assert packet.valid(b"", 0, 0, True)
-    for text in GOOD:
-        assert packet.valid(h(text), 0, len(h(text)), True)
-    for text in ILL_FORMED + SURROGATES + CONTROLS + NON_CHARACTERS:
-        assert not packet.valid(h(text), 0, len(h(text)), False)

@@ -52,8 +52,7 @@ def test_they_arrive():
     """[MQTT5-1.5.4-1] [MQTT5-2.2.2-1] [MQTT5-3.2.2-17] [MQTT5-3.2.2-18] [MQTT5-3.3.2-7] [MQTT5-3.3.2-9]
     [MQTT5-3.3.2-13] [MQTT5-3.3.2-19] [MQTT5-3.3.4-6] At each QoS, with payloads around those where the remaining
     length takes another byte, and longer than the buffer; also after a message without any, or with others."""
-    peer = Peer5(RamFlash(16, 4096), 512)
-    peer.up()
+    peer = Peer5.connected(RamFlash(16, 4096), 512)
     for qos in (0, 1, 2):
         for n in (0, 1, 60, 75, 76, 77, 100, 121, 122, 123, 124, 500):
             for p, wanted in ((WHOLE, VALUES), (None, []), (LONGEST, [(9, bytes(124))]), (WHOLE, VALUES)):
@@ -194,8 +193,7 @@ def test_maximum_packet_size_counts_them():
 
 def test_heap():
     """Publishing with properties, and with an expiry, allocates nothing."""
-    peer = Peer5(RamFlash(4, 65536), 512)
-    peer.up()
+    peer = Peer5.connected(RamFlash(4, 65536), 512)
     payload = bytes(40)
     for p in (WHOLE, properties(expiry=DAY, content_type="t")):
 
@@ -239,8 +237,7 @@ def test_expiry_counts_down():
 
 def test_sent_at_once():
     """A message that leaves in the second in which it was accepted has its whole interval, again and again."""
-    peer = Peer5(buffer=512, max_inflight=1)
-    peer.up()
+    peer = Peer5.connected(buffer=512, max_inflight=1)
     p = properties(expiry=10)
     for qos in (0, 1, 1, 0, 1):
         peer.now += 7_000
@@ -299,11 +296,9 @@ def test_expired_in_front_of_a_pubrel():
 def test_expired_and_perhaps_sent():
     """[MQTT5-4.3.3-7] Accepted with a connection: after a power cut nobody knows whether it was sent, so it is."""
     device = RamFlash()
-    peer = Peer5(device)
-    peer.up()
+    peer = Peer5.connected(device)
     peer.publish(b"x", 2, properties=properties(expiry=5))
-    peer.publish(b"y", 2, properties=WHOLE)
-    peer.sent()
+    peer.send(b"y", 2, properties=WHOLE)
     sent = restarted(device, slept=60).up(1)
     eq([(s.payload, s.dup) for s in sent], [(b"x", 1), (b"y", 1)])
     eq(expiry_of(sent[0]), 1)
@@ -312,8 +307,7 @@ def test_expired_and_perhaps_sent():
 def test_expired_messages_make_space():
     """A full journal has space when those in it have expired, in whatever order they do; not for one that is sent."""
     device = RamFlash(8, 1024)
-    peer = Peer5(device, max_inflight=2)
-    peer.up()
+    peer = Peer5.connected(device, max_inflight=2)
     peer.publish(bytes(100), properties=properties(expiry=5))
     eq(len(peer.sent()), 1)
     peer.lose()

@@ -34,8 +34,7 @@ def error_of(peer, data):
 
 
 def error_after_connack(data):
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     return error_of(peer, data)
 
 
@@ -131,8 +130,8 @@ def test_connack_is_first():
 
 
 def test_connack_flags_and_codes():
-    """[MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8]
-    [MQTT5-3.1.4-5] Those that the standard has."""
+    """[MQTT5-3.1.3-8] [MQTT5-3.1.4-5] [MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8]
+    [MQTT5-3.2.2-12] [MQTT5-3.2.2-13] Those that the standard has."""
     for code in CONNACK_CODES:
         peer = Peer5()
         peer.call()
@@ -166,8 +165,7 @@ def test_a_refusal_is_one_whatever_else_it_says():
         (1, 0x95, method),
         (0, 0x87, block((0x1F, "not you"), (0x26, ("a", "b")))),
     ):
-        peer = Peer5()
-        peer.up()
+        peer = Peer5.connected()
         peer.lose()
         peer.call()
         eq(peer.feed(wire.packet(0x20, bytes([flags, code]) + rest)), [])
@@ -190,8 +188,7 @@ def test_a_broker_of_level_4():
 
 def test_session_expiry():
     """[MQTT5-3.1.2-23] The broker may shorten it."""
-    peer = Peer5(session_expiry=100)
-    peer.up()
+    peer = Peer5.connected(session_expiry=100)
     eq(peer.session.expiry, 100)
     peer.up(1, False, (EXPIRY, 60))
     eq(peer.session.expiry, 60)
@@ -306,8 +303,7 @@ def in_flight(restart):
     """A peer with a message in each state: waits for PUBACK, for PUBREC, for PUBCOMP; a fourth was never sent. restart:
     after a power cut."""
     device = RamFlash()
-    peer = Peer5(device, max_inflight=3)
-    peer.up()
+    peer = Peer5.connected(device, max_inflight=3)
     for qos, payload in ((1, b"one"), (2, b"two"), (2, b"three"), (1, b"four")):
         peer.publish(payload, qos)
     eq(brief(peer.sent()), [(PUBLISH, 1, False), (PUBLISH, 2, False), (PUBLISH, 3, False)])
@@ -330,8 +326,7 @@ def test_session_present():
 
 def test_pubrels_in_order():
     """[MQTT5-3.6.1-1] [MQTT5-3.6.2-2] [MQTT5-3.6.2-3] [MQTT5-4.6.0-4] In that of the PUBRECs, without properties."""
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     for k in range(4):
         peer.publish(b"%d" % k, 2)
     peer.sent()
@@ -355,8 +350,7 @@ def test_session_lost():
 
 def test_session_lost_forgets_received_ids():
     """[MQTT5-3.2.2-5] [MQTT5-4.3.3-12] The id of a message that was received is that of a new one."""
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     peer.feed(wire.publish("t", b"a", 2, 5, properties=NONE))
     peer.lose()
     peer.up(1)
@@ -412,8 +406,7 @@ def test_quota():
 def test_quota_of_the_next_connection():
     """[MQTT5-3.3.4-7] [MQTT5-3.3.4-8] [MQTT5-4.9.0-1] A smaller one, then none: it is not that of the last connection.
     A PUBREL behind a message that waits does not wait."""
-    peer = Peer5(max_inflight=4)
-    peer.up()
+    peer = Peer5.connected(max_inflight=4)
     for k in range(4):
         peer.publish(b"%d" % k, 2)
     eq(len(peer.sent()), 4)
@@ -449,11 +442,9 @@ def test_refused():
 
 def test_nobody_listens():
     """[MQTT5-3.4.2-1] Code 10 is no error."""
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     peer.publish(b"x", 1)
-    peer.publish(b"y", 2)
-    peer.sent()
+    peer.send(b"y", 2)
     eq(brief(peer.feed(wire.puback(1, 0x10) + wire.pubrec(2, 0x10) + wire.pubcomp(2))), [(PUBREL, 2, False)])
     eq((peer.count("unheard"), peer.count("completed"), peer.notices), (2, 2, ()))
 
@@ -461,8 +452,7 @@ def test_nobody_listens():
 def test_quota_exceeded():
     """[MQTT5-4.3.3-4] [MQTT5-4.4.0-2] The message is sent again as a new one, when a pause is over that grows; others
     wait, so order is kept."""
-    peer = Peer5(max_inflight=2)
-    peer.up()
+    peer = Peer5.connected(max_inflight=2)
     for k in range(3):
         peer.publish(b"%d" % k, 1 + k % 2)
     peer.sent()
@@ -481,10 +471,8 @@ def test_quota_exceeded():
 
 def test_id_in_use():
     """[MQTT5-2.2.1-3] The two sessions disagree: that of the broker ends, the message stays."""
-    peer = Peer5()
-    peer.up()
-    peer.publish(b"x", 2)
-    peer.sent()
+    peer = Peer5.connected()
+    peer.send(b"x", 2)
     eq(error_of(peer, wire.pubrec(1, 0x91)), 0x82)
     peer.lose()
     eq(peer.call().clean, True)
@@ -496,27 +484,22 @@ def test_id_in_use():
 def test_failures_out_of_place():
     """[MQTT5-4.3.3-6] A refusal of another state is a protocol error; of an unknown id, it is counted."""
     for qos, data in ((1, wire.pubrec(1, 0x87)), (2, wire.puback(1, 0x87)), (1, wire.pubrec(1)), (2, wire.puback(1))):
-        peer = Peer5()
-        peer.up()
-        peer.publish(b"x", qos)
-        peer.sent()
+        peer = Peer5.connected()
+        peer.send(b"x", qos)
         eq(error_of(peer, data), 0x82)
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     eq(peer.feed(wire.puback(5, 0x87) + wire.pubrec(6, 0x87)), [])
     eq((peer.count("unknown_acks"), peer.count("rejected")), (2, 0))
 
 
 def test_ids_that_are_unknown():
     """[MQTT5-4.3.3-11] PUBREL and PUBREC of an unknown id are answered with 92; a PUBCOMP with 92 ends the exchange."""
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     found = peer.feed(wire.pubrec(9) + wire.pubrel(8) + wire.pubrel(7, 0, 0x92))
     eq([(p.kind, p.mid, p.code) for p in found], [(PUBREL, 9, 0x92), (PUBCOMP, 8, 0x92), (PUBCOMP, 7, 0x92)])
     peer.feed(wire.publish("t", b"x", 2, 8, properties=NONE))
     eq([(p.kind, p.code) for p in peer.feed(wire.pubrel(8))], [(PUBCOMP, 0)])
-    peer.publish(b"y", 2)
-    peer.sent()
+    peer.send(b"y", 2)
     peer.feed(wire.pubrec(1) + wire.pubcomp(1, 0x92))
     eq(peer.session.pending, 0)
 
@@ -526,8 +509,7 @@ def test_ids_that_are_unknown():
 
 def stalling(qos=1, **options):
     """A peer with a message that was sent, whose next PINGRESP comes in good time."""
-    found = Peer5(stall_ms=60_000, **options)
-    found.up()
+    found = Peer5.connected(stall_ms=60_000, **options)
     found.publish(b"x", qos)
     eq([p.kind for p in found.sent()], [PUBLISH])
     idle(found)
@@ -563,8 +545,7 @@ def test_stalled():
             eq([p.kind for p in found.up(1)], [again])
             idle(found)
         found.feed(wire.puback(1) if qos == 1 else wire.pubrec(1) + wire.pubcomp(1))
-        found.publish(b"y")
-        found.sent()
+        found.send(b"y")
         idle(found)
         waits(found, 60_000)
 
@@ -591,8 +572,7 @@ def test_it_came_before_the_pingresp():
     found.now += 600_000
     eq([p.kind for p in found.sent()], [PINGREQ])
     eq(found.feed(wire.puback(1) + wire.pingresp()), [])
-    found.publish(b"y", 2)
-    found.sent()
+    found.send(b"y", 2)
     idle(found)
     waits(found, 60_000)
     eq([p.kind for p in found.feed(wire.pubrec(2) + wire.pingresp())], [PUBREL])
@@ -621,10 +601,8 @@ def test_what_does_not_wait_for_the_broker_is_not_stalled():
     for _ in range(100):
         found.now += 10_000
         eq(found.sent(), [])
-    found = Peer5(stall_ms=0)
-    found.up()
-    found.publish(b"x")
-    found.sent()
+    found = Peer5.connected(stall_ms=0)
+    found.send(b"x")
     for _ in range(100):
         found.now += 10_000
         eq(found.sent(), [])
@@ -714,8 +692,7 @@ def test_journal_with_messages_that_are_too_long():
     in order. A connection that takes them gets them with their Message IDs, and DUP if they were sent before."""
     for sizes in ((10, 200, 11, 201, 12), (200, 201, 202, 10, 11), (10, 10, 10, 10, 200), (200, 200, 200, 200, 200)):
         device = RamFlash(4, 4096)
-        peer = Peer5(device, max_inflight=2)
-        peer.up()
+        peer = Peer5.connected(device, max_inflight=2)
         for n in sizes:
             peer.publish(bytes(n))
         peer.sent()
@@ -777,8 +754,7 @@ def test_a_packet_was_too_large():
     for qos in (1, 2):
         for sizes in ((5, 300, 20, 30), (300, 5, 20, 301), (5, 20, 30, 300)):
             device = RamFlash(4, 4096)
-            found = Peer5(device, max_inflight=4)
-            found.up()
+            found = Peer5.connected(device, max_inflight=4)
             seq = [found.session.journal.next_seq + k for k in range(4)]
             for n in sizes:
                 found.publish(bytes(n), qos)
@@ -802,16 +778,14 @@ def test_another_packet_was_too_large():
         found.publish(bytes(300), 0)
 
     def taken(found):
-        found.publish(bytes(300), 2)
-        found.sent()
+        found.send(bytes(300), 2)
         found.feed(wire.pubrec(2))
 
     def subscribe(found):
         found.session.subscribe([b"x" * 100], [1])
 
     for longer in (qos_0, taken, subscribe):
-        found = Peer5(RamFlash(4, 4096), 512)
-        found.up()
+        found = Peer5.connected(RamFlash(4, 4096), 512)
         found.publish(bytes(30))
         longer(found)
         found.sent()
@@ -824,10 +798,8 @@ def test_another_packet_was_too_large():
 
 def test_a_message_past_pubrec_is_not_too_long():
     """[MQTT5-4.3.3-6] Its PUBREL goes."""
-    peer = Peer5()
-    peer.up()
-    peer.publish(bytes(200), 2)
-    peer.sent()
+    peer = Peer5.connected()
+    peer.send(bytes(200), 2)
     peer.feed(wire.pubrec(1))
     peer.lose()
     eq(brief(peer.up(1, False, (MAXIMUM, 20))), [(PUBREL, 1, False)])
@@ -840,14 +812,12 @@ def test_receive_maximum():
     """[MQTT5-3.3.4-9] More messages of QoS 2 than CONNECT allows are an error; those of an earlier connection do not
     count."""
     device = RamFlash()
-    peer = Peer5(device, receive_maximum=2)
-    peer.up()
+    peer = Peer5.connected(device, receive_maximum=2)
     for mid in (1, 2):
         peer.feed(wire.publish("t", b"x", 2, mid, properties=NONE))
     peer.feed(wire.publish("t", b"x", 2, 2, 1, properties=NONE))
     eq(error_of(peer, wire.publish("t", b"x", 2, 3, properties=NONE)), 0x93)
-    peer = Peer5(device, receive_maximum=2)
-    peer.up(1)
+    peer = Peer5.connected(device, receive_maximum=2, present=1)
     for mid in (3, 4):
         peer.feed(wire.publish("t", b"x", 2, mid, properties=NONE))
     eq(error_of(peer, wire.publish("t", b"x", 2, 5, properties=NONE)), 0x93)
@@ -901,8 +871,7 @@ def test_answers_to_messages():
     [MQTT5-4.3.3-9] [MQTT5-3.3.1-3] [MQTT5-4.3.2-4] [MQTT5-4.3.2-5] [MQTT5-4.3.3-8] [MQTT5-4.3.3-10] [MQTT5-4.5.0-2]
     [MQTT5-4.6.0-2] [MQTT5-4.6.0-3] In order, whether or not there is a handler; DUP says nothing. Without codes of
     failures and without properties."""
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     data = b""
     for mid in (4, 2, 9):
         data += wire.publish("t", b"1", 1, mid, properties=NONE) + wire.publish("t", b"2", 2, mid, properties=NONE)
@@ -930,8 +899,7 @@ def test_subscribe():
     """[MQTT5-3.8.1-1] [MQTT5-3.8.4-2] [MQTT5-3.8.4-6] [MQTT5-3.9.3-1] [MQTT5-3.9.3-2] [MQTT5-3.10.1-1] [MQTT5-3.11.3-1]
     [MQTT5-3.11.3-2] As many codes as filters, of those that there are; failures too."""
     for make, qos, codes, right in REQUESTS:
-        peer = Peer5()
-        peer.up()
+        peer = Peer5.connected()
         peer.session.subscribe([b"a", b"b"], qos)
         (p,) = peer.sent()
         eq((len(p.filters), p.properties), (2, []))
@@ -950,8 +918,7 @@ def test_disconnect():
     """[MQTT5-3.14.2-1] [MQTT5-3.14.2-3] [MQTT5-3.14.2-4] [MQTT5-3.14.4-1] Without a code, and with one; then
     nothing."""
     for code, raw in ((0, b"\xe0\x00"), (0x04, b"\xe0\x01\x04"), (0x81, b"\xe0\x01\x81")):
-        peer = Peer5()
-        peer.up()
+        peer = Peer5.connected()
         peer.session.disconnect(code)
         eq([p.raw for p in peer.sent()], [raw])
         eq(peer.sent(), [])
@@ -960,15 +927,13 @@ def test_disconnect():
 def test_the_broker_disconnects():
     """[MQTT5-3.14.2-1] [MQTT5-4.13.2-1] Its code, text and server reference are told; others are errors."""
     for code in DISCONNECT_CODES:
-        peer = Peer5()
-        peer.up()
+        peer = Peer5.connected()
         error = raises(Disconnected, peer.feed, wire.disconnect(code, block((0x1F, "why"), (0x1C, "there"))))
         eq((error.code, error.reason, error.reference), (code, "why", "there"))
         eq((peer.session.busy, peer.count("taken_over")), (False, 1 if code == 0x8E else 0))
     for code in (1, 4, 0x84, 0x91, 0xFF):
         eq(error_after_connack(wire.disconnect(code)), 0x82)
-    peer = Peer5()
-    peer.up()
+    peer = Peer5.connected()
     eq(raises(Disconnected, peer.feed, b"\xe0\x00").code, 0)
 
 
@@ -982,8 +947,7 @@ def test_auth_was_not_asked_for():
 
 def test_heap():
     """Messages in both directions cost nothing."""
-    peer = Peer5(RamFlash(), 512)
-    peer.up()
+    peer = Peer5.connected(RamFlash(), 512)
     s = peer.session
     payload = b"payload" * 9
     spare = bytearray(8)
@@ -1023,8 +987,7 @@ def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
     for restart in (False, True):
         for left in (False, True):
             device = RamFlash()
-            peer = Peer5(device)
-            peer.up()
+            peer = Peer5.connected(device)
             peer.publish(bytes(100), 2)
             if left:
                 peer.sent()
@@ -1046,10 +1009,8 @@ def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
 
 
 def test_a_message_that_was_given_up_ends_with_the_session():
-    peer = Peer5(RamFlash())
-    peer.up()
-    peer.publish(bytes(100), 2)
-    peer.sent()
+    peer = Peer5.connected(RamFlash())
+    peer.send(bytes(100), 2)
     peer.lose()
     discard_message(peer.session, 1)
     eq(brief(peer.up(1)), [(PUBREL, 1, False)])
@@ -1060,8 +1021,7 @@ def test_a_message_that_was_given_up_ends_with_the_session():
 def test_released_messages_behind_a_smaller_window():
     """[MQTT5-3.2.2-5] The broker has lost the session: they are done, as those in the window."""
     device = RamFlash()
-    peer = Peer5(device, max_inflight=4)
-    peer.up()
+    peer = Peer5.connected(device, max_inflight=4)
     for k in range(4):
         peer.publish(b"%d" % k, 2)
     peer.sent()

@@ -25,43 +25,31 @@ def test_known_is_written_once():
     device = NorFlash(4, 1024, 64)
     Peer(device).up()
     before = device.snapshot()
-    peer = Peer(device)
-    peer.up(1)
+    peer = Peer.connected(device, present=1)
     peer.up(1)
     eq(device.snapshot(), before)
 
 
 def test_clean_session_discards():
-    """[MQTT-3.1.2-6] Messages in flight and received ids, not messages that were never sent."""
-    peer = Peer(max_inflight=2)
-    peer.up()
-    for k in range(4):
-        peer.publish(b"%d" % k)
-    eq(len(peer.sent()), 2)
-    peer.feed(message(b"t", b"x", 2, 5))
-    peer.session.connection_lost()
-    out = peer.up(0, True)
-    eq([(p[0], p[-1:]) for p in out], [(0x32, b"2"), (0x32, b"3")])
-    eq(peer.count("dropped"), 2)
-    peer.feed(message(b"t", b"y", 2, 5))
-    eq(len(peer.got), 2)
-
-
-def test_recovered_messages_are_discarded_by_a_clean_session():
-    """[MQTT-3.1.2-6] After a restart they belong to the previous session."""
-    device = RamFlash()
-    peer = Peer(device, max_inflight=2)
-    peer.up()
-    for k in range(4):
-        peer.publish(b"%d" % k)
-    peer.sent()
-    peer = Peer(device, max_inflight=2)
-    peer.publish(b"new")
-    eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])  # not yet in flight
-    eq(peer.count("dropped"), 2)
-    eq([p[-3:] for p in peer.feed(ack(0x40, 3))], [b"new"])
-    eq(peer.session.pending, 2)
-    eq(Peer(device).session.pending, 2)
+    """[MQTT-3.1.2-6] Messages in flight and received ids, not messages that were never sent; after a restart those that
+    were sent belong to the previous session."""
+    for restart in (False, True):
+        device = RamFlash()
+        peer = Peer.connected(device, max_inflight=2)
+        for k in range(4):
+            peer.publish(b"%d" % k)
+        eq(len(peer.sent()), 2)
+        peer.feed(message(b"t", b"x", 2, 5))
+        peer.session.connection_lost()
+        if restart:
+            peer = Peer(device, max_inflight=2)
+        peer.publish(b"new")
+        eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])
+        eq(peer.count("dropped"), 2)
+        peer.feed(message(b"t", b"y", 2, 5))
+        eq(peer.got[-1], (b"y", False))
+        eq([p[-3:] for p in peer.feed(ack(0x40, 3))], [b"new"])
+        eq((peer.session.pending, Peer(device).session.pending), (2, 2))
 
 
 def test_unsent_messages_survive_a_power_cut_and_a_clean_session():
@@ -70,11 +58,9 @@ def test_unsent_messages_survive_a_power_cut_and_a_clean_session():
         device = NorFlash(8, 1024, 16)
         peer = Peer(device)
         peer.up(0, clean)
-        peer.publish(b"done", 1)
-        peer.sent()
+        peer.send(b"done", 1)
         peer.feed(ack(0x40, 1))
-        peer.publish(b"sent", 2)
-        peer.sent()
+        peer.send(b"sent", 2)
         peer.session.connection_lost()
         for k in range(30):
             peer.publish(b"%02d" % k)
@@ -122,15 +108,13 @@ def test_a_session_that_ended_sends_nothing_again():
                 if arrived:  # otherwise the CONNACK of a later clean session was lost
                     peer.publish(b"a", 2)
                     peer.publish(b"b", 2)
-                    peer.publish(b"c", 1)
-                    peer.sent()
+                    peer.send(b"c", 1)
                     eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
                     peer.feed(message(b"t", b"x", 2, 5))
                 else:
                     peer.session.connection_lost()
                     peer.up(0)
-                    peer.publish(b"a", 1)
-                    peer.sent()
+                    peer.send(b"a", 1)
                     peer.feed(message(b"t", b"x", 2, 5))
                     peer.session.connection_lost()
                     peer.session.connect(0, True, 60, None, None, None)
@@ -167,8 +151,7 @@ def test_a_clean_session_costs_no_flash_again():
 def after_sending(messages, qos=1):
     """The flash of a peer that has sent b"0", b"1" and so on, without an answer."""
     device = NorFlash(4, 1024, 16)
-    peer = Peer(device)
-    peer.up()
+    peer = Peer.connected(device)
     for k in range(messages):
         peer.publish(b"%d" % k, qos)
     peer.sent()

@@ -122,8 +122,7 @@ def test_messages_leave_though_it_finds_no_space_beside_others():
     Message ID that it had, and nothing else changes."""
     Peer.client_id = b"dev"
     flash = NorFlash(4, SIZE, 4)
-    peer = Peer(flash)
-    peer.up()
+    peer = Peer.connected(flash)
     peer.session.connection_lost()
     for qos in (1, 2, 1):
         peer.publish(b"x", qos)
@@ -147,8 +146,7 @@ def test_messages_leave_though_it_finds_no_space_beside_others():
 def test_another_change_waits_for_space():
     """A clean session, and Message IDs that are not proven free: nothing leaves before the journal knows of it."""
     Peer.client_id = b"dev"
-    peer = Peer(NorFlash(4, SIZE, 4))
-    peer.up()
+    peer = Peer.connected(NorFlash(4, SIZE, 4))
     peer.session.connection_lost()
     peer.publish(b"x", 2)
     without_space(peer.session)

@@ -394,10 +394,8 @@ def test_discard_by_the_number():
 
 def test_discard_past_pubrec():
     """[MQTT-4.3.3-1] Its PUBREL goes, and its end is not told as completed."""
-    peer = Peer()
-    peer.up()
-    peer.publish(b"x", 2)
-    peer.sent()
+    peer = Peer.connected()
+    peer.send(b"x", 2)
     peer.feed(ack(0x50, 1))
     eq((discard_message(peer.session, 1), discard_message(peer.session, 1)), (True, False))
     ends(peer)
@@ -410,10 +408,8 @@ def test_discard_before_the_broker_loses_the_session():
     """[MQTT-3.2.2-3] [MQTT5-3.2.2-5] It is not sent anew, in whichever state it was."""
     for kind in (Peer, Peer5):
         for offline in (False, True):
-            peer = kind()
-            peer.up()
-            peer.publish(b"x", 2)
-            peer.sent()
+            peer = kind.connected()
+            peer.send(b"x", 2)
             if offline:
                 ends(peer)
             eq(discard_message(peer.session, 1), True)
@@ -481,8 +477,7 @@ def test_a_quota_and_a_restart():
             peer.publish(b"x", qos)
         peer.up()
         if not offline:
-            peer.publish(b"x", qos)
-            peer.sent()
+            peer.send(b"x", qos)
         peer.feed(wire.puback(1, code) if qos == 1 else wire.pubrec(1, code))
         ends(peer)
         eq([(p.mid, p.dup) for p in Peer5(device).up(1)], [(1, True)])

@@ -54,6 +54,13 @@ class Peer:
         journal = Journal(device) if device else Journal(RamFlash())
         self.session = self.session_class(journal, bytearray(buffer), self.client_id, **options)
 
+    @classmethod
+    def connected(cls, *args, present=0, **options):
+        """A peer with a connection."""
+        peer = cls(*args, **options)
+        peer.up(present)
+        return peer
+
     @property
     def notices(self):
         """What the application is to be told."""
@@ -108,6 +115,11 @@ class Peer:
 
     def publish(self, payload, qos=1, topic=b"t"):
         return self.session.publish(topic, payload, qos, False)
+
+    def send(self, *args, **options):
+        """Publishes a message. Returns the packets that leave."""
+        self.publish(*args, **options)
+        return self.sent()
 
     def count(self, name):
         return self.session.count[COUNTERS.split().index(name)]
