@@ -2,25 +2,20 @@
 
 import os
 
-import storage
 from harness import eq
-from littlefs_model import ROOT, Board, vfs
+from littlefs_model import ROOT, Board, at_root, vfs
 from nor import NorFlash
 from ports_esp32 import Esp32, Partition
 from ports_rp2040 import Rp2040
 from test_storage import serves
 
 RUNTIMES = "cpython micropython-x86"
-_journal_flash = storage.journal_flash
 
 
-def picks(chip, root=ROOT):
-    """The flash that the board chooses; its file system is at `root`."""
-    storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=root, **more)
-    try:
+def picks(chip):
+    """The flash that the board chooses."""
+    with at_root():
         return chip.board.journal_flash(8)
-    finally:
-        storage.journal_flash = _journal_flash
 
 
 def running(page=32):

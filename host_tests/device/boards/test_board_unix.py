@@ -10,6 +10,7 @@ from files import exists
 from harness import SkipTest, eq, raises
 from inflight.compat import ticks_diff, ticks_ms
 from inflight.journal.journal import Journal
+from scratch import Replaced, read, remove, unused, write
 from test_journal import bodies
 from test_journal import put as put_record
 
@@ -41,8 +42,8 @@ class Home:
     """A board with its own home folder, as a new process sees it."""
 
     def __enter__(self):
-        base = os.getenv("TMPDIR") or "/tmp"
-        self.path = "%s/inflight-test-%s/a/b" % (base, "".join("%02x" % b for b in os.urandom(6)))
+        self.folder = (os.getenv("TMPDIR") or "/tmp") + "/" + unused()
+        self.path = self.folder + "/a/b"
         put("INFLIGHT_HOME", self.path)
         self.start_again()
         return self
@@ -57,13 +58,7 @@ class Home:
 
     def __exit__(self, *_):
         self.start_again()
-        path = self.path
-        for name in os.listdir(path) if exists(path) else ():
-            os.remove(path + "/" + name)
-        for _ in range(3):
-            if exists(path):
-                os.rmdir(path)
-            path = path.rpartition("/")[0]
+        remove(self.folder)
         put("INFLIGHT_HOME", "")
         put("INFLIGHT_ACCEPTED_LOG", "")
 
@@ -213,8 +208,7 @@ def test_the_journal_grows():
         expected = used()
         for n in (4, 3, 6, 9):
             for name in ("journal.larger", "journal.larger.new"):
-                with open(board.home() + "/" + name, "w") as f:
-                    f.write("cut short")
+                write(board.home() + "/" + name, "cut short")
             check(*grown(n), max(4, n), expected)
         for wrong in (256, "20", 20.0, None):
             flash = board.journal_flash()
@@ -255,21 +249,15 @@ def test_sensors_read_this_machine():
 
 
 def test_a_failing_sensor_does_not_affect_others():
-    board.open = lambda path: StringIO("garbage") if "loadavg" in path else open(path)
-    try:
+    with Replaced(board, open=lambda path: StringIO("garbage") if "loadavg" in path else open(path)):
         readings = {name: value for name, _, value in board.sensors()}
-    finally:
-        del board.open
     assert isinstance(readings["load"], Exception)
     assert readings["uptime"] >= 0
 
 
 def test_a_missing_sensor_is_omitted():
-    board.open = lambda path: open("/no-such-file" if "thermal" in path else path)
-    try:
+    with Replaced(board, open=lambda path: open("/no-such-file" if "thermal" in path else path)):
         names = [name for name, _, _ in board.sensors()]
-    finally:
-        del board.open
     assert "temperature" not in names and "load" in names
 
 
@@ -281,6 +269,5 @@ def test_accepted_messages_are_logged_at_once():
         put("INFLIGHT_ACCEPTED_LOG", path)
         board.accepted(5, 1, "telemetry")
         board.accepted(6, 2, "reply/ping")
-        with open(path) as f:
-            eq(f.read(), "5 1 telemetry\n6 2 reply/ping\n")
+        eq(read(path), b"5 1 telemetry\n6 2 reply/ping\n")
         eq(path, home.path + "/accepted")

@@ -1,10 +1,10 @@
 """The configuration: accepted fields, and errors that tell the user what to do."""
 
 import json
-import os
 
 from config import ConfigError, check, load
 from harness import eq, raises
+from scratch import Folder
 
 RUNTIMES = "cpython micropython-x86 micropython-wasm"
 
@@ -278,19 +278,15 @@ def test_no_secret_is_shown():
 
 
 def in_file(text):
-    """(the Config in a file with `text`, or bytes; its path)."""
-    path = "inflight-test-%s.json" % "".join("%02x" % b for b in os.urandom(6))
-    with open(path, "wb") as f:
-        f.write(text if isinstance(text, bytes) else text.encode())
-    try:
-        return load(path, "dev"), path
-    finally:
-        os.remove(path)
+    """The Config in a file with `text`, or bytes."""
+    with Folder() as folder:
+        folder.write("config.json", text)
+        return load(folder.at("config.json"), "dev")
 
 
 def test_load():
     """Its errors name the file and the field, or what to create."""
-    eq(in_file(json.dumps({"host": "h", "qos": 2}))[0].qos, 2)
+    eq(in_file(json.dumps({"host": "h", "qos": 2})).qos, 2)
     assert ".json: qos:" in str(raises(ConfigError, in_file, '{"host": "h", "qos": 3}'))
     error = str(raises(ConfigError, load, "no-such-file.json", "d"))
     assert "no-such-file.json" in error and "create it" in error
@@ -303,7 +299,7 @@ def test_load_of_invalid_json():
 
 
 def test_what_is_around_the_object():
-    eq(in_file(' \t\r\n{"host": "h"}\r\n')[0].host, "h")
+    eq(in_file(' \t\r\n{"host": "h"}\r\n').host, "h")
     for text in ('{"host": "h"}\u00a0', '\u00a0{"host": "h"}', '["host"]', '"host"'):
         assert "not JSON, or no object" in str(raises(ConfigError, in_file, text)), text
 
@@ -325,7 +321,7 @@ def test_characters_that_micropython_reads_otherwise():
         ("\U0001f600", "\U0001f600"),
         ("\\\\ud83d", "\\ud83d"),
     ):
-        eq(in_file('{"host": "h", "wifi_ssid": "%s"}' % text)[0].wifi_ssid, ssid)
+        eq(in_file('{"host": "h", "wifi_ssid": "%s"}' % text).wifi_ssid, ssid)
 
 
 # --- the network ---

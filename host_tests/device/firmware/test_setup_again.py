@@ -13,9 +13,10 @@ import test_setup
 from codes import ONLINE, WRONG_KEY
 from files import exists
 from hardware import Pin, With
-from harness import eq
+from harness import eq, raises
 from inflight.compat import ticks_add, ticks_ms
 from ports import Module
+from scratch import Replaced, write
 from setup_http import Request
 from test_setup import PATH
 
@@ -64,8 +65,7 @@ class Site(test_setup.Site):
     def __enter__(self):
         super().__enter__()
         setup_again.ticks_ms = setup.ticks_ms
-        with open(PATH + "config.json", "w") as f:
-            f.write(self.text)
+        write(PATH + "config.json", self.text)
         self.setup = setup_again.Again(Board(), self.radio, CODE)
         return self
 
@@ -141,12 +141,8 @@ def test_no_file_is_taken():
         request = Request()
         request.headers["content-type"] = "multipart/form-data; boundary=x"
         form = site.setup.form(request)
-        try:
-            form.receive(b'--x\r\nContent-Disposition: form-data; name="ca"; filename="a"\r\n\r\n')
-        except ValueError as e:
-            assert "no file" in str(e)
-        else:
-            raise AssertionError("taken")
+        file = b'--x\r\nContent-Disposition: form-data; name="ca"; filename="a"\r\n\r\n'
+        assert "no file" in str(raises(ValueError, form.receive, file))
         assert not exists(PATH + "ca.der.part")
 
 
@@ -178,8 +174,7 @@ def test_a_configuration_with_an_error_can_be_brought_into_a_network():
 def test_settings_that_were_to_be_tried_do_not_bring_the_old_network_back():
     with Site(ONLINE) as site:
         for end in (".new", ".try"):
-            with open(PATH + "config.json" + end, "w") as f:
-                f.write(json.dumps(CONFIG))
+            write(PATH + "config.json" + end, json.dumps(CONFIG))
         assert "Saved" in site.send()
         eq((exists(PATH + "config.json.new"), exists(PATH + "config.json.try")), (False, False))
 
@@ -205,18 +200,13 @@ def test_a_power_cut_leaves_the_old_configuration_or_the_new_one():
             return call
 
         with Site(ONLINE) as site:
-            with open(PATH + "config.json.new", "w") as f:
-                f.write(json.dumps(CONFIG))
+            write(PATH + "config.json.new", json.dumps(CONFIG))
             fake = Module(rename=counted(os.rename), remove=counted(os.remove), stat=os.stat)
-            files.os = settings.os = fake
-            files.open = counted(open)
-            try:
-                site.send()
-            except Cut:
-                pass
-            finally:
-                files.os = settings.os = os
-                del files.open
+            with Replaced(files, os=fake, open=counted(open)), Replaced(settings, os=fake):
+                try:
+                    site.send()
+                except Cut:
+                    pass
             new = dict(CONFIG, wifi_key="the-new-key")
             eq((cut, site.configuration in (CONFIG, new)), (cut, True))
             if len(calls) < cut:
@@ -228,11 +218,8 @@ def test_a_power_cut_leaves_the_old_configuration_or_the_new_one():
 def test_if_the_flash_is_full_the_page_tells_it():
     with Site(ONLINE) as site:
         os.mkdir(PATH + "config.json.part")
-        try:
-            assert "Error" in site.send()
-            eq(site.configuration, CONFIG)
-        finally:
-            os.rmdir(PATH + "config.json.part")
+        assert "Error" in site.send()
+        eq(site.configuration, CONFIG)
 
 
 # --- when it opens ---
@@ -326,19 +313,20 @@ def test_a_device_without_the_set_up_starts():
 # --- the field ---
 
 
+def given(**fields):
+    return config.check(dict({"host": "h", "wifi_ssid": "s"}, **fields), "d")
+
+
 def refused(**fields):
-    try:
-        config.check(dict({"host": "h", "wifi_ssid": "s"}, **fields), "d")
-    except ValueError as e:
-        return str(e)
+    return str(raises(ValueError, lambda: given(**fields)))
 
 
 def test_the_field_is_checked():
     eq(config.check({"host": "h"}, "d").setup, None)
-    for given in ({"code": "8 digits"}, {"code": "x" * 63, "pin": 0}, {"code": CODE, "pin": 63}):
-        eq((refused(setup=given), given), (None, given))
-    for given in (True, "12345678", {}, {"pin": 4}, {"code": 12345678}, {"code": "x" * 7}, {"code": "x" * 64}):
-        assert refused(setup=given).startswith("setup: write a code of 8 to 63 characters"), given
+    for one in ({"code": "8 digits"}, {"code": "x" * 63, "pin": 0}, {"code": CODE, "pin": 63}):
+        given(setup=one)
+    for one in (True, "12345678", {}, {"pin": 4}, {"code": 12345678}, {"code": "x" * 7}, {"code": "x" * 64}):
+        assert refused(setup=one).startswith("setup: write a code of 8 to 63 characters"), one
     for code in ("\u00e4" * 8, "tab\tulator", ""):
         assert refused(setup={"code": code}).startswith("setup: write a code"), code
     for pin in (-1, 64, "4", True, None, 4.0):
@@ -350,23 +338,14 @@ def test_the_field_is_checked():
 def test_its_pin_is_used_once():
     from entries import check
 
-    for sensors, problem in (
-        ([{"driver": "dht22", "pin": 9}], "sensors: dht22: pin 9 is that of setup: pin, too"),
-        ([{"driver": "dht22", "pin": 8}], None),
-    ):
-        given = {"host": "h", "wifi_ssid": "s", "setup": {"code": CODE, "pin": 9}, "sensors": sensors}
-        with With(machine=Module(Pin=Pin)):
-            try:
-                check(config.check(given, "d"))
-                eq(problem, None)
-            except ValueError as e:
-                eq(str(e), problem)
+    def checked(setup_pin, sensor_pin):
+        sensors = [{"driver": "dht22", "pin": sensor_pin}]
+        check(given(setup={"code": CODE, "pin": setup_pin}, sensors=sensors))
+
     with With(machine=Module(Pin=Pin)):
-        try:
-            check(config.check({"host": "h", "wifi_ssid": "s", "setup": {"code": CODE, "pin": 40}}, "d"))
-            raise AssertionError("taken")
-        except ValueError as e:
-            assert str(e).startswith("setup: pin 40: not a pin of this board"), e
+        checked(9, 8)
+        eq(str(raises(ValueError, checked, 9, 9)), "sensors: dht22: pin 9 is that of setup: pin, too")
+        assert str(raises(ValueError, checked, 40, 8)).startswith("setup: pin 40: not a pin of this board")
 
 
 def test_safe_mode_keeps_it():

@@ -1,24 +1,20 @@
 """What the set-up of a device parses: Improv packets, DNS queries, HTTP requests, forms, uploaded certificates."""
 
-import os
 import random
 from binascii import b2a_base64
 
 import setup_serial as improv
 from files import exists
-from harness import EMULATED, SkipTest, eq, raises
+from harness import EMULATED, eq, raises
+from scratch import remove, unused
 from setup_certificate import Upload
 from setup_http import BadRequest, Request, form
-
-try:
-    from setup_server import answer
-except ImportError:
-    raise SkipTest("has no sockets")
+from setup_server import answer
 
 RUNTIMES = "cpython micropython-x86"
 ROUNDS = 100 if EMULATED else 600
 ADDRESS = b"\xc0\xa8\4\1"
-PATH = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
+PATH = unused()
 
 
 def rejected(kinds, run, *args):
@@ -279,10 +275,9 @@ def uploaded(content, size):
         with open(PATH, "rb") as f:
             return f.read()
     finally:
-        if exists(PATH):
-            os.remove(PATH)
-        else:
+        if not exists(PATH):
             upload.discard()
+        remove(PATH)
         assert not exists(PATH + ".part")
 
 

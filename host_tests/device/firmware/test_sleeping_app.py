@@ -2,17 +2,13 @@
 
 import sys
 
+import ram_board
 from codes import DEEP_SLEEP, IDLE, ONLINE
 from config import check
-from harness import SkipTest, eq, raises
-
-try:
-    import socket  # noqa: F401
-except ImportError:
-    raise SkipTest("has no sockets") from None
-import ram_board
+from harness import eq, raises
 from inflight import Client, Journal, RamFlash
 from inflight.compat import ticks_add, ticks_ms
+from scratch import Replaced
 from sleeping_app import Memory, SleepingApp
 
 RUNTIMES = "cpython micropython-x86"
@@ -117,11 +113,8 @@ def test_a_wake_that_ends_while_it_connects_has_no_known_session():
     memory = Memory(None)
     memory.known = True
     board.memory = memory.pack()
-    kept, Client.connect = Client.connect, cut
-    try:
+    with Replaced(Client, connect=cut):
         raises(PowerCut, wake, board, RamFlash(16, 1024))
-    finally:
-        Client.connect = kept
     eq(Memory(board.memory).known, False)
 
 

@@ -1,16 +1,15 @@
 # What a device does when its application ends or crashes: it sleeps, and starts again. Several crashes: test_safe_mode.
 
-import os
-import sys
 
 import start
+from hardware import With
 from harness import eq
 from inflight import Journal, RamFlash
 from ram_board import Board
+from scratch import Folder, Replaced
 
 RUNTIMES = "cpython micropython-x86"
 SLEEP_MS = 60_000
-PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 
 
 class Config:
@@ -53,20 +52,10 @@ class Assemble:
 
 def slept(sleep_ms, end):
     """[(ms, deep)] of the device's sleeps if its application ends like this."""
-    board = Board(PATH + "config.json")
-    kept = sys.modules.get("board")
-    sys.modules["board"] = board
-    sys.modules["assemble"] = Assemble(sleep_ms, end)
-    try:
-        start.main()
-    finally:
-        sys.modules.pop("board")
-        try:
-            os.remove(PATH + "crash.json")
-        except OSError:
-            pass  # there was no crash
-        if kept:
-            sys.modules["board"] = kept
+    with Folder() as folder:
+        board = Board(folder.at("config.json"))
+        with With(board=board, assemble=Assemble(sleep_ms, end)):
+            start.main()
     return board.slept
 
 
@@ -85,10 +74,6 @@ def test_a_sleeper_that_crashed_sleeps_before_it_starts_again():
 def test_booting_is_part_of_a_wake():
     """Ticks begin with a board; after a soft reset, and in a process, they began long ago."""
     for now, expected in ((2_345, 0), (10_001, 10_001), (5_000_000, 5_000_000)):
-        kept = start.ticks_ms
-        start.ticks_ms = lambda now=now: now
-        try:
+        with Replaced(start, ticks_ms=lambda now=now: now):
             slept(0, 0)
-        finally:
-            start.ticks_ms = kept
         eq(Application.began, expected)

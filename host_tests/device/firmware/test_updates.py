@@ -12,6 +12,7 @@ import launch
 import slot
 import update_record
 from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
+from scratch import Folder, Replaced, read, write
 from update_record import BAD, FETCH, GOOD, IDLE, STARTS, TRIAL, Record, load, store, unpack
 
 RUNTIMES = "cpython micropython-x86"
@@ -91,40 +92,6 @@ def vars_of(record):
 
 
 # --- files ---
-
-
-class Folder:
-    """A folder on the file system of the runtime, removed at the end."""
-
-    def __enter__(self):
-        self.path = "%s/inflight-test-%s" % (os.getcwd(), "".join("%02x" % b for b in os.urandom(6)))
-        os.mkdir(self.path)
-        return self
-
-    def __exit__(self, *_):
-        remove(self.path)
-
-    def write(self, name, data):
-        write(self.path + "/" + name, data)
-
-
-def remove(path):
-    if os.stat(path)[0] & 0x4000:
-        for name in os.listdir(path):
-            remove(path + "/" + name)
-        os.rmdir(path)
-    else:
-        os.remove(path)
-
-
-def write(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def read(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def test_the_newer_of_two_records_is_in_force():
@@ -215,8 +182,7 @@ def test_a_record_that_is_torn_in_any_way_starts_one_of_the_two_applications():
                     write(at, content)
                 allowed[record.pack() if record else b""] = starts(folder)
             files = {path: read(path) for path in paths(folder)}
-            update_record.open = lambda path, mode, files=files: BytesIO(files[path])
-            try:
+            with Replaced(update_record, open=lambda path, mode, files=files: BytesIO(files[path])):
                 for k in range(0, len(whole) + 1, CUT_STEP):
                     for tail in (b"", old[k:], b"\xff" * (len(whole) - k), b"\0" * (len(whole) - k)):
                         files[at] = whole[:k] + tail
@@ -225,12 +191,10 @@ def test_a_record_that_is_torn_in_any_way_starts_one_of_the_two_applications():
                         now = found.pack() if found.n else b""
                         assert now in allowed, (before and vars_of(before), vars_of(after), k, tail)
                         assert found.state != FETCH or allowed[now] == found.current
-            finally:
-                del update_record.open
 
 
 def paths(folder):
-    return ["%s/%s" % (folder.path, name) for name in sorted(os.listdir(folder.path))]
+    return [folder.at(name) for name in folder.names()]
 
 
 def starts(folder):
@@ -322,16 +286,12 @@ def test_the_launcher_starts_what_the_record_says():
 def test_a_start_that_cannot_be_counted_is_the_old_ones():
     with Folder() as folder:
         store(folder.path, trial(2))
-        kept = update_record.store
 
         def full(*_):
             raise OSError(28)
 
-        update_record.store = full
-        try:
+        with Replaced(update_record, store=full):
             eq(launched(folder.path), "b")
-        finally:
-            update_record.store = kept
         eq(launched(folder.path), "a")
 
 
@@ -347,8 +307,7 @@ def test_a_slot_that_cannot_be_read_does_not_start():
     """The image that a cable brought, or what is in /lib, starts, and the console says so; a trial fails when its
     starts are used up."""
     told = []
-    launch.print = lambda *words: told.append(" ".join(map(str, words)))
-    try:
+    with Replaced(launch, print=lambda *words: told.append(" ".join(map(str, words)))):
         with Folder() as folder:
             store(folder.path, trial())
             eq([launched(folder.path, mounts=Mounts(fails=True)) for _ in range(4)], [None] * 4)
@@ -361,8 +320,6 @@ def test_a_slot_that_cannot_be_read_does_not_start():
             eq(launched(folder.path, mounts=Mounts(True, "app.image")), "app")
             eq(launched(folder.path, mounts=Mounts(True)), None)
             eq([text.split("/")[-1].split(":")[0] for text in told], ["a.image", "a.image", "app.image"])
-    finally:
-        del launch.print
 
 
 # --- a slot ---
