@@ -25,17 +25,13 @@ def running(page=32):
 
 
 def test_esp32_with_a_journal_partition():
-    flash = NorFlash(16, 4096, 64)
-    Partition.parts = {"vfs": Partition(running()), "mqtt": Partition(flash)}
-    device = picks(Esp32())
-    eq((device.where, device.repaired, device.page), ("partition", 0, 64))
+    for encrypted in (True, False):  # the file system is
+        flash = NorFlash(16, 4096, 64)
+        Partition.parts = {"vfs": Partition(running(), encrypted), "mqtt": Partition(flash)}
+        device = picks(Esp32())
+        eq((device.where, device.repaired, device.page), ("partition", 0, 64))
     serves(device)
     assert flash.programs > 60 and os.listdir(ROOT) == []
-
-
-def test_esp32_with_an_unencrypted_journal_partition():
-    Partition.parts = {"vfs": Partition(running(), True), "mqtt": Partition(NorFlash(16, 4096, 64))}
-    eq(picks(Esp32()).where, "partition")
 
 
 def test_esp32_without_a_journal_partition():
@@ -61,15 +57,12 @@ def test_esp32_whose_flash_is_encrypted():
 
 
 def test_esp32_with_another_file_system():
-    Partition.parts = {"vfs": Partition(NorFlash(8, 512, 32))}  # not littlefs: stands for FAT
+    fat = {"vfs": Partition(NorFlash(8, 512, 32))}  # not littlefs: stands for FAT
     running()
-    device = picks(Esp32())
-    eq(device.where, "slot files")
-    device.close()
-    Partition.parts = {}
-    device = picks(Esp32())
-    eq(device.where, "slot files")
-    device.close()
+    for Partition.parts in (fat, {}):
+        device = picks(Esp32())
+        eq(device.where, "slot files")
+        device.close()
 
 
 def test_rp2040():

@@ -84,34 +84,20 @@ def test_home_is_created_when_needed():
     with Home() as home:
         eq(board.config_path(), home.path + "/config.json")
         assert exists(home.path)
-
-
-def test_first_start_is_a_power_on():
-    with Home():
-        eq(board.reset_cause(), codes.POWER_ON)
-        eq(board.reset_cause(), codes.POWER_ON)
+        eq((board.reset_cause(), board.reset_cause()), (codes.POWER_ON, codes.POWER_ON))
 
 
 def test_a_start_after_a_kill_has_its_own_reset_cause():
+    """And one with an incomplete state file; after an orderly exit it is a power-on."""
     with Home() as home:
         board.reset_cause()
-        home.start_again()
-        eq(board.reset_cause(), codes.POWER_CUT)
-        home.start_again()
-        eq(board.reset_cause(), codes.POWER_CUT)
-
-
-def test_a_start_after_an_orderly_exit_is_a_power_on():
-    with Home() as home:
-        board.reset_cause()
+        for _ in range(2):
+            home.start_again()
+            eq(board.reset_cause(), codes.POWER_CUT)
         home.start_again(orderly=True)
         eq(board.reset_cause(), codes.POWER_ON)
-
-
-def test_an_incomplete_state_file_is_a_power_cut():
-    with Home() as home:
-        board.home()
-        open(home.path + "/next-start", "w").close()
+        home.start_again(orderly=True)
+        write(home.path + "/next-start", "")
         eq(board.reset_cause(), codes.POWER_CUT)
 
 
@@ -119,11 +105,7 @@ def test_deep_sleep_ends_the_process_and_is_remembered():
     for ms, cause in ((1, codes.DEEP_SLEEP), (0, codes.SOFT)):
         with Home() as home:
             board.reset_cause()
-            try:
-                board.sleep(ms, True)
-                assert False, "came back"
-            except SystemExit as e:
-                eq(e.args[0], board.AGAIN)
+            eq(raises(SystemExit, board.sleep, ms, True).args[0], board.AGAIN)
             home.start_again(orderly=True)
             eq(board.reset_cause(), cause)
 
@@ -156,18 +138,18 @@ def test_a_light_sleep_has_its_length_and_is_no_reset():
 
 def test_the_journals_flash_is_persistent():
     with Home():
-        flash = board.journal_flash()
-        eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (16, 4096))
-        page = bytearray(b"\xff" * flash.page)
+        page = bytearray(b"\xff" * 64)
         page[3] = 0x5A
-        flash.program(15 * 4096, page, 0, len(page))
-        flash.ioctl(3, 0)
-        flash.close()
-        flash = board.journal_flash()
-        got = bytearray(flash.page)
-        flash.readblocks(15, got, 0)
-        flash.close()
-        eq(got, page)
+        for written in (True, False):
+            flash = board.journal_flash()
+            eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (16, 4096))
+            if written:
+                flash.program(15 * 4096, page, 0, len(page))
+                flash.ioctl(3, 0)
+            got = bytearray(64)
+            flash.readblocks(15, got, 0)
+            flash.close()
+            eq(got, page)
 
 
 def test_the_journals_size_is_that_of_its_first_start():
@@ -249,13 +231,11 @@ def test_sensors_read_this_machine():
 
 
 def test_a_failing_sensor_does_not_affect_others():
+    """One that is missing is omitted."""
     with Replaced(board, open=lambda path: StringIO("garbage") if "loadavg" in path else open(path)):
         readings = {name: value for name, _, value in board.sensors()}
     assert isinstance(readings["load"], Exception)
     assert readings["uptime"] >= 0
-
-
-def test_a_missing_sensor_is_omitted():
     with Replaced(board, open=lambda path: open("/no-such-file" if "thermal" in path else path)):
         names = [name for name, _, _ in board.sensors()]
     assert "temperature" not in names and "load" in names
