@@ -152,28 +152,22 @@ def test_missing_neopixel_error_tells_how_to_install_it():
         assert "mpremote mip install neopixel" in start({"driver": "led", "pin": 5}).errors["led"]
 
 
-def test_restore():
-    states = {"last": ("on", "off"), "on": ("on", "on"), "off": ("off", "off")}
-    for restore in states:
-        for text, after in zip(("on", "off"), states[restore]):
-            with Device() as start:
-                entry = dict(PUMP, restore=restore)
-                start(entry).command("pump", text)
-                app = start(entry)
-                eq(app.actuators.states["pump"]["state"], after)
-                eq(Pin.made[-1].levels, [after == "on"])  # never the other one, not even for a moment
-
-
 def test_the_first_start_is_off_unless_restore_says_on():
-    for restore, state in (("last", "off"), ("on", "on"), ("off", "off")):
-        with Device() as start:
-            eq(start(dict(PUMP, restore=restore)).actuators.states["pump"]["state"], state)
-
-
-def test_state_of_another_driver_is_not_restored():
-    with Device() as start:
-        start(PUMP).command("pump", "on")
-        eq(start({"driver": "pwm", "pin": 5, "name": "pump"}).actuators.states["pump"], {"state": 0})
+    """Later ones are as it says; the state of another driver is not restored."""
+    for restore, first, later in (
+        ("last", "off", ("on", "off")),
+        ("on", "on", ("on", "on")),
+        ("off", "off", ("off", "off")),
+    ):
+        entry = dict(PUMP, restore=restore)
+        for text, after in zip(("on", "off"), later):
+            with Device() as start:
+                app = start(entry)
+                eq(app.actuators.states["pump"]["state"], first)
+                app.command("pump", text)
+                eq(start(entry).actuators.states["pump"]["state"], after)
+                eq(Pin.made[-1].levels, [after == "on"])  # never the other one, not even for a moment
+                eq(start({"driver": "pwm", "pin": 5, "name": "pump"}).actuators.states["pump"], {"state": 0})
 
 
 def test_damaged_file():

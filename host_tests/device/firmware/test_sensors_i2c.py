@@ -98,7 +98,7 @@ def test_a_chip_that_vanishes_while_it_measures():
 def test_a_measurement_that_is_not_complete_is_no_reading():
     for driver, chip in chips():
         if driver == "bh1750":
-            continue  # it does not tell: see test_bh1750_has_time_to_measure
+            continue  # it does not tell: see test_bh1750_values
         chip.slow = 10_000
         bench = Bench(driver, chip)
         for wait in (False, True):
@@ -153,7 +153,8 @@ def test_addresses():
 
 
 def test_sht_values():
-    for driver, kind, least, most in (("sht3x", SHT3X, 0, 100), ("sht4x", SHT4X, -6, 119)):
+    for driver, kind, other, least, most in (("sht3x", SHT3X, SHT4X, 0, 100), ("sht4x", SHT4X, SHT3X, -6, 119)):
+        assert "check whether it is that chip" in Bench(driver, SHT(*other, 1, 1)).error()
         for raw in (0, 0xFFFF):  # -45 and 130 degrees
             assert "it measures from -40 to 125" in Bench(driver, SHT(*kind, raw, 0x6666)).error()
         for raw, degrees in ((0x0800, -39.53155), (0x6666, 25), (0xF000, 119.065)):
@@ -174,17 +175,18 @@ def test_sensirion_wrong_bits_are_no_reading():
             assert "wrong checksum" in Bench(driver, chip).error(), (driver, bit)
 
 
-def test_sht_of_the_other_kind():
-    for driver, kind in (("sht3x", SHT4X), ("sht4x", SHT3X)):
-        assert "check whether it is that chip" in Bench(driver, SHT(*kind, 1, 1)).error()
-
-
 def test_scd4x_values():
     bench = Bench("scd4x", SCD4x(500, 0x6667, 0x5EB9))  # the example in the data sheet: 500 ppm, 25 degrees, 37 %
     readings = bench.read()
     eq((sorted(readings), bench.units), (["-co2", "-humidity", "-temperature"], ["ppm", "Cel", "%RH"]))
     eq(readings["-co2"], 500)
     assert abs(readings["-temperature"] - 25) < 0.01 and abs(readings["-humidity"] - 37) < 0.01, readings
+    for word in (0, 0xFFFF):
+        assert "it measures from -10 to 60" in Bench("scd4x", SCD4x(500, word, 0x5EB9)).error()
+    for co2 in (0, 40_001, 0xFFFF):
+        bench = Bench("scd4x", SCD4x(co2, 0x6667, 0x5EB9))
+        eq(sorted(bench.read()), ["-humidity", "-temperature"])
+        assert "%d ppm: it has not measured" % co2 in bench.errors["scd4x-co2"], bench.errors
 
 
 def test_scd4x_measures_on_when_the_device_restarts():
@@ -197,18 +199,6 @@ def test_scd4x_measures_on_when_the_device_restarts():
     eq(chip.starts, 1)
     assert clock.now - before < 100  # it has a value already
     eq(bench.read()["-co2"], 500)  # and the next one after 5 s
-
-
-def test_scd4x_that_cannot_be_so_cold():
-    for word in (0, 0xFFFF):
-        assert "it measures from -10 to 60" in Bench("scd4x", SCD4x(500, word, 0x5EB9)).error()
-
-
-def test_scd4x_that_did_not_measure():
-    for co2 in (0, 40_001, 0xFFFF):
-        bench = Bench("scd4x", SCD4x(co2, 0x6667, 0x5EB9))
-        eq(sorted(bench.read()), ["-humidity", "-temperature"])
-        assert "%d ppm: it has not measured" % co2 in bench.errors["scd4x-co2"], bench.errors
 
 
 # --- Bosch ---
@@ -266,14 +256,11 @@ def test_bh1750_values():
         close(bench.value(), lux)
         eq(bench.units, ["lx"])
     assert "more than 54612 lx" in Bench("bh1750", BH1750(65535)).error()
-
-
-def test_bh1750_has_time_to_measure():
     chip = BH1750(1200)
     bench = Bench("bh1750", chip)
     for lux in (1000, 20, 3000):
         chip.raw = lux * 12 // 10
-        close(bench.value(), lux)  # never the one before
+        close(bench.value(), lux)  # it has time to measure: never the one before
 
 
 def test_ina219_values():
@@ -297,17 +284,10 @@ def test_ina219_out_of_range():
     bench = Bench("ina219", INA219(33, 50))
     eq(list(bench.read()), ["-current"])
     assert "32 V or more" in bench.errors["ina219-voltage"], bench.errors
-
-
-def test_ina219_on_a_bus_without_a_chip():
-    chip = INA219(12, 50)
-    bench = Bench("ina219", chip)
+    bench = Bench("ina219", INA219(12, 50))
     bench.read()
     bench.plug(Other(b"\xff"), 64)  # the wires are high
     assert "it has not measured" in bench.error()
-
-
-def test_ina219_shunt():
     for shunt in (0, -0.1):
         assert "shunt: write its resistance in ohms" in Bench("ina219", INA219(12, 50), shunt=shunt).error()
 
@@ -318,9 +298,7 @@ def test_ds3231_values():
         eq((bench.read(), bench.units), ({"-temperature": degrees}, ["Cel"]))
     for quarters in (-512, 511):
         assert "it measures from -45 to 90" in Bench("ds3231", DS3231(quarters)).error()
-
-
-def test_ds3231_that_measures_by_itself_is_not_started():
+    # While it measures by itself it is not started.
     chip = DS3231(101)
     bench = Bench("ds3231", chip)
     chip.by_itself()

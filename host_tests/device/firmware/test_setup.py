@@ -11,13 +11,13 @@ import inflight.compat
 import ram_board
 import setup
 import setup_attempt
-from codes import NO_AP, ONLINE, WRONG_KEY
+from codes import ONLINE
 from config import check
 from files import exists
 from hardware import With
 from harness import SkipTest, eq, raises
 from scratch import Replaced, read, remove, unused, write
-from setup_attempt import Failed, join
+from setup_attempt import Failed
 from setup_http import BadRequest, Request
 from setup_radio import Radio
 
@@ -33,14 +33,6 @@ def outcome(attempt):
             pass
     except Failed as e:
         return str(e)
-
-
-def test_the_first_outcome_of_a_join_is_not_trusted():
-    radio = Radio(NO_AP, ONLINE)
-    eq(outcome(join(radio, "attic", "key")), None)
-    eq(radio.joins, [("attic", "key")] * 2)
-    eq(outcome(join(Radio(WRONG_KEY, WRONG_KEY), "attic", "key")), "the key of the network attic is wrong")
-    eq(outcome(join(Radio("idle", "x"), "attic", "key")), "joining the network attic failed")
 
 
 class Site:
@@ -174,23 +166,6 @@ def test_one_thing_is_tried_at_a_time():
         eq((site.radio.joins, site.setup.ends), ([("attic", "secret-key")], 15_000))
 
 
-def test_what_is_written_passes_the_check_of_the_file():
-    with Site(ONLINE) as site:
-        fields = {
-            "other": " hidden ",
-            "key": 'a"\\\u00e9-secret',
-            "host": " broker ",
-            "port": "1884",
-            "user": "",
-            "device": "x",
-        }
-        site.request("POST", "/", fields)
-        site.finish()
-        config = check(site.configuration, "id")
-        eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9-secret'))
-        eq((config.host, config.port, config.user, config.device), ("broker", 1884, None, "x"))
-
-
 def test_the_page_tells_what_the_check_of_the_file_would():
     for change, note in (
         ({"host": "192.168.0.37:1883"}, "Host: write the port in `port`"),
@@ -205,9 +180,11 @@ def test_the_page_tells_what_the_check_of_the_file_would():
 
 
 def test_sensors_that_a_configuration_for_a_cable_has_are_checked():
+    """Others are not offered."""
     with Site(ONLINE) as site:
         site.radio.fields = {"sensors": [{"driver": "dth22", "pin": 4}]}
         site.setup = setup.Setup(BOARD, site.radio)
+        assert 'name="sensor' not in site.request("GET", "/")[1]
         site.request("POST", "/", OWNERS)
         text = site.request("GET", "/")[1]
         assert "Sensors: dth22: unknown driver &quot;dth22&quot;: did you mean &quot;dht22&quot;?" in text, text
@@ -253,13 +230,9 @@ def test_the_sensors_that_the_buses_show_can_be_chosen():
         given = site.configuration
         eq((given["sensors"], given["ha"]), ([LIGHT], True))
         check(given, "id")
-
-
-def test_no_sensor_need_be_chosen():
-    with Bus(), Site(ONLINE) as site:
+    with Bus(), Site(ONLINE) as site:  # none need be chosen
         site.send(GOOD)
-        given = site.configuration
-        eq((given["sensors"], "ha" in given), ([], False))
+        eq((site.configuration["sensors"], "ha" in site.configuration), ([], False))
 
 
 def test_sensors_are_searched_again():
@@ -269,13 +242,6 @@ def test_sensors_are_searched_again():
         page = site.request("GET", "/")[1]
         eq(boxes(page), [])
         assert "None answers on I2C (SDA 8, SCL 9) or 1-Wire (4)" in page
-
-
-def test_a_configuration_for_a_cable_keeps_its_sensors():
-    with Bus(), Site() as site:
-        site.radio.fields = {"sensors": [{"driver": "bh1750", "sda": 1, "scl": 2}]}
-        site.setup = setup.Setup(BOARD, site.radio)
-        eq(boxes(site.request("GET", "/")[1]), [])
 
 
 def certificate(content):
@@ -310,16 +276,6 @@ def test_a_password_goes_only_where_it_went_when_it_was_entered():
             # It does not come back, either.
             site.send(dict(OWNERS, password=""))
             eq((change, site.passwords[2:]), (change, [None if change else "the-password"]))
-
-
-def test_a_network_by_improv_does_not_get_the_password_of_another():
-    with Site(*[ONLINE] * 3) as site:
-        site.refuses = True
-        site.send(dict(OWNERS, password="the-password"))
-        eq(site.setup.bring("other", "other-key", lambda error: None), True)
-        site.finish()
-        site.send(dict(OWNERS, ssid="other", key="", password=""))
-        eq((site.passwords, site.radio.joins[-1]), (["the-password", None], ("other", "other-key")))
 
 
 def test_a_form_that_is_damaged_or_not_complete_replaces_no_certificate():
@@ -413,15 +369,10 @@ def test_with_a_cable_no_network_is_asked_for():
         assert 'name="host"' in text and 'name="ssid"' not in text and "Wi-Fi" not in text
         site.send({"host": "broker.example", "user": "u", "password": "p"})
         eq(site.configuration, dict(Wired.fields, host="broker.example", user="u", password="p"))
-
-
-def test_home_assistant_lists_the_device_only_if_it_is_configured():
-    with Site() as site:
         wired = Wired()
         wired.fields = dict(Wired.fields, ha=True, root="house")
         site.setup = setup.Setup(BOARD, wired)
-        site.request("POST", "/", {"host": "broker"})
-        site.finish()
+        site.send({"host": "broker"})
         text = site.request("GET", "/")[1]
         assert "Home Assistant" in text and "<b>house/a1b2c3d4e5f6/telemetry</b>" in text and "goes away" not in text
 

@@ -115,9 +115,3 @@ def test_buses_that_are_held_low_are_not_searched():
 
 def test_a_machine_without_pins_offers_none():
     eq(found(machine=Module()), None)
-
-
-def test_a_firmware_without_one_wire_finds_the_others():
-    SoftI2C.chips = {35: BH1750(1200)}
-    with With(machine=machine, onewire=None, ds18x20=None):
-        eq([entry["driver"] for entry, _ in setup_sensors.answering(8, 9, 4)], ["bh1750"])
