@@ -188,13 +188,6 @@ def test_clients_that_are_silent_hold_up_nobody(server, now):
             assert crowd.waited() <= 100
 
 
-def test_whoever_was_served_last_is_the_last(server, now):
-    """A person at the same address as one who comes again gets the page as well, after the others."""
-    server.site.pieces = 1
-    with Crowd(server, now, b"G", range(1, 5)) as crowd:
-        assert crowd.waited() <= 12_000
-
-
 def test_a_client_has_less_time_while_others_wait(server, now):
     with server.connect(ENDLESS) as slow:
         now[0] = 10_000

@@ -2,7 +2,6 @@
 
 import sys
 import time
-import types
 
 import pytest
 
@@ -49,8 +48,7 @@ class WakePin:
 @pytest.fixture
 def pin(monkeypatch):
     pin = WakePin()
-    names = ("check", "woke", "level", "arm")
-    monkeypatch.setitem(sys.modules, "wake_pin", types.SimpleNamespace(**{name: getattr(pin, name) for name in names}))
+    monkeypatch.setitem(sys.modules, "wake_pin", pin)
     monkeypatch.delitem(sys.modules, "wake_pin_app", raising=False)  # that has this one
     yield pin
     sys.modules.pop("wake_pin_app", None)
@@ -105,10 +103,7 @@ def test_a_power_cut_before_the_radio_is_on_leaves_the_event_in_the_journal(wake
     with pytest.raises(PowerCut):
         wake(broker.port, True, **WIFI)
     assert len(broker.connections) == 1
-    monkeypatch.undo()
     wake.device.board = None  # its memory is gone
-    pin_module = types.SimpleNamespace(check=pin.check, woke=pin.woke, level=pin.level, arm=pin.arm)
-    monkeypatch.setitem(sys.modules, "wake_pin", pin_module)
     wake(broker.port)
     assert events(broker) == [False, True, False]
 
@@ -143,6 +138,7 @@ def test_a_wake_by_the_pin_lasts_for_ten_seconds_with_the_radio_off(wake, pin, b
 
 
 def test_no_pause_after_a_long_wake_or_before_the_next_one(wake, pin, broker):
+    """Nor before a restart."""
     wake(broker.port)
     wake.device.board.slept.clear()
     pin.by_pin = True
@@ -150,10 +146,6 @@ def test_no_pause_after_a_long_wake_or_before_the_next_one(wake, pin, broker):
     assert wake.device.board.slept == [] and pin.armed is not None
     left = wake(broker.port, True, sleep_ms=5_000, awake_ms=4_000)
     assert 0 < left <= 5_000 and wake.device.board.slept == [] and pin.armed is None
-
-
-def test_a_restart_is_no_sleep(wake, pin, broker):
-    wake(broker.port)
     broker.give("inflight/dev/command/reboot", b"", 2)
     while wake(broker.port, True):
         pass
