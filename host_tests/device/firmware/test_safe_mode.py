@@ -1,10 +1,12 @@
-"""What a device does after a crash: it restarts, later and later, then in safe mode; the error is told once."""
+"""What a device does when its application ends or crashes: it sleeps, or restarts, later and later, then in safe mode;
+the error is told once."""
 
 import json
 import os
 import socket  # noqa: F401 (where there is none the file is skipped)
 
 import app
+import assemble
 import codes
 import files
 import health
@@ -13,11 +15,16 @@ import settings
 import start
 from hardware import With
 from harness import EMULATED, eq, raises
-from inflight import RamFlash
+from inflight import Journal, RamFlash
 from ports import Module
 from scratch import Folder, Replaced, read
+from sleeping_app import SleepingApp
 
 RUNTIMES = "cpython micropython-x86"
+
+
+SLEEP_MS = 60_000
+commit_of_a_journal = Journal.commit
 
 
 class Restart(BaseException):
@@ -39,6 +46,7 @@ class Board(ram_board.Board):
         self.folder = Folder()
         self.flash = RamFlash(8, 4096)
         self.ran = []
+        self.events = []  # "run", and each "commit" of a journal
 
     def config_path(self):
         return self.folder.at("config.json")
@@ -66,11 +74,17 @@ class Board(ram_board.Board):
 
         def run(self):
             board.ran.append(self)
+            board.events.append("run")
             if isinstance(board.end, BaseException):
                 raise board.end
             return board.end
 
-        self.replaced = With(board=self), Replaced(app.App, run=run, uptime=app.App.uptime)
+        def commit(self):
+            board.events.append("commit")
+            commit_of_a_journal(self)
+
+        applications = Replaced(app.App, run=run, uptime=app.App.uptime), Replaced(SleepingApp, run=run)
+        self.replaced = (With(board=self), Replaced(Journal, commit=commit)) + applications
         for one in self.replaced:
             one.__enter__()
         return self
@@ -97,6 +111,35 @@ class Board(ram_board.Board):
 
     def report(self):
         return health.report(self.ran[-1])
+
+
+def test_the_application_chooses_how_long_the_device_sleeps():
+    """Its journal is committed before. A sleeper that crashed sleeps before it starts again: a bug that occurs at each
+    wake must not empty the battery; one that stays awake restarts soon."""
+    for sleep_ms, end, slept in (
+        (SLEEP_MS, 12_345, [(12_345, True)]),
+        (0, 0, [(0, True)]),
+        (SLEEP_MS, ValueError("a bug"), [(1000, False), (SLEEP_MS, True)]),
+        (0, ValueError("a bug"), [(1000, False), (0, True)]),
+        (SLEEP_MS, KeyboardInterrupt(), []),
+    ):
+        with Board(sleep_ms=sleep_ms) as board:
+            board.end = end
+            try:
+                start.main()
+            except Restart:
+                pass
+            eq((board.slept, board.events[-1]), (slept, "commit" if slept else "run"))
+
+
+def test_booting_is_part_of_a_wake():
+    """Ticks begin with a board; after a soft reset, and in a process, they began long ago."""
+    for now, expected in ((2_345, 0), (10_001, 10_001), (5_000_000, 5_000_000)):
+        found = []
+        noted = Replaced(assemble, assemble=lambda board, began: found.append(began))
+        with Board(), noted, Replaced(start, ticks_ms=lambda now=now: now):
+            start.main()
+        eq(found, [expected])
 
 
 def test_after_three_crashes_it_starts_in_safe_mode():

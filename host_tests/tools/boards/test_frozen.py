@@ -15,7 +15,7 @@ from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
-from inflight_tools.boards.frozen import Frozen, in_firmware, of
+from inflight_tools.boards.frozen import Frozen, of
 from inflight_tools.boards.images.board_image import make, placed
 
 FOLDERS = {"esp32": "esp32", "pico_w": "rp2040"}
@@ -88,10 +88,6 @@ def test_a_firmware_with_other_modules_is_refused(tmp_path, told, problem):
     with pytest.raises(ValueError, match=f"^{problem}") as e:
         image(tmp_path, "pico_w", firmware("pico_w", str(told()).encode()))
     assert "\n" not in str(e.value)
-
-
-def test_a_sentence_that_is_like_ours_tells_nothing():
-    assert in_firmware(str(OTHER).replace("library", "libry").encode()) is None
 
 
 # --- images with a ROM file system ---
@@ -263,11 +259,10 @@ def test_romfs_on_a_board_with_the_library_takes_the_rest(board):
         assert {*plan.write} == {RECORD, "/boot.py", "/main.py", *SETTINGS}
         with Link(there.port) as link:
             assert "app.mpy" in link.run("import os\nprint(os.listdir('/rom/lib'))")
-
-
-def test_romfs_on_a_board_with_the_application_is_refused(board):
     message = "^the firmware has the application frozen in: leave --romfs out"
     with board(str(stamp("unix", True)), rom=64 * 1024) as there, pytest.raises(DeviceError, match=message):
+        put(there.port, in_rom=True)
+    with board("") as there, pytest.raises(DeviceError, match="has no ROM file system"):
         put(there.port, in_rom=True)
 
 

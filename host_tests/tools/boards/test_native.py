@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 import announcement
-from host_tests.thorough import more
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware
 from host_tests.tools.boards.standin import StandIn, flash
 from host_tests.tools.command import inflight
@@ -71,16 +70,6 @@ def test_device_and_tools_decide_alike():
     for mine, wanted in itertools.product([*forms, 6, 5 | 3 << 8 | 2 << 10, native.number("x64") | 1 << 16], forms):
         assert native.imports(mine, wanted) == announcement.imports(mine, wanted), (mine, wanted)
     assert not announcement.imports(5, 6)
-
-
-@pytest.mark.parametrize("wanted", ["x86", *more("x64")])
-def test_the_runtimes_with_machine_code_have_it(wanted):
-    from tools.runtimes.device_run import deployed, precompiled
-
-    assert runtime(f"native-{wanted}").processor == wanted
-    assert processor_of((deployed(wanted) / "inflight/journal_core.mpy").read_bytes()) == wanted
-    assert processor_of((precompiled(wanted) / "lib/inflight/journal/pages.mpy").read_bytes()) == wanted
-    assert processor_of((deployed() / "inflight/journal_core.mpy").read_bytes()) == ""
 
 
 # --- deploy ---
