@@ -143,22 +143,6 @@ def test_a_key_that_is_none_does_not_hide_the_other():
 # --- what is published ---
 
 
-def test_a_signed_release_is_fetched():
-    with Device() as device:
-        eq(device.announce(RELEASE), [(7, "fetch", "")])
-        eq(device.fetched, (FETCH, 7))
-        eq(device.announce(RELEASE), [(7, "fetch", "")])  # whoever announces it may not know
-
-
-def test_nobody_else_can_refuse_the_release_that_is_fetched():
-    with Device() as device:
-        device.announce(RELEASE)
-        for number in (7, 8):
-            eq(device.announce(forged(number)), [(None, "refused", NOT_SIGNED)])
-        assert device.app.update.busy
-        eq(device.fetched, (FETCH, 7))
-
-
 def test_nobody_else_can_end_a_fetch_with_what_takes_memory_to_read():
     with Device() as device:
         device.announce(RELEASE)
@@ -173,12 +157,18 @@ def test_nobody_else_can_end_a_fetch_with_what_takes_memory_to_read():
 
 
 def test_a_forged_announcement_is_no_outcome_of_the_number_that_it_names():
-    """However often it comes: it is told without a number, and does not replace the last state, which is retained."""
+    """However often it comes: it is told without a number, does not replace the last state, which is retained, and does
+    not end a fetch."""
     with Device() as device:
         for _ in range(3):
             eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
         eq(device.announce(RELEASE), [(7, "fetch", "")])
         eq([retained for _, _, retained in device.app.told], [False, False, False, True])
+        for number in (7, 8):
+            eq(device.announce(forged(number)), [(None, "refused", NOT_SIGNED)])
+        assert device.app.update.busy
+        eq(device.announce(RELEASE), [(7, "fetch", "")])  # whoever announces it may not know
+        eq(device.fetched, (FETCH, 7))
 
 
 def test_a_release_with_an_outcome_is_answered_with_it_each_time():
