@@ -170,27 +170,21 @@ def test_a_command_that_came_before_the_power_was_cut_may_come_again_behind_anot
         cut_power(device.app.client)
 
 
-def test_a_numbered_command_behind_a_rule(make, broker, until, published):
-    """The state that the rule set is that of no command."""
+def test_a_numbered_command_that_failed_may_be_sent_again(make, broker, until, published, monkeypatch):
+    """Behind a rule, too, whose state is that of no command."""
     app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
     actuators.actuators["pump"].set("on")
-    broker.give("inflight/dev/command/actuator/pump@1", b"off", 1)
-    (reply,) = until(app, lambda: published("reply/actuator/pump"))
-    assert (reply["ok"], reply["number"]) == (True, 1)
-    assert Pin.level == 0
-
-
-def test_a_numbered_command_that_failed_may_be_sent_again(make, broker, until, published, monkeypatch):
-    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
 
     def fail(*_):
         raise OSError(5, "EIO")
 
+    def reply_to(text, n):
+        broker.give("inflight/dev/command/actuator/pump@3", text, 1)
+        return until(app, lambda: published("reply/actuator/pump")[n - 1 :])[0]
+
     with monkeypatch.context() as patch:
         patch.setattr(Pin, "value", fail)
-        broker.give("inflight/dev/command/actuator/pump@3", b"on", 1)
-        (reply,) = until(app, lambda: published("reply/actuator/pump"))
+        reply = reply_to(b"off", 1)
         assert not reply["ok"] and "EIO" in reply["error"]
-    broker.give("inflight/dev/command/actuator/pump@3", b"on", 1)
-    until(app, lambda: len(published("reply/actuator/pump")) == 2)
-    assert Pin.level == 1 and published("reply/actuator/pump")[1]["state"] == "on"
+    reply = reply_to(b"off", 2)
+    assert (reply["state"], reply["number"], Pin.level) == ("off", 3, 0)

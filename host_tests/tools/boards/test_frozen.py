@@ -9,9 +9,10 @@ import pytest
 
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware, stock_layout
 from host_tests.tools.boards.mounted import FLASH, booted, mounted
-from host_tests.tools.boards.standin import StandIn, interpreter
+from host_tests.tools.boards.standin import StandIn, flash, interpreter
 from inflight_tools.boards import slots
 from inflight_tools.boards.build import bundle
+from inflight_tools.boards.device import rom
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
@@ -225,14 +226,6 @@ def test_a_board_with_the_application_gets_its_settings_alone(board):
         assert not put(there.port)[0].write
 
 
-def test_a_file_that_hides_a_frozen_module_is_refused(board):
-    with board(str(stamp("unix", True))) as there:
-        with Link(there.port) as link:
-            link.put({"/app.py": b""})
-        with pytest.raises(DeviceError, match=r"^/app.py on the board would be imported instead of .frozen/app.mpy"):
-            put(there.port)
-
-
 @pytest.mark.parametrize(
     "told, problem",
     [
@@ -275,3 +268,28 @@ def test_the_library_alone_goes_to_a_small_rom_and_what_hid_modules_there_goes(b
         with Link(there.port) as link:
             assert link.run("import os\nprint(os.listdir('/rom/lib'))").strip() == "['inflight']"
         assert not put(there.port, large, in_rom=True)[0].write
+
+
+def test_a_rom_image_that_is_damaged_on_the_way_is_reported(board, monkeypatch):
+    """Modules go there from the file system, and are imported from there."""
+    code = bundle.files("unix")["/lib/inflight/packet.mpy"]
+    places = {f"/lib/inflight/{name}.mpy" for name in ("__init__", "core", "packet", "client")}
+    few = {path: data for path, data in bundle.files("unix").items() if path in places} | {"/main.py": b""}
+    write, damaged = rom.write, code.replace(b"inflight.packet", b"inflight.packes")  # the name that tracebacks tell
+
+    def origin():
+        with Link(there.port) as link:
+            return link.run("import inflight.packet\nprint(inflight.packet.__file__)").strip()
+
+    with board("", rom=256 * KIB) as there:
+        put(there.port, few)
+        assert origin() == "/lib/inflight/packet.mpy"
+        with monkeypatch.context() as patch:
+            patch.setattr(rom, "write", lambda link, image: write(link, image.replace(code, damaged)))
+            with pytest.raises(DeviceError, match="^/rom/lib/inflight/packet.mpy did not arrive as sent"):
+                put(there.port, few, in_rom=True)
+        plan, _ = put(there.port, few, in_rom=True)
+        assert plan.rom and not any(path.endswith(".mpy") for path in plan.write)
+        again, _ = put(there.port, few, in_rom=True)
+        assert not (again.rom or again.write or again.stale) and again.same == len(few)
+        assert origin() == "/rom/lib/inflight/packet.mpy" and not any(map(LIBRARY.match, flash(there.flash.parent)))

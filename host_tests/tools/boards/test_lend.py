@@ -54,31 +54,6 @@ def test_what_was_borrowed_is_given_back(micropython, first, loaded):
     assert micropython(_SCRIPT % (first, SHORT)).splitlines() == [loaded] * 2
 
 
-_KEEPER = """
-import sys
-from inflight import Client
-from inflight.core import lent
-
-lent.append("")  # as the module that receives messages does, which stays
-
-def loaded():
-    Client("broker.example", "d").subscribe("a/#", 1, print)
-    return sorted(name[9:] for name in sys.modules if name[9:] in %r)
-
-print(loaded())
-import mine
-print("subscribe" in loaded(), loaded() == loaded())
-"""
-
-
-def test_with_one_module_nothing_is_given_back(micropython, tmp_path):
-    for place, text in kept(shrink, TEXTS | {"mine": ""}, None, [], "mine").items():
-        file = tmp_path / f"{place}.py"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-    assert micropython(_KEEPER % (LENT,), tmp_path) == "[]\nTrue True\n"
-
-
 def _shrunk(text):
     few = {"inflight/__init__": "", "inflight/compat": "", "inflight/arguments": "def flag(x): pass"}
     return shrink(few | {"mine": text})["mine"]

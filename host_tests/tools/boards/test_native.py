@@ -75,9 +75,7 @@ def test_device_and_tools_decide_alike():
 # --- deploy ---
 
 
-@pytest.mark.parametrize(
-    "processors, gets", [(["xtensawin", "x64"], "x64"), (["xtensawin", "rv32imc"], ""), (["", "x86"], ""), ([], "")]
-)
+@pytest.mark.parametrize("processors, gets", [(["xtensawin", "x64"], "x64"), (["", "x86"], "")])
 def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processors, gets):
     """A folder may stand for several processors: what the board does not import never gets there."""
     found = runtime("micropython-x64")
@@ -146,10 +144,8 @@ def signing_key(tmp_path_factory):
     [
         (["--board", "pico_w"], "rp2040", "armv6m"),
         (["--board", "pico2_w"], "rp2040", "armv6m"),  # one release for both
-        (["--board", "esp32s3"], "esp32", "xtensawin"),
         (["--board", "esp32c6"], "esp32", "rv32imc"),
         (["--board", "esp32", "--bytecode"], "esp32", ""),
-        (["--board", "unix"], "unix", ""),
         (["--board", "rp2040"], "rp2040", ""),  # the folder
     ],
 )

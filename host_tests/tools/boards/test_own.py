@@ -7,8 +7,7 @@ import pytest
 from host_tests.tools.boards.made_firmware import esp_firmware
 from host_tests.tools.boards.standin import StandIn, interpreter
 from host_tests.tools.command import inflight
-from inflight_tools.boards import deploy, frozen, own
-from inflight_tools.boards.build import bundle
+from inflight_tools.boards import deploy, own
 from inflight_tools.update import release
 
 DRIVER = "FIELDS = {}\n"
@@ -118,22 +117,14 @@ def test_a_release_has_them_and_hides_rules_of_an_earlier_one(folder, tmp_path):
     assert done.exit_code == 1 and "app/rules.py, line 1: SyntaxError" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "option"), [("app", ()), ("other", ("--app", "other"))])
-def test_an_image_has_them(folder, tmp_path, name, option):
+def test_an_image_has_them(folder, tmp_path):
     """So the configuration may name them."""
-    (folder.rename(name) / "sensor_mine.py").write_text(DRIVER)
+    (folder.rename("other") / "sensor_mine.py").write_text(DRIVER)
     (tmp_path / "config.json").write_text('{"host": "broker.example", "sensors": [{"driver": "mine", "bus": 1}]}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
-    done = run("board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "made.bin", *option)
-    assert f"modules of your own: {name}\n" in done.stdout
+    words = "--board esp32 --firmware firmware.bin --out made.bin --app other".split()
+    assert "modules of your own: other\n" in run("board", "image", *words).stdout
     assert b"sensor_mine.mpy" in (tmp_path / "made.bin").read_bytes()
-
-
-def test_where_the_application_is_frozen_they_are_files(folder):
-    (folder / "rules.py").write_text("def on_reading(name, value):\n    pass\n")
-    texts = bundle.modules("esp32")
-    application = bundle.files("esp32") | own.files(folder, "esp32")
-    assert [*frozen.of(texts, "esp32").left(application, "esp32")] == ["/lib/rules.mpy"]
 
 
 def test_they_are_deployed_and_removed_again(folder, tmp_path, monkeypatch):

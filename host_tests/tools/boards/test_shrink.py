@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inflight_tools.boards.build import loading
-from inflight_tools.boards.build.bundle import compile_mpy, deployed_name, library, modules
+from inflight_tools.boards.build.bundle import deployed_name, library, modules
 from inflight_tools.boards.build.kept import kept
 from inflight_tools.boards.build.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
 from inflight_tools.boards.build.names import defined
@@ -74,17 +74,6 @@ def test_the_example_of_the_readme():
     texts = {"inflight/packet": ast.unparse(before), "inflight/__init__": "", **others}
     core = ast.parse(shrink(texts, public={"packed", "topic"})["inflight/core"])
     assert ast.unparse(after) in [ast.unparse(node) for node in core.body]
-
-
-def test_names_that_are_used_most_come_first():
-    names = "\n".join(f"def name_{n}(x):\n    return x.attribute_{n}" for n in range(100))
-    often = f"def last(x):\n    return [{', '.join(['x.often'] * 1000)}]"
-    text = f"{names}\n{often}\n"
-    found = with_library(mine=text)["mine"]
-    assert len(compile_mpy(found, "mine")) < len(compile_mpy(text, "mine"))
-    scope = {"__name__": "mine"}
-    exec(found, scope)
-    assert scope["name_7"]
 
 
 _REFUSED = """
