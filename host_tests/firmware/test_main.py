@@ -60,22 +60,6 @@ def online(machine, published, **config):
     machine.wait_for(lambda: published("status"))
 
 
-def test_the_journal_is_as_large_as_configured(machine, broker, published):
-    """It grows, with what is in it; and does not shrink."""
-
-    def told():
-        return {(body["epoch"], body["seq"]) for body in published("status")}
-
-    for k, (kb, size) in enumerate(((12, 12), (100, 100), (64, 100))):
-        machine.configure(port=broker.port, journal_kb=kb)
-        machine.start()
-        machine.wait_for(told, k + 1)
-        machine.kill()
-        assert (machine.home / "journal.bin").stat().st_size == size * 1024
-        assert not (machine.home / "journal.larger").exists()
-    assert len({epoch for epoch, _ in told()}) == 1
-
-
 @pytest.mark.parametrize(
     "config, message",
     [

@@ -75,14 +75,6 @@ def test_a_device_is_set_up_and_publishes(device, page, broker, published):
         page.request("GET", "/")
 
 
-def test_nothing_is_open_where_a_configuration_is(device):
-    """Even one that cannot be used."""
-    (device.home / "config.json").write_text("{")
-    device.start()
-    output, status = device.end()
-    assert status == 1 and "not JSON" in output and "join the network" not in output
-
-
 BUS = Path(__file__).parent / "device_scripts/bus"
 
 

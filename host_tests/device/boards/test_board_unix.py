@@ -63,13 +63,6 @@ class Home:
         put("INFLIGHT_ACCEPTED_LOG", "")
 
 
-def test_the_system_manages_the_network():
-    eq(board.network().status(), codes.ONLINE)
-    eq(board.network().join(0, "ssid", "key"), codes.ONLINE)
-    eq(board.sync_time(), True)
-    assert board.network().rssi() is None or -150 < board.network().rssi() <= 0
-
-
 def test_identity_comes_from_the_environment():
     put("INFLIGHT_DEVICE_ID", "sensor-07")
     eq(board.device_id(), "sensor-07")
@@ -219,19 +212,11 @@ def test_the_journal_stays_where_the_disk_is_full():
         check(*grown(8), 8, expected)
 
 
-def test_sensors_read_this_machine():
-    readings = {name: (unit, value) for name, unit, value in board.sensors()}
-    for name, unit in (("load", "/"), ("memory", "B"), ("uptime", "s")):
-        eq(readings[name][0], unit)
-        assert readings[name][1] >= 0, (name, readings[name])
-    assert readings["memory"][1] > 1 << 20
-    if "temperature" in readings:
-        eq(readings["temperature"][0], "Cel")
-        assert -60 < readings["temperature"][1] < 150
-
-
 def test_a_failing_sensor_does_not_affect_others():
     """One that is missing is omitted."""
+    readings = {name: (unit, value) for name, unit, value in board.sensors()}
+    for name, unit, least in (("load", "/", 0), ("memory", "B", 1 << 20), ("uptime", "s", 0)):
+        assert readings[name][0] == unit and readings[name][1] >= least, (name, readings[name])
     with Replaced(board, open=lambda path: StringIO("garbage") if "loadavg" in path else open(path)):
         readings = {name: value for name, _, value in board.sensors()}
     assert isinstance(readings["load"], Exception)
