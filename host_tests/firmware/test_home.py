@@ -150,8 +150,9 @@ def test_readings_expire_after_some_intervals(make, broker, until, announced):
     assert expiries(announced) == wanted | {"sensor/dev/temperature": 10_860}
 
 
-def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, published):
-    """The newest reading, although it waited with others for the report; and when that was."""
+def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, announced, published):
+    """The newest reading, although it waited with others for the report; and when that was. It announces itself after
+    power-on only."""
     from codes import DEEP_SLEEP
 
     flash = RamFlash(8, 4096)
@@ -163,6 +164,9 @@ def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, published
     assert [state["readings"]["temperature"] for state in states(broker)] == [0, 3, 6]
     assert [body["v"] for body in published("telemetry")] == list(range(7))
     assert all(state["t"] > 1_700_000_000 for state in states(broker))
+    assert set(announced()) == TOPICS - {"number/dev/interval"}
+    assert announced()["sensor/dev/temperature"]["expire_after"] == 3 * 180 + 60
+    assert len([m for m in broker.arrived if m.topic.startswith("homeassistant")]) == len(announced())
     board = Board()
     board.clock = False
     make(broker.port, flash, board=board, ha=True, sleep_ms=60_000).run()
@@ -231,29 +235,14 @@ def test_removed_when_the_sensor_is_removed(make, broker, until, announced, monk
     assert removed(entries[1:], "other") == TOPICS | attic | {"sensor/dev/attic-2"}
 
 
-def test_a_wake_announces_after_power_on_only(make, broker, announced):
-    from codes import DEEP_SLEEP
-
-    flash = RamFlash(8, 4096)
-    for cause in ("power-on", DEEP_SLEEP):
-        broker.arrived.clear()
-        app = make(broker.port, flash, ha=True, sleep_ms=60_000)
-        app.board.cause = cause
-        app.run()
-        assert bool(announced()) == (cause != DEEP_SLEEP) and len(states(broker)) == 1
-        if announced():
-            assert set(announced()) == TOPICS - {"number/dev/interval"}
-            assert announced()["sensor/dev/temperature"]["expire_after"] == 240
-
-
 def test_switched_off_removes_all(machine, broker, announced, published):
     machine.configure(port=broker.port, ha=True, interval_ms=1000)
     machine.start()
     machine.wait_for(lambda: [topic for topic in announced() if "load" in topic])
     machine.wait_for(lambda: [topic for topic in announced() if topic == "number/box/interval"])
+    machine.wait_for(lambda: [m for m in list(broker.arrived) if m.topic == "inflight/box/state" and m.payload])
     machine.kill()
     topics = set(announced())
-    machine.wait_for(lambda: [m for m in list(broker.arrived) if m.topic == "inflight/box/state" and m.payload])
     broker.arrived.clear()
     machine.configure(port=broker.port, interval_ms=1000)
     for removed_again in (True, True, False):

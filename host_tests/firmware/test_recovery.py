@@ -122,7 +122,7 @@ def test_when_the_network_comes_the_client_connects_at_once(device, virtual):
 def test_health_without_a_connection(device, nobody):
     """Once an hour; with Home Assistant, too, whose state has no signal then."""
     app = device.start(nobody, wifi_ssid=None, wifi_key=None, health_ms=60_000, ha=True)
-    device.run(90)
+    device.run(70)
     assert [topic for _, _, topic in app.board.log].count("health") == 1
 
 
@@ -225,11 +225,11 @@ def test_the_time_is_asked_for_again_in_a_minute(device, nobody, monkeypatch):
 
 def test_the_known_time_may_be_the_wrong_one(device, nobody):
     """After an hour in which every answer is far from it, the next one is taken."""
-    found = asks(device, nobody, [False] + [None] * 30 + [False] + [None] * 60 + [True])
+    found = asks(device, nobody, [False] + [None] * 5 + [False] + [None] * 60 + [True])
     device.app.synchronised = True
-    device.run(100)
-    assert [minute for minute, _ in found] == list(range(93))
-    assert [within is None for _, within in found] == [False] * 92 + [True]
+    device.run(75)
+    assert [minute for minute, _ in found] == list(range(68))
+    assert [within is None for _, within in found] == [False] * 67 + [True]
 
 
 # --- the time, over the restarts ---

@@ -8,7 +8,6 @@ from inflight_tools.boards.build.bundle import deployed_name, library
 from inflight_tools.boards.build.kept import kept
 from inflight_tools.boards.build.loading import LENT
 from inflight_tools.boards.build.shrink import shrink
-from tools.runtimes import device_run
 
 TEXTS = {place: file.read_text() for place, file in library().items()}
 SHORT = [deployed_name(f"inflight.{name}").rpartition(".")[2] for name in LENT]
@@ -57,23 +56,6 @@ def test_what_was_borrowed_is_given_back(micropython, first, loaded):
 def _shrunk(text):
     few = {"inflight/__init__": "", "inflight/compat": "", "inflight/arguments": "def flag(x): pass"}
     return shrink(few | {"mine": text})["mine"]
-
-
-_NODE = """
-import sys
-import inflight
-from node_more import will
-class Config:
-    root, device, protocol_level, sleep_ms, will_delay_s, report_every = "root", "box", 5, 4000, 0, 1
-assert len(will(Config)) == 5
-print([name for name in sys.modules if "properties5" in name], "properties5" in inflight.__dict__)
-from inflight import Disconnected, properties
-"""
-
-
-def test_the_firmware_needs_properties_for_a_moment(micropython):
-    """For the will of a sensor that sleeps, at level 5; as it is deployed."""
-    assert micropython(_NODE, device_run.application()) == "[] False\n"
 
 
 def borrows(body, argument="x"):
