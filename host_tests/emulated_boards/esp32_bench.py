@@ -43,14 +43,7 @@ def cold(flash, work):
         return result, board.snapshot()
 
 
-def unpack(flash):
-    """{path: content} of all files in the flash."""
-    return image.unpack(flash)
-
-
-def volumes(flash):
-    """(file system, bytes of a page, partition for the journal or None) in the flash."""
-    return image.volumes(flash)
+unpack, volumes = image.unpack, image.volumes
 
 
 @contextmanager

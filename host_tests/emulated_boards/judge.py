@@ -49,11 +49,9 @@ class Cuts:
         async def life(board):
             plan(board.power)
             await board.until(lambda: board.power.cut or accepted(board.notes), _LIFE_S, "a message, or the power cut")
-            board.power.cut_in(longest)
-            await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
-            return board.snapshot(), board.notes, board.power.cut
+            await _cut_in(board, longest)
 
-        return self._go_on(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._live(bench, task, flash, life)
 
     def live_until(self, bench, task, flash, note, longest):
         """One life, which ends at any time within `longest` seconds after the board has noted `note`."""
@@ -61,11 +59,9 @@ class Cuts:
 
         async def life(board):
             await board.until(lambda: note in board.notes, _LIFE_S, "what it is cut after")
-            board.power.cut_in(seconds)
-            await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
-            return board.snapshot(), board.notes, board.power.cut
+            await _cut_in(board, seconds)
 
-        return self._go_on(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._live(bench, task, flash, life)
 
     def first(self, bench, task, flash, port, topic):
         """A life that ends when it was delivered on `topic`. Returns what that leaves in the flash."""
@@ -74,9 +70,17 @@ class Cuts:
             with Subscriber(port, topic, f"first{task}") as subscriber:  # here: the threads of a process are not copied
                 await board.until(lambda: subscriber.messages, _LIFE_S, f"a message to {topic}")
             board.power.off("between operations")
+
+        return self._live(bench, task, flash, life)
+
+    def _live(self, bench, task, flash, life):
+        async def work(board):
+            await life(board)
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._go_on(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+        flash, notes, cut = bench.copy(work, task, 2 * _LIFE_S, flash)
+        self.ended(f"{cut}, {bench.phase(notes)}", notes)
+        return flash
 
     def last(self, bench, task, flash, port, topic, over=lambda subscriber: True):
         """The board runs until QoS 1 and QoS 2 messages of this run arrived at `topic` (so earlier ones of the same
@@ -95,10 +99,6 @@ class Cuts:
 
         bench.copy(life, task, 2 * _LIFE_S, flash)
 
-    def _go_on(self, bench, flash, notes, cut):
-        self.ended(f"{cut}, {bench.phase(notes)}", notes)
-        return flash
-
     def ended(self, how, notes):
         """A life has ended `how`; its notes tell what was accepted."""
         self.cuts[how] += 1
@@ -107,24 +107,32 @@ class Cuts:
         self.accepted |= told
 
 
+async def _cut_in(board, seconds):
+    board.power.cut_in(seconds)
+    await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
+
+
 def accepted(notes):
     """Those notes that tell of a message."""
     return [note for note in notes if note < MARKS]
 
 
-def judge(cuts, delivered):
-    """Returns (lost, doubled): sequence numbers that were accepted and not delivered, and those of QoS 2 delivered
-    twice. delivered() returns all messages so far."""
-    lost, doubled = compare(cuts, delivered())
+def judge(cuts, delivered, record_property):
+    """Nothing is lost or doubled, and no number was given twice. delivered() returns all messages so far. Records the
+    numbers of the run."""
     end = time.monotonic() + 20  # what the broker delivered last is on its way
-    while lost and time.monotonic() < end:
+    while (found := compare(cuts, delivered()))[0] and time.monotonic() < end:
         time.sleep(0.1)
-        lost, doubled = compare(cuts, delivered())
-    return lost, doubled
+    lost, doubled = found
+    record_property("power cuts", dict(cuts.cuts))
+    told = {"messages accepted": len(cuts.accepted), "delivered": len(delivered())}
+    record_property("messages", told | {"lost": len(lost), "of QoS 2 doubled": len(doubled)})
+    assert not lost and not doubled and not cuts.reused
 
 
 def compare(cuts, delivered):
-    """judge() now: `delivered` are messages."""
+    """(lost, doubled) of the messages `delivered`: sequence numbers that were accepted and not delivered, and those of
+    QoS 2 that were delivered twice."""
     times = Counter((one.fields["seq"], one.qos) for one in delivered if "seq" in one.fields)
     lost = set(cuts.accepted.items()) - set(times)
     return sorted(lost), sorted(seq for (seq, qos), n in times.items() if qos == 2 and n > 1)

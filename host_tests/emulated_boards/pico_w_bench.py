@@ -37,9 +37,7 @@ def cold(flash, work):
     return copies.staged(work, board, board.switch_on), board.snapshot()
 
 
-def unpack(flash):
-    """{path: content} of all files in the flash."""
-    return filesystem.unpack(flash)
+unpack = filesystem.unpack
 
 
 def volumes(flash):

@@ -12,12 +12,12 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from account import in_order
 from host_tests.emulated_boards.ageing import model_of, ring_of
 from host_tests.emulated_boards.each_cut import check, newest
 from host_tests.emulated_boards.judge import STARTS, accepted
 from host_tests.emulated_boards.tasks import CODE
 from inflight import Journal
-from inflight.journal.journal import OUT
 from inflight_tools.boards.images.filesystem import BLOCK
 from tools.runtimes import runtime
 from tools.setup.common import CHECKOUT
@@ -119,12 +119,7 @@ def _chosen(record):
 
 def _held(flash, places):
     """Sequence numbers of the messages that the journal at `places` of the flash holds."""
-    journal = Journal(model_of(flash, places))
-    found, seq = set(), 0
-    while journal.find(OUT, seq) >= 0:
-        found.add(journal.found_seq)
-        seq = journal.found_seq + 1
-    return found
+    return set(in_order(Journal(model_of(flash, places))))
 
 
 def check_journal(cut, places, delivered, held=None):

@@ -1,10 +1,9 @@
 """The judge of what a power cut leaves finds what is not whole."""
 
-import hashlib
-
 import pytest
 
 from host_tests.emulated_boards.each_cut import History, check
+from inflight_tools.boards.slots import index_of
 from update_record import FETCH, TRIAL, Record
 
 BROUGHT = {"/main.py": b"main", "/lib/app.mpy": b"app"}
@@ -12,12 +11,7 @@ BROUGHT = {"/main.py": b"main", "/lib/app.mpy": b"app"}
 
 def image(**files):
     """The image of a release with these modules."""
-    index = b""
-    for name, content in files.items():
-        path = f"{name}.mpy".encode()
-        digest = hashlib.sha256(content).digest()
-        index += bytes([len(path)]) + path + len(content).to_bytes(4, "little") + digest
-    return index + b"".join(files.values())
+    return index_of({f"{name}.mpy": content for name, content in files.items()}) + b"".join(files.values())
 
 
 WHOLE = image(app=b"newer", start=b"", node=b"node")

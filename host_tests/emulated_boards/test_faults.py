@@ -1,5 +1,7 @@
 """Faults of a sensor's network: it reconnects by itself, and nothing is lost."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from host_tests.emulated_boards.tasks import DROP, RESTART
@@ -18,43 +20,26 @@ def whole(subscriber, base):
     return seen == set(range(min(seen), max(seen) + 1))
 
 
-def test_broker_outage(bench):
-    broker = bench.brokers.frail
-    topic = "inflight/restart/telemetry"
+@pytest.mark.parametrize("task", [RESTART, DROP], ids=["broker", "network"])
+def test_outage(bench, task):
+    name, broker = ("restart", bench.brokers.frail) if task == RESTART else ("drop", bench.brokers.plain)
+    topic = f"inflight/{name}/telemetry"
 
     async def live(board):
-        with broker, Subscriber(broker.port, "inflight/restart/#") as subscriber:
+        is_broker = task == RESTART
+        away, back = (broker.stop, broker.start) if is_broker else (board.network_away, board.network_back)
+        with broker if is_broker else nullcontext(), Subscriber(broker.port, f"inflight/{name}/#") as subscriber:
             await board.until(lambda: len(subscriber.find(topic)) > 2, 120, "telemetry")
-            broker.stop()
+            away()
             held = len(board.notes)
             await board.until(lambda: len(board.notes) > held + 5, 120, "messages that wait")
             before = len(subscriber.find(topic))
-            broker.start()
-            newest = board.notes[-1] >> 2
-            await board.until(lambda: max(numbers(subscriber, topic)) > newest, 200, "what waited, and more")
-            await board.until(lambda: whole(subscriber, "inflight/restart/"), 60, "the last of it")
-            return before, numbers(subscriber, topic)
-
-    before, seen = bench.copy(live, RESTART, 500)
-    assert len(seen) > before + 5
-    assert len(seen) == len(set(seen)), "QoS 2 came twice"
-
-
-def test_network_outage(bench):
-    port = bench.brokers.plain.port
-    topic = "inflight/drop/telemetry"
-
-    async def live(board):
-        with Subscriber(port, "inflight/drop/#") as subscriber:
-            await board.until(lambda: len(subscriber.find(topic)) > 2, 120, "telemetry")
-            board.network_away()
-            held = len(board.notes)
-            await board.until(lambda: len(board.notes) > held + 5, 120, "messages that wait")
-            board.network_back()
+            back()
             newest = board.notes[-1] >> 2
             await board.until(lambda: max(numbers(subscriber, topic)) > newest, 300, "what waited, and more")
-            await board.until(lambda: whole(subscriber, "inflight/drop/"), 60, "the last of it")
-            return numbers(subscriber, topic)
+            await board.until(lambda: whole(subscriber, f"inflight/{name}/"), 60, "the last of it")
+            return before, numbers(subscriber, topic)
 
-    seen = bench.copy(live, DROP, 600)
-    assert len(seen) > 8 and len(seen) == len(set(seen))
+    before, seen = bench.copy(live, task, 600)
+    assert len(seen) >= before + 5
+    assert len(seen) == len(set(seen)), "QoS 2 came twice"

@@ -18,15 +18,6 @@ pytestmark = [pytest.mark.boards("pico_w", "esp32", "esp32_pinned"), pytest.mark
 CHAINS, SENSOR_LIVES = 6, 12
 
 
-def verdict(cuts, subscriber, record_property):
-    """Judges, and records the numbers of the run."""
-    lost, doubled = judge(cuts, lambda: list(subscriber.messages))
-    record_property("power cuts", dict(cuts.cuts))
-    told = {"messages accepted": len(cuts.accepted), "delivered": len(subscriber.messages)}
-    record_property("messages", told | {"lost": len(lost), "of QoS 2 doubled": len(doubled)})
-    assert not lost and not doubled and not cuts.reused
-
-
 @pytest.mark.parametrize("number", range(CHAINS))
 def test_a_publisher(bench, number, record_property):
     """Three lives of four stay offline, which takes less time; the fourth has their messages to deliver as well. Every
@@ -46,7 +37,7 @@ def test_a_publisher(bench, number, record_property):
             task, most, longest = (OFFLINE, 28, 0.15) if life % 4 else (PUBLISHER, 36, 0.3)
             flash = cuts.live(bench, task + number, flash, most, longest)
         cuts.last(bench, PUBLISHER + number, flash, port, topic)
-        verdict(cuts, subscriber, record_property)
+        judge(cuts, lambda: list(subscriber.messages), record_property)
     assert sum(cuts.cuts.values()) == life
     assert len({one.fields["epoch"] for one in subscriber.messages}) == 1
     assert not full or any("erase" in cut for cut in cuts.cuts)
@@ -59,9 +50,8 @@ def test_the_sensor(bench, record_property):
     port = bench.brokers.plain.port
 
     def echoes(subscriber):
-        replies = {
-            one.fields["seq"]: one.fields for one in subscriber.find("inflight/sensor/reply/ping")
-        }  # QoS 1: once each
+        found = subscriber.find("inflight/sensor/reply/ping")
+        replies = {one.fields["seq"]: one.fields for one in found}  # QoS 1: once each
         return [(int(reply["echo"]), "redelivered" in reply) for reply in replies.values()]
 
     with Subscriber(port, "inflight/sensor/#", "judge") as subscriber:
@@ -70,15 +60,9 @@ def test_the_sensor(bench, record_property):
         for life in range(1, SENSOR_LIVES):
             flash = cuts.live(bench, CUT, flash, 20, 0.6)
             subscriber.publish("inflight/sensor/command/ping", str(life))
-        cuts.last(
-            bench,
-            CUT,
-            flash,
-            port,
-            "inflight/sensor/#",
-            lambda subscriber: SENSOR_LIVES - 1 in dict(echoes(subscriber)),
-        )
-        verdict(cuts, subscriber, record_property)
+        obeyed = lambda subscriber: SENSOR_LIVES - 1 in dict(echoes(subscriber))  # noqa: E731
+        cuts.last(bench, CUT, flash, port, "inflight/sensor/#", obeyed)
+        judge(cuts, lambda: list(subscriber.messages), record_property)
     assert {number for number, _ in echoes(subscriber)} == set(range(SENSOR_LIVES))
     assert sum(cuts.cuts.values()) == SENSOR_LIVES
     for number, times in Counter(number for number, again in echoes(subscriber) if not again).items():
@@ -98,7 +82,7 @@ def test_a_sensor_that_sleeps(bench, record_property):
             else:
                 flash = cuts.live_until(bench, SLEEP, flash, ASLEEP, 3)
         cuts.last(bench, SLEEP, flash, port, "inflight/sleeper/#")
-        verdict(cuts, subscriber, record_property)
+        judge(cuts, lambda: list(subscriber.messages), record_property)
     assert sum(cuts.cuts.values()) == SENSOR_LIVES
 
 

@@ -37,6 +37,7 @@ def states(published):
 
 
 def test_command_sets_the_pin_and_publishes_the_state(make, broker, until, published, states):
+    """So does each connection."""
     app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
     until(app, states)
     broker.give("inflight/dev/command/actuator/pump", b"on", 2)
@@ -45,13 +46,8 @@ def test_command_sets_the_pin_and_publishes_the_state(make, broker, until, publi
     assert Pin.level == 1 and states() == ["off", "on"]
     assert (reply["ok"], reply["state"]) == (True, "on")
     assert all(m.retain and m.qos == 1 for m in broker.arrived if m.topic == "inflight/dev/actuator/pump")
-
-
-def test_each_connection_publishes_the_states(make, broker, until, states):
-    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
-    until(app, states)
     broker.connections[-1].finish()
-    assert until(app, lambda: len(states()) == 2 and states()) == ["off", "off"]
+    assert until(app, lambda: len(states()) == 3 and states()) == ["off", "on", "on"]
 
 
 # --- power cuts ---
@@ -133,26 +129,9 @@ def one_id(session):
     return Session.dequeue(session)
 
 
-@pytest.mark.parametrize("same_id", [False, True], ids=["new-ids", "same-id"])
-def test_a_command_is_executed_once_whatever_write_the_power_cuts(make, monkeypatch, same_id):
-    at = 0
-    power = Power(0)
-    while power.writes >= at:
-        at += 1
-        power = Power(at)
-        (make.path.parent / "actuators.json").unlink(missing_ok=True)
-        with Automatic() as broker, monkeypatch.context() as patch:
-            if same_id:
-                patch.setattr(broker.server.session, "dequeue", one_id)
-            device = Toggled(make, patch, broker, power)
-            for level in (1, 0, 1):
-                device.toggle()
-                assert (Pin.level, device.app.actuators.states["pump"]["state"] == "on") == (level, level), at
-            cut_power(device.app.client)
-    assert at > 20
-
-
-def test_a_numbered_command_of_qos_1_is_executed_once_whatever_write_the_power_cuts(make, monkeypatch):
+@pytest.mark.parametrize("how", ["new-ids", "same-id", "numbered"])
+def test_a_command_is_executed_once_whatever_write_the_power_cuts(make, monkeypatch, how):
+    """At QoS 2, also if the broker uses Message IDs again; and a numbered one at QoS 1."""
     at = 0
     power = Power(0)
     while power.writes >= at:
@@ -161,15 +140,16 @@ def test_a_numbered_command_of_qos_1_is_executed_once_whatever_write_the_power_c
         for name in ("actuators.json", "executed"):
             (make.path.parent / name).unlink(missing_ok=True)
         with Automatic() as broker, monkeypatch.context() as patch:
+            if how == "same-id":
+                patch.setattr(broker.server.session, "dequeue", one_id)
             device = Toggled(make, patch, broker, power)
             for number, level in ((7, 1), (4294967295, 0), (1, 1)):
-                device.toggle(number)
-                assert (Pin.level, device.app.actuators.states["pump"]["state"] == "on") == (level, level), at
-                device.toggle(number)  # the sender has had no answer
-                assert Pin.level == level, at
+                for _ in range(1 + (how == "numbered")):  # its sender has had no answer
+                    device.toggle(number if how == "numbered" else None)
+                    assert (Pin.level, device.app.actuators.states["pump"]["state"] == "on") == (level, level), at
             replies = [json.loads(m.payload) for m in broker.arrived if "/reply/" in m.topic]
             assert all(reply["ok"] for reply in replies)
-            assert {reply["number"] for reply in replies} == {1, 7, 4294967295}
+            assert how != "numbered" or {reply["number"] for reply in replies} == {1, 7, 4294967295}
             cut_power(device.app.client)
     assert at > 20
 
@@ -190,27 +170,21 @@ def test_a_command_that_came_before_the_power_was_cut_may_come_again_behind_anot
         cut_power(device.app.client)
 
 
-def test_a_numbered_command_behind_a_rule(make, broker, until, published):
-    """The state that the rule set is that of no command."""
+def test_a_numbered_command_that_failed_may_be_sent_again(make, broker, until, published, monkeypatch):
+    """Behind a rule, too, whose state is that of no command."""
     app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
     actuators.actuators["pump"].set("on")
-    broker.give("inflight/dev/command/actuator/pump@1", b"off", 1)
-    (reply,) = until(app, lambda: published("reply/actuator/pump"))
-    assert (reply["ok"], reply["number"]) == (True, 1)
-    assert Pin.level == 0
-
-
-def test_a_numbered_command_that_failed_may_be_sent_again(make, broker, until, published, monkeypatch):
-    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
 
     def fail(*_):
         raise OSError(5, "EIO")
 
+    def reply_to(text, n):
+        broker.give("inflight/dev/command/actuator/pump@3", text, 1)
+        return until(app, lambda: published("reply/actuator/pump")[n - 1 :])[0]
+
     with monkeypatch.context() as patch:
         patch.setattr(Pin, "value", fail)
-        broker.give("inflight/dev/command/actuator/pump@3", b"on", 1)
-        (reply,) = until(app, lambda: published("reply/actuator/pump"))
+        reply = reply_to(b"off", 1)
         assert not reply["ok"] and "EIO" in reply["error"]
-    broker.give("inflight/dev/command/actuator/pump@3", b"on", 1)
-    until(app, lambda: len(published("reply/actuator/pump")) == 2)
-    assert Pin.level == 1 and published("reply/actuator/pump")[1]["state"] == "on"
+    reply = reply_to(b"off", 2)
+    assert (reply["state"], reply["number"], Pin.level) == ("off", 3, 0)

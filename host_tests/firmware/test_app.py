@@ -43,23 +43,21 @@ def ask(broker, until, published):
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_telemetry_arrives_as_senml_with_its_number(make, broker, until, published, qos):
-    app = make(broker.port, qos=qos)
-    until(app, lambda: len(published("telemetry")) >= 2)
+def test_every_message_has_a_number_of_its_own(make, broker, until, published, qos):
+    """Commands come at that QoS, too."""
+    app = make(broker.port, qos=qos, health_ms=1000)
+    until(app, lambda: published("status"))
+    requests = [p.filters for p in broker.connections[0].packets if p.kind == SUBSCRIBE]
+    assert requests == [[("inflight/dev/command/#", qos)]]
+    broker.give("inflight/dev/command/ping", b"x", 2)
+    kinds = {"telemetry", "health", "status", "reply/ping"}
+    until(app, lambda: all(published(kind) for kind in kinds) and not app.client.pending)
+    assert set(numbers(broker)) == set(range(app.journal.next_seq))
+    assert {m["epoch"] for kind in kinds for m in published(kind)} == {app.journal.epoch}
     first = next(m for m in broker.arrived if m.topic.endswith("telemetry"))
     record = json.loads(first.payload)[0]
     assert first.qos == qos and not first.retain
     assert (record["bn"], record["n"], record["u"], record["v"]) == ("urn:dev:mac:dev:", "temperature", "Cel", 21.5)
-    assert (record["seq"], record["epoch"]) == (0, app.journal.epoch)
-
-
-def test_every_message_has_a_number_of_its_own(make, broker, until, published):
-    app = make(broker.port, qos=2, health_ms=1000)
-    broker.give("inflight/dev/command/ping", b"x", 2)
-    kinds = {"telemetry", "health", "status", "reply/ping"}
-    until(app, lambda: all(published(kind) for kind in kinds) and not app.client.pending)
-    assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
-    assert {m["epoch"] for kind in kinds for m in published(kind)} == {app.journal.epoch}
 
 
 def test_readings_before_the_clock_is_set_are_dated(make, nobody, broker, until, published):
@@ -218,14 +216,6 @@ def test_configured_sensors_come_after_those_of_the_board(make, broker, until, m
     assert "unknown driver" in published("health")[-1]["errors"]["theirs"]
 
 
-def test_no_reading_takes_no_number(make, broker, until, published):
-    app = make(broker.port, health_ms=1000)
-    app.board.readings = []
-    until(app, lambda: len(published("health")) >= 2)
-    assert not published("telemetry")
-    assert sorted(numbers(broker)) == list(range(len(broker.arrived)))
-
-
 # --- status and health ---
 
 
@@ -242,29 +232,23 @@ def test_birth_is_retained_and_the_will_says_offline(make, broker, until, publis
     assert (topic, json.loads(payload)["state"], qos, retain) == ("inflight/dev/status", "offline", 1, True)
 
 
-def test_mqtt_5(make, broker, until, published):
-    """Readings expire, all else does not; a delay of the will is as configured."""
-    app = make(broker.port, protocol_level=5, expiry_s=3600, will_delay_s=90)
+def test_mqtt_5(make, nobody, broker, until, published):
+    """Readings expire, all else does not: those of an outage that was too long are dropped. A delay of the will is as
+    configured."""
+    flash, fields = RamFlash(8, 4096), {"protocol_level": 5, "expiry_s": 3600, "will_delay_s": 90}
+    app = make(nobody, flash, **fields)
+    until(app, lambda: app.journal.live >= 3)
+    old = app.journal.next_seq
+    readings = [topic for _, _, topic in app.board.log].count("telemetry")
+    app = make(broker.port, flash, **fields)
+    app.client.session.clock.value += 3600
     until(app, lambda: published("status") and len(published("telemetry")) > 2 and published("health"))
     connect = broker.connections[-1].packets[0]
     assert (connect.level, connect.will_properties) == (5, [(0x18, 90)])
     for message in broker.arrived:
-        assert message.properties == ([(2, 3600)] if message.topic.endswith("telemetry") else [])
-    assert published("health")[0]["counters"]["expired"] == 0
-
-
-def test_readings_that_expired_are_not_sent(make, broker, nobody, until, published):
-    """The device had no broker for too long: it drops them, and goes on."""
-    flash = RamFlash(8, 4096)
-    app = make(nobody, flash, protocol_level=5, expiry_s=60)
-    until(app, lambda: app.journal.live >= 3)
-    old = app.journal.next_seq
-    readings = [topic for _, _, topic in app.board.log].count("telemetry")
-    app = make(broker.port, flash, protocol_level=5, expiry_s=60)
-    app.client.session.clock.value += 60
-    until(app, lambda: published("telemetry"))
+        assert bool(message.properties) == message.topic.endswith("telemetry")
     assert all(body["seq"] >= old for body in published("telemetry"))
-    assert app.client.counters()["expired"] == readings > 0
+    assert app.client.counters()["expired"] == published("health")[-1]["counters"]["expired"] == readings > 0
 
 
 def test_a_broker_that_takes_short_packets_only_does_not_end_it(make, until):
@@ -286,24 +270,6 @@ def test_an_error_is_told_from_slot_files_too(make, broker, until, published, le
     told = [body.get("error") for body in published("health")]
     assert told[:2] == [{"text": "e" * 150, "at": "a" * 150}, None] and not app.errors
     assert published("health")[1]["counters"]["accepted"]
-
-
-@pytest.mark.parametrize("given, qos", [({}, 2), ({"qos": 1}, 1), ({"qos": 2}, 2)])
-def test_commands_are_subscribed_with_the_connection(make, broker, until, published, given, qos):
-    """At QoS 2, unless the configuration says that 1 is the highest."""
-    app = make(broker.port, **given)
-    until(app, lambda: published("status"))
-    requests = [p.filters for p in broker.connections[0].packets if p.kind == SUBSCRIBE]
-    assert requests == [[("inflight/dev/command/#", qos)]]
-
-
-def test_each_connection_has_its_birth(make, broker, until, published):
-    app = make(broker.port)
-    # The first one comes once more if its acknowledgement was still on its way.
-    until(app, lambda: published("status"))
-    broker.connections[-1].finish()
-    until(app, lambda: len({m["seq"] for m in published("status")}) == 2)
-    assert app.client.counters()["connects"] == 2
 
 
 def test_fields_of_health(make, broker, until, published):
@@ -338,20 +304,15 @@ def test_messages_tell_the_oldest_number_that_the_broker_has_not_completed(make,
     assert told[-1] == (app.journal.next_seq - 1,) * 2
 
 
-def test_the_group_is_in_the_status_of_a_device_that_is_there(make, broker, until, published):
-    app = make(broker.port, group="greenhouse")
-    until(app, lambda: published("status"))
-    app.close()
-    assert [(m["state"], m.get("group")) for m in published("status")] == [("online", "greenhouse"), ("offline", None)]
-    assert not app.client.pending
-
-
-def test_safe_mode_is_in_the_status(make, broker, until, published):
-    app = make(broker.port, sources=())
+def test_the_group_and_safe_mode_are_in_the_status_of_a_device_that_is_there(make, broker, until, published):
+    app = make(broker.port, group="greenhouse", sources=())
     app.crash = {"count": 2, "error": "MemoryError: ", "at": None, "told": True, "safe": True}
     until(app, lambda: published("status") and published("health"))
-    assert published("status")[0]["state"] == "online" and published("status")[0]["safe"]
     assert "error" not in published("health")[0] and not published("telemetry")
+    app.close()
+    told = [(m["state"], m.get("group"), m.get("safe")) for m in published("status")]
+    assert told == [("online", "greenhouse", True), ("offline", None, True)]
+    assert not app.client.pending
 
 
 def test_a_command_that_waited_may_end_the_start_in_which_a_trial_connects(make, broker, published, monkeypatch):
@@ -385,7 +346,8 @@ def test_ping_and_interval(app, ask, until, published):
 KNOWN = "discard, interval, log, ping, reboot, retry, set, stay-awake"
 
 
-def test_a_wrong_command_is_answered_with_what_to_do(app, ask):
+def test_a_wrong_command_is_answered_with_what_to_do(app, broker, ask):
+    """Names that no topic may have take no memory."""
     for name, payload, error in (
         *(("interval", payload, "from 100 to 86400000") for payload in (b"", b"soon", b"99", b"86400001", b"\xff")),
         ("stay-awake", b"1000", "always awake"),
@@ -400,30 +362,26 @@ def test_a_wrong_command_is_answered_with_what_to_do(app, ask):
         assert not reply["ok"] and error in reply["error"], (name, payload, reply)
     assert "retain" in ask(app, "reboot", retain=1)["error"] and not app.stopping
     assert ask(app, "ping", b"fine")["ok"] and not app.errors
+    message = SimpleNamespace(retain=False, payload=b"", redelivered=False)
+    assert commands.execute(app, "retry", message)["ok"]
+    assert "send this one again" in commands.execute(app, "retry", message)["error"]
+    for n in range(20):
+        broker.give("inflight/dev/command/\x01%d" % n, b"", 2)
+    assert ask(app, "ping")["ok"]
+    assert list(app.errors) == ["reply"]
 
 
 WRONG_SETTINGS = (
     (b"", "not JSON"),
-    (b'{"qos": 1', "not JSON"),
     (b"[]", "not JSON, or no object"),
     (b'\xef\xbb\xbf{"qos": 1}', "begins with a BOM"),
-    (b'{"wifi_ssid": "caf\xe9"}', "not UTF-8"),
-    (b'{"wifi_ssid": "\\ud83d\\ude00"}', "write characters as they are"),
-    (b'{"host": "10.0.0.1:1883"}', "write the port in `port`"),
-    (
-        b'{"sensors": [{"driver": "dth22", "pin": 4}]}',
-        'sensors: dth22: unknown driver "dth22": did you mean "dht22"?',
-    ),
     (b'{"sensors": [{"driver": "dht22", "pim": 4}]}', 'sensors: dht22: unknown field "pim": did you mean "pin"?'),
     (b'{"sleep_ms": 60000, "wake_on_pin": 4}', "wake_on_pin: MicroPython cannot wake this board by a pin"),
     (b"{}", "one JSON object"),
     (b'{"qos": 7}', "qos: write a whole number from 1 to 2"),
-    (b'{"wlan": "x"}', 'unknown field "wlan"'),
     (b'{"host": null}', "host is missing"),
     (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
-    (b'{"tls_ca": null}', "use deploy"),
-    (b'{"update_keys": null}', "use deploy"),
-    (b'{"setup": {"code": "another-code"}}', "use deploy"),
+    *((b'{"%s": null}' % name, "use deploy") for name in (b"tls_ca", b"update_keys", b"setup")),
     (b'{"device": "other"}', "the journal belongs to the present name"),
 )
 
@@ -492,6 +450,7 @@ def test_a_change_keeps_the_changes_before_it(app, broker, ask, published, trial
 
 
 def test_the_last_lines_of_the_log(app, ask):
+    """They are bounded."""
     app.client.on_error(OSError(5, "EIO"))
     ask(app, "ping")
     lines = ask(app, "log")["lines"]
@@ -500,40 +459,26 @@ def test_the_last_lines_of_the_log(app, ask):
         "info command ping",
         "info command log",
     ]
-
-
-def test_the_log_is_bounded(app, ask):
     for n in range(100):
         app.client.on_error(ValueError(f"{n:03} " + "x" * n * 3))
     lines = ask(app, "log")["lines"]
     assert len("".join(lines)) <= 400 and all(line.split()[1] in ("info", "error") for line in lines)
-    assert "command log" in lines[-1]
 
 
-def test_lines_from_a_level_on_are_published(app, ask, until, published):
-    assert ask(app, "log", b"error")["level"] == "error"
-    ask(app, "ping")
-    assert not published("log")
-    app.client.on_error(ValueError("a bug"))
-    until(app, lambda: published("log"))
-    assert "error ValueError: a bug" in published("log")[0]["lines"][-1]
-    ask(app, "log", b"off")
-    app.client.on_error(ValueError("another"))
-    ask(app, "ping")
-    assert len(published("log")) == 1
-
-
-def test_the_level_of_the_configuration(make, broker, until, published):
+def test_lines_from_a_level_on_are_published(make, broker, ask, until, published):
+    """That of the configuration, or of a command."""
     app = make(broker.port, log="info", interval_ms=60_000)
     until(app, lambda: published("log"))
     assert any("network: online" in line for body in published("log") for line in body["lines"])
-
-
-def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
-    for n in range(20):
-        broker.give("inflight/dev/command/\x01%d" % n, b"", 2)
-    assert ask(app, "ping")["ok"]
-    assert list(app.errors) == ["reply"]
+    assert ask(app, "log", b"error")["level"] == "error"
+    before = len(published("log"))
+    app.client.on_error(ValueError("a bug"))
+    until(app, lambda: len(published("log")) > before)
+    assert "error ValueError: a bug" in published("log")[-1]["lines"][-1]
+    ask(app, "log", b"off")
+    app.client.on_error(ValueError("another"))
+    ask(app, "ping")
+    assert len(published("log")) == before + 1
 
 
 def test_a_command_with_a_number_is_executed_once(app, broker, until, published):
@@ -556,7 +501,10 @@ def test_a_command_with_a_number_is_executed_once(app, broker, until, published)
     assert send(5, 500)["interval_ms"] == 500  # it is too long ago
 
 
-def test_flash_that_fails_while_health_looks_for_messages_set_aside(make, broker, until, published, monkeypatch):
+def test_flash_that_fails(make, broker, ask, until, published, monkeypatch):
+    """While health looks for messages set aside, and while a command is carried out: the device goes on, and tells
+    it."""
+
     def fail():
         raise OSError(5, "EIO")
 
@@ -566,22 +514,6 @@ def test_flash_that_fails_while_health_looks_for_messages_set_aside(make, broker
     monkeypatch.setattr(app.client, "pending_messages", fail)
     until(app, lambda: published("health"))
     assert "EIO" in published("health")[0]["errors"]["journal"]
-
-
-def test_one_request_at_a_time(app, ask):
-    message = SimpleNamespace(retain=False, payload=b"", redelivered=False)
-    assert commands.execute(app, "retry", message)["ok"]
-    assert "send this one again" in commands.execute(app, "retry", message)["error"]
-    app.step()
-    assert ask(app, "retry")["ok"]
-
-
-def test_flash_that_fails_while_a_command_is_carried_out(app, ask, monkeypatch):
-    """The device goes on, and its log tells it."""
-
-    def fail():
-        raise OSError(5, "EIO")
-
     monkeypatch.setattr(app.client, "retry", fail)
     assert ask(app, "retry")["ok"]
     assert "EIO" in ask(app, "log")["lines"][-2]
@@ -619,23 +551,16 @@ def test_command_interrupted_by_a_power_cut_is_marked_redelivered(make, broker, 
     assert reply["echo"] == "again" and reply["redelivered"]
 
 
-def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, until, published):
-    app = make(broker.port, interval_ms=60_000)
-    until(app, lambda: published("status"))
-    app.journal.fits = lambda kind, size: kind != OUT
-    broker.give("inflight/dev/command/interval", b"500", 2)
-    until(app, lambda: app.full)
-    assert app.telemetry.ms == 500
-
-
 def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some(make, broker, until, published):
-    """After a long outage; connecting takes longer than the step in which it happens, as over a real network."""
+    """After a long outage; connecting takes longer than the step in which it happens, as over a real network. A reply
+    that finds no space is counted."""
     app = make(broker.port, interval_ms=60_000)
     fits = app.journal.fits
     app.journal.fits = lambda kind, size: kind != OUT
     until(app, lambda: app.client.connected)
-    for _ in range(3):
-        app.step()
+    full = app.full
+    broker.give("inflight/dev/command/interval", b"500", 2)
+    until(app, lambda: app.telemetry.ms == 500 and app.full > full)
     app.journal.fits = fits
     until(app, lambda: [body["state"] for body in published("status")] == ["online"])
 
@@ -643,19 +568,18 @@ def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some
 # --- network, watchdog ---
 
 
-def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, published):
+def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, nobody, broker, until):
+    """The clock is set from the configured host, and the watchdog is fed if there is one."""
+
     def fail(config):
         raise ValueError("no such country")
 
-    app = make(broker.port, wifi_ssid="net", watchdog_ms=0)
+    app = make(nobody, wifi_ssid="net", watchdog_ms=0)
     app.board.wifi = IDLE
     app.board.joins = ONLINE
     app.board.setup = fail
-    until(app, lambda: app.board.joined and published("health"))
+    until(app, lambda: app.board.joined)
     assert "no such country" in app.errors["wifi"] and not app.board.fed
-
-
-def test_clock_is_set_from_the_configured_host_and_the_watchdog_fed(make, broker, until):
     app = make(broker.port, ntp="time.example", watchdog_ms=30_000)
     until(app, lambda: app.board.asked and len(app.board.fed) >= 3)
     assert set(app.board.asked) == {"time.example"} and set(app.board.fed) == {30_000}

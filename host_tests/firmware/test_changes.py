@@ -10,23 +10,8 @@ from host_tests.clients import cut_power
 from host_tests.firmware.conftest import gathered
 from inflight import RamFlash
 
-RUNTIMES = "micropython-x86"
-MORE_RUNTIMES = "cpython"
-
 DOOR = {"driver": "door", "name": "door", "report_on_change": True, "check_ms": 100}
 QUIET = {"interval_ms": 3_600_000, "health_ms": 86_400_000, "sensors": [DOOR]}
-
-DRIVER = """
-FIELDS = {}
-
-class Driver:
-    def __init__(self, fields, name):
-        self._name = name
-
-    def read(self):
-        with open("HOME/level") as f:
-            yield self._name, None, float(f.read() or 1)
-"""
 
 
 class Door:
@@ -70,18 +55,21 @@ def doors(broker):
 
 
 def test_a_change_is_published_at_once(make, automatic, run, door):
-    """A message of its own, with what has changed; the next reading at the interval has all."""
+    """A message of its own, with what has changed; the next reading at the interval has all. Home Assistant has it as
+    the newest value, and rules are called with it."""
     with automatic() as broker:
-        app = make(broker.port, **QUIET | {"interval_ms": 60_000})
+        app = make(broker.port, ha=True, **QUIET | {"interval_ms": 60_000})
         run(app, 20)
+        called = []
+        app.rules = types.SimpleNamespace(see=called.extend, count=0)
         door.open = True
         run(app, 0.5)
-        assert [values for _, values in gathered(broker).values()] == [
-            {"temperature": 21.5, "door": False},
-            {"door": True},
-        ]
+        both = {"temperature": 21.5, "door": True}
+        assert [values for _, values in gathered(broker).values()] == [{**both, "door": False}, {"door": True}]
+        (state,) = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/dev/state"][-1:]
+        assert state["readings"] == both and called == [("door", None, True)]
         run(app, 60)
-        assert [*gathered(broker).values()][2][1] == {"temperature": 21.5, "door": True}
+        assert [*gathered(broker).values()][2][1] == both
 
 
 def test_without_a_connection_it_is_in_the_journal_at_once(make, nobody, automatic, run, door):
@@ -97,42 +85,6 @@ def test_without_a_connection_it_is_in_the_journal_at_once(make, nobody, automat
         app = make(broker.port, flash, **QUIET)
         run(app, 5)
         assert doors(broker) == [False, True, False, False]  # the last one is of this start
-
-
-def test_home_assistant_has_it_as_the_newest_value(make, automatic, run, door):
-    with automatic() as broker:
-        app = make(broker.port, ha=True, **QUIET)
-        run(app, 20)
-        door.open = True
-        run(app, 0.5)
-        (state,) = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/dev/state"][-1:]
-        assert state["readings"] == {"temperature": 21.5, "door": True}
-
-
-def test_on_a_device(machine, broker, published):
-    """As a process, with its own entry point."""
-    (machine.home / "sensor_file.py").write_text(DRIVER.replace("HOME", str(machine.home)))
-    machine.search.append(str(machine.home))
-    (machine.home / "level").write_text("1")
-    sensor = {"driver": "file", "report_on_change": 5, "check_ms": 50}
-    machine.configure(port=broker.port, interval_ms=3_600_000, sensors=[sensor])
-    machine.start()
-    for level, count in (("1", 1), ("7", 2)):
-        (machine.home / "level").write_text(level)
-        machine.wait_for(lambda: published("telemetry"), count)
-    reading = published("telemetry")[-1]
-    assert (reading["n"], reading["v"]) == ("file", 7)
-
-
-def test_rules_are_called_with_it(make, automatic, run, door):
-    with automatic() as broker:
-        app = make(broker.port, **QUIET)
-        run(app, 20)
-        called = []
-        app.rules = types.SimpleNamespace(see=called.extend, count=0)
-        door.open = True
-        run(app, 0.5)
-        assert called == [("door", None, True)]
 
 
 def test_what_a_full_journal_refused_is_published_when_there_is_space(make, automatic, run, door):

@@ -8,7 +8,7 @@ from connectivity import Connectivity
 from host_tests.clients import Maker, no_network
 from host_tests.lib.either import AsyncMaker
 
-OUTAGE_S = 1200
+OUTAGE_S = 600
 
 
 class AccessPoint:

@@ -77,13 +77,6 @@ def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, a
     assert len(numbers) == app.journal.next_seq
 
 
-def test_without_ha_nothing_is_announced(make, broker, until, announced, published):
-    for ha in (None, False):
-        app = make(broker.port, ha=ha)
-        until(app, lambda: published("telemetry") and published("health"))
-        assert not announced() and app.home is None
-
-
 @pytest.mark.parametrize("given, qos", [({}, 2), ({"qos": 1}, 1)])
 def test_actuators_are_entities(make, broker, until, announced, machine_module, given, qos):
     """Home Assistant sends commands at the highest QoS that is configured."""
@@ -157,17 +150,9 @@ def test_readings_expire_after_some_intervals(make, broker, until, announced):
     assert expiries(announced) == wanted | {"sensor/dev/temperature": 10_860}
 
 
-def test_home_assistant_that_starts_gets_the_state(make, broker, until):
-    app = make(broker.port, ha=True, interval_ms=3_600_000)
-    until(app, lambda: states(broker) and states(broker)[-1]["readings"])
-    broker.arrived.clear()
-    broker.give("homeassistant/status", b"online", 0)
-    until(app, lambda: states(broker))
-    assert states(broker)[-1]["readings"] == {"temperature": 21.5}
-
-
-def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, published):
-    """The newest reading, although it waited with others for the report; and when that was."""
+def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, announced, published):
+    """The newest reading, although it waited with others for the report; and when that was. It announces itself after
+    power-on only."""
     from codes import DEEP_SLEEP
 
     flash = RamFlash(8, 4096)
@@ -179,6 +164,9 @@ def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, published
     assert [state["readings"]["temperature"] for state in states(broker)] == [0, 3, 6]
     assert [body["v"] for body in published("telemetry")] == list(range(7))
     assert all(state["t"] > 1_700_000_000 for state in states(broker))
+    assert set(announced()) == TOPICS - {"number/dev/interval"}
+    assert announced()["sensor/dev/temperature"]["expire_after"] == 3 * 180 + 60
+    assert len([m for m in broker.arrived if m.topic.startswith("homeassistant")]) == len(announced())
     board = Board()
     board.clock = False
     make(broker.port, flash, board=board, ha=True, sleep_ms=60_000).run()
@@ -189,12 +177,14 @@ def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, published
 
 
 def test_announced_again_when_home_assistant_starts_and_with_each_connection(make, broker, until, announced):
-    app = make(broker.port, ha=True, interval_ms=60_000)
-    until(app, lambda: set(announced()) >= TOPICS)
+    """With its start comes the state, too."""
+    app = make(broker.port, ha=True, interval_ms=3_600_000)
+    until(app, lambda: set(announced()) >= TOPICS and states(broker) and states(broker)[-1]["readings"])
     broker.arrived.clear()
     broker.give("homeassistant/status", b"offline", 0)
     broker.give("homeassistant/status", b"online", 0)
-    until(app, lambda: set(announced()) == TOPICS)
+    until(app, lambda: set(announced()) == TOPICS and states(broker))
+    assert states(broker)[-1]["readings"] == {"temperature": 21.5}
     broker.arrived.clear()
     broker.connections[-1].finish()
     until(app, lambda: set(announced()) == TOPICS)
@@ -203,15 +193,10 @@ def test_announced_again_when_home_assistant_starts_and_with_each_connection(mak
 def test_reading_that_appears_later_is_announced(make, broker, until, announced):
     app = make(broker.port, ha=True)
     until(app, lambda: set(announced()) >= TOPICS)
-    app.board.readings = [("door", None, True), ("mode", None, "auto")]
-    until(app, lambda: {"binary_sensor/dev/door", "sensor/dev/mode"} <= set(announced()))
-
-
-def test_parts_per_million_of_co2(make, broker, until, announced):
-    app = make(broker.port, ha=True)
-    app.board.readings = [("air-co2", "ppm", 500), ("air-salt", "ppm", 35_000)]
-    until(app, lambda: {"sensor/dev/air-co2", "sensor/dev/air-salt"} <= set(announced()))
-    found = [announced()["sensor/dev/air-" + name] for name in ("co2", "salt")]
+    app.board.readings = [("door", None, True), ("mode", None, "auto"), ("air-co2", "ppm", 500), ("salt", "ppm", 5)]
+    topics = {"binary_sensor/dev/door", "sensor/dev/mode", "sensor/dev/air-co2", "sensor/dev/salt"}
+    until(app, lambda: topics <= set(announced()))
+    found = [announced()["sensor/dev/" + name] for name in ("air-co2", "salt")]
     assert [fields["unit_of_measurement"] for fields in found] == ["ppm", "ppm"]
     assert [fields.get("device_class") for fields in found] == ["carbon_dioxide", None]
 
@@ -228,57 +213,26 @@ def fake_sensor(monkeypatch, driver, *readings):
 
 
 def test_removed_when_the_sensor_is_removed(make, broker, until, announced, monkeypatch):
+    """Not if it fails; all of it with another prefix."""
     flash = RamFlash(8, 4096)
     fake_sensor(monkeypatch, "one", ("attic-temperature", "Cel", 1), ("attic-humidity", "%RH", 2))
     fake_sensor(monkeypatch, "two", ("attic-2", "V", 3))
     entries = [{"driver": "one", "name": "attic"}, {"driver": "two", "name": "attic-2"}]
     attic = {"sensor/dev/attic-temperature", "sensor/dev/attic-humidity"}
-    app = make(broker.port, flash, ha=True, sensors=entries, interval_ms=60_000)
-    until(app, lambda: attic | {"sensor/dev/attic-2"} <= set(announced()))
-    app.close()
-    broker.arrived.clear()
-    app = make(broker.port, flash, ha=True, sensors=entries[1:], interval_ms=60_000)
-    until(app, lambda: set(announced()) >= TOPICS)
-    assert {topic for topic, fields in announced().items() if fields is None} == attic
 
-
-def test_sensor_that_fails_is_not_removed(make, broker, until, announced, monkeypatch):
-    flash = RamFlash(8, 4096)
-    fake_sensor(monkeypatch, "one", ("attic-temperature", "Cel", 1))
-    entries = [{"driver": "one", "name": "attic"}]
-    app = make(broker.port, flash, ha=True, sensors=entries, interval_ms=60_000)
-    until(app, lambda: "sensor/dev/attic-temperature" in announced())
-    app.close()
-    broker.arrived.clear()
-    fake_sensor(monkeypatch, "one", ("attic-temperature", "Cel", OSError("no answer")))
-    app = make(broker.port, flash, ha=True, sensors=entries, interval_ms=60_000)
-    until(app, lambda: set(announced()) >= TOPICS)
-    assert None not in announced().values()
-
-
-def test_another_prefix_removes_the_old_entities(make, broker, until, announced):
-    flash = RamFlash(8, 4096)
-    app = make(broker.port, flash, ha=True, interval_ms=60_000)
-    until(app, lambda: set(announced()) >= TOPICS)
-    app.close()
-    app = make(broker.port, flash, ha="other", interval_ms=60_000)
-    until(app, lambda: set(announced("other")) >= TOPICS)
-    assert announced() == dict.fromkeys(TOPICS)
-
-
-def test_a_wake_announces_after_power_on_only(make, broker, announced):
-    from codes import DEEP_SLEEP
-
-    flash = RamFlash(8, 4096)
-    for cause in ("power-on", DEEP_SLEEP):
+    def removed(entries, ha=True):
         broker.arrived.clear()
-        app = make(broker.port, flash, ha=True, sleep_ms=60_000)
-        app.board.cause = cause
-        app.run()
-        assert bool(announced()) == (cause != DEEP_SLEEP) and len(states(broker)) == 1
-        if announced():
-            assert set(announced()) == TOPICS - {"number/dev/interval"}
-            assert announced()["sensor/dev/temperature"]["expire_after"] == 240
+        app = make(broker.port, flash, ha=ha, sensors=entries, interval_ms=60_000)
+        prefix = "homeassistant" if ha is True else ha
+        until(app, lambda: set(announced(prefix)) >= TOPICS and (len(entries) == 1 or not app.client.pending))
+        app.close()
+        return {topic for topic, fields in announced().items() if fields is None}
+
+    assert removed(entries) == set() and attic | {"sensor/dev/attic-2"} <= set(announced())
+    fake_sensor(monkeypatch, "two", ("attic-2", "V", OSError("no answer")))
+    assert removed(entries) == set()
+    assert removed(entries[1:]) == attic
+    assert removed(entries[1:], "other") == TOPICS | attic | {"sensor/dev/attic-2"}
 
 
 def test_switched_off_removes_all(machine, broker, announced, published):
@@ -286,9 +240,9 @@ def test_switched_off_removes_all(machine, broker, announced, published):
     machine.start()
     machine.wait_for(lambda: [topic for topic in announced() if "load" in topic])
     machine.wait_for(lambda: [topic for topic in announced() if topic == "number/box/interval"])
+    machine.wait_for(lambda: [m for m in list(broker.arrived) if m.topic == "inflight/box/state" and m.payload])
     machine.kill()
     topics = set(announced())
-    machine.wait_for(lambda: [m for m in list(broker.arrived) if m.topic == "inflight/box/state" and m.payload])
     broker.arrived.clear()
     machine.configure(port=broker.port, interval_ms=1000)
     for removed_again in (True, True, False):

@@ -94,18 +94,16 @@ def test_every_announcement_is_valid_and_its_templates_find_the_values(device):
     assert found["number/dev/actuator-fan"]["state"] == "0"
     lamp = found["light/dev/actuator-lamp"]
     assert (lamp["state"], lamp["color"], lamp["command"]) == ("off", "255,255,255", "#ff0800")
-
-
-def test_of_a_sensor_that_sleeps(device):
-    announced, states = device(sleep_ms=60_000)
-    found = checked(announced, states)
-    assert {topic: entity["problems"] for topic, entity in found.items() if entity["problems"]} == {}
-    assert {entity.get("available") for entity in found.values()} == {"online"}
+    states["inflight/dev/status"] = '{"state": "offline", "firmware": "0.1.0"}'  # the will
+    assert {entity["available"] for entity in checked(announced, states).values()} == {"offline"}
 
 
 def test_an_old_state_of_a_sensor_that_sleeps(device):
     """It is retained: Home Assistant has it when that starts. Without a clock nobody knows how old it is."""
     announced, states = device(sleep_ms=60_000)
+    found = checked(announced, states)
+    assert {topic: entity["problems"] for topic, entity in found.items() if entity["problems"]} == {}
+    assert {entity.get("available") for entity in found.values()} == {"online"}
     state = json.loads(states["inflight/dev/state"])
     for age_s, available in ((-3600, "online"), (0, "online"), (60, "online"), (500, "offline"), (None, "online")):
         state.pop("t", None)
@@ -114,12 +112,6 @@ def test_an_old_state_of_a_sensor_that_sleeps(device):
         found = checked(announced, states | {"inflight/dev/state": json.dumps(state)})
         assert found["sensor/dev/rain"]["available"] == available, age_s
         assert found["sensor/dev/health-up"]["available"] == "online"
-
-
-def test_unavailable_when_the_will_was_published(device):
-    announced, states = device(interval_ms=60_000)
-    states["inflight/dev/status"] = '{"state": "offline", "firmware": "0.1.0"}'
-    assert {entity["available"] for entity in checked(announced, states).values()} == {"offline"}
 
 
 def test_the_check_finds_mistakes(device):

@@ -94,6 +94,11 @@ def test_a_request_that_does_not_end_is_dropped(server, now, data):
         assert server.closed(slow)
     with server.connect(b"GET / HTTP/1.1\r\n\r\n") as other:
         assert server.closed(other) and server.site.answered == 1
+    with server.connect(ENDLESS) as slow:
+        now[0] += 10_000
+        assert not server.closed(slow)
+        with server.connect(b"G", 2) as other:  # it has less time while others wait
+            assert server.closed(slow) and not server.closed(other)
 
 
 def test_a_browser_that_does_not_read_is_dropped(server, now):
@@ -186,18 +191,3 @@ def test_clients_that_are_silent_hold_up_nobody(server, now):
     with Crowd(server, now, b"", [*range(2, 10)] * 3) as crowd:
         for _ in range(4):
             assert crowd.waited() <= 100
-
-
-def test_whoever_was_served_last_is_the_last(server, now):
-    """A person at the same address as one who comes again gets the page as well, after the others."""
-    server.site.pieces = 1
-    with Crowd(server, now, b"G", range(1, 5)) as crowd:
-        assert crowd.waited() <= 12_000
-
-
-def test_a_client_has_less_time_while_others_wait(server, now):
-    with server.connect(ENDLESS) as slow:
-        now[0] = 10_000
-        assert not server.closed(slow)
-        with server.connect(b"G", 2) as other:
-            assert server.closed(slow) and not server.closed(other)

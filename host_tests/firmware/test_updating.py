@@ -39,32 +39,22 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("payload", HOSTILE, ids=range(len(HOSTILE)))
-def test_any_announcement_without_a_signature_is_refused(app, broker, published, until, payload):
-    for _ in range(2):
+def test_any_announcement_without_a_signature_is_refused(app, broker, published, until):
+    for payload in HOSTILE:
+        before = len(published("release"))
         broker.give("inflight/dev/update/manifest", payload, 1)
+        until(app, lambda before=before: len(published("release")) > before and app.update is None)
     broker.give("inflight/dev/command/ping", b"", 2)
     until(app, lambda: published("reply/ping"))
-    until(app, lambda: published("release") and app.update is None)
     assert all(told["state"] == "refused" and told["reason"] for told in published("release"))
 
 
-@pytest.mark.parametrize(
-    "topic, payload",
-    [
-        ("manifest", b""),
-        ("manifest", bytes(2049)),
-        ("chunk", b""),
-        ("chunk", bytes(100)),
-        ("chunk", bytes(3000)),
-        ("x", b"y"),
-    ],
-)
-def test_other_messages_change_nothing(app, broker, published, until, topic, payload):
-    broker.give(f"inflight/dev/update/{topic}", payload, 1)
+def test_other_messages_change_nothing(app, broker, published, until):
+    chunks = [("chunk", bytes(n)) for n in (0, 100, 3000)]
+    for topic, payload in (("manifest", b""), ("manifest", bytes(2049)), *chunks, ("x", b"y")):
+        broker.give(f"inflight/dev/update/{topic}", payload, 1)
     broker.give("inflight/dev/command/ping", b"", 2)
-    until(app, lambda: published("reply/ping"))
-    until(app, lambda: app.update is None)
+    until(app, lambda: published("reply/ping") and app.update is None)
     assert not published("release")
 
 
@@ -90,20 +80,17 @@ def handlers(monkeypatch):
     return found
 
 
-def test_the_end_of_an_announcement_without_its_beginning_changes_nothing(handlers, app, published):
-    handlers["inflight/dev/update/+"](Piece)
-    app.step()
-    assert app.update is None and not published("release")
-
-
 def test_no_memory_for_an_update_ends_no_application(handlers, app, monkeypatch, published):
+    """Nor does the end of an announcement without its beginning change anything."""
+
     def fails(app):
         raise MemoryError
 
-    monkeypatch.setattr("updating.Update", fails)
-    handlers["inflight/dev/update/+"](Piece)
-    app.step()
-    assert app.update is None and not published("release")
+    for _ in range(2):
+        handlers["inflight/dev/update/+"](Piece)
+        app.step()
+        assert app.update is None and not published("release")
+        monkeypatch.setattr("updating.Update", fails)
 
 
 def test_a_device_without_keys_subscribes_to_no_updates(make, broker, published, until):
@@ -207,6 +194,7 @@ def test_forged_chunks_bar_no_release(device, broker, published, until, release)
 # --- firmware ---
 
 FIRMWARE = firmware(2, 2 * SECTOR + 100)
+BY_CABLE = "the firmware of this board comes by cable only"
 
 
 def firmware_release(key, number=7, chip=0):
@@ -251,17 +239,13 @@ def test_firmware_that_is_announced_anew_goes_on(device, chip, broker, published
     assert bytes(chip.content[SECOND][: len(FIRMWARE)]) == FIRMWARE
 
 
-def test_firmware_for_another_chip_is_refused(device, chip, broker, published, until, key):
+@pytest.mark.parametrize("by_cable, reason", [(False, "its firmware is for another chip"), (True, BY_CABLE)])
+def test_firmware_that_a_board_refuses(device, chip, broker, published, until, key, monkeypatch, by_cable, reason):
+    if by_cable:
+        monkeypatch.setitem(sys.modules, "firmware_slot", None)
     announce(broker, firmware_release(key, chip=9).announcement)
     until(device, lambda: published("release"))
-    assert published("release")[0]["reason"] == "its firmware is for another chip"
-
-
-def test_a_board_whose_firmware_comes_by_cable(device, broker, published, until, key, monkeypatch):
-    monkeypatch.setitem(sys.modules, "firmware_slot", None)
-    announce(broker, firmware_release(key).announcement)
-    until(device, lambda: published("release"))
-    assert published("release")[0]["reason"] == "the firmware of this board comes by cable only"
+    assert published("release")[0]["reason"] == reason
 
 
 # --- what is told ---

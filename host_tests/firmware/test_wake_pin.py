@@ -1,12 +1,10 @@
 """A sensor that sleeps and that a pin wakes, with a broker: the event, and the next sleep."""
 
 import sys
-import time
-import types
 
 import pytest
 
-from codes import IDLE, NO_AP, ONLINE
+from codes import IDLE
 from host_tests.firmware.conftest import Board, gathered
 from host_tests.firmware.test_sleeping_app import SLEEP_MS, Sleeper
 from inflight.compat import ticks_add, ticks_ms
@@ -49,8 +47,7 @@ class WakePin:
 @pytest.fixture
 def pin(monkeypatch):
     pin = WakePin()
-    names = ("check", "woke", "level", "arm")
-    monkeypatch.setitem(sys.modules, "wake_pin", types.SimpleNamespace(**{name: getattr(pin, name) for name in names}))
+    monkeypatch.setitem(sys.modules, "wake_pin", pin)
     monkeypatch.delitem(sys.modules, "wake_pin_app", raising=False)  # that has this one
     yield pin
     sys.modules.pop("wake_pin_app", None)
@@ -105,10 +102,7 @@ def test_a_power_cut_before_the_radio_is_on_leaves_the_event_in_the_journal(wake
     with pytest.raises(PowerCut):
         wake(broker.port, True, **WIFI)
     assert len(broker.connections) == 1
-    monkeypatch.undo()
     wake.device.board = None  # its memory is gone
-    pin_module = types.SimpleNamespace(check=pin.check, woke=pin.woke, level=pin.level, arm=pin.arm)
-    monkeypatch.setitem(sys.modules, "wake_pin", pin_module)
     wake(broker.port)
     assert events(broker) == [False, True, False]
 
@@ -143,6 +137,7 @@ def test_a_wake_by_the_pin_lasts_for_ten_seconds_with_the_radio_off(wake, pin, b
 
 
 def test_no_pause_after_a_long_wake_or_before_the_next_one(wake, pin, broker):
+    """Nor before a restart."""
     wake(broker.port)
     wake.device.board.slept.clear()
     pin.by_pin = True
@@ -150,10 +145,6 @@ def test_no_pause_after_a_long_wake_or_before_the_next_one(wake, pin, broker):
     assert wake.device.board.slept == [] and pin.armed is not None
     left = wake(broker.port, True, sleep_ms=5_000, awake_ms=4_000)
     assert 0 < left <= 5_000 and wake.device.board.slept == [] and pin.armed is None
-
-
-def test_a_restart_is_no_sleep(wake, pin, broker):
-    wake(broker.port)
     broker.give("inflight/dev/command/reboot", b"", 2)
     while wake(broker.port, True):
         pass
@@ -165,40 +156,6 @@ def test_a_pin_that_cannot_wake_the_board_is_in_health(wake, pin, broker, publis
     assert 0 < wake(broker.port, wake_on_pin=5) <= SLEEP_MS
     assert published("health")[-1]["errors"] == {"wake_on_pin": "ValueError: pin 5 cannot wake this board"}
     assert pin.armed is None and events(broker) == [False]
-
-
-def test_without_a_connection_the_event_arrives_later(wake, pin, broker, nobody):
-    wake(nobody)
-    wake(nobody, True)
-    wake(nobody, True)
-    wake.device.board.wifi = wake.device.board.joins = NO_AP
-    wake(nobody, True, **WIFI)
-    wake.device.board.joins = ONLINE
-    wake(broker.port, report_every=1, **WIFI)
-    assert events(broker) == [False, True, True, True, False]
-
-
-def test_readings_without_a_clock_have_the_time_of_the_board(wake, pin, nobody, broker, monkeypatch, published):
-    """It runs on in the sleep, which the pin has ended earlier than was expected."""
-    wake.device.board = Board()
-    wake.device.board.clock, wake.device.board.joins = False, ONLINE
-    real, clock = time.time(), [0.0]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
-
-    def set_clock(host, within):
-        clock[0] = real
-        return True
-
-    fields = {"batch": 1, "sleep_ms": 3_600_000, **WIFI}
-    for clock[0], by_pin in ((0.0, False), (7.0, True), (40.0, True), (3_640.0, False)):
-        wake(nobody, by_pin, **fields)
-    clock[0] = 3_700.0
-    monkeypatch.setattr(wake.device.board, "sync_time", set_clock)
-    wake(broker.port, True, **fields)
-    readings, (dating,) = published("telemetry"), published("dating")
-    assert dating["boot"] == readings[0]["seq"]
-    assert [reading["up"] for reading in readings] == pytest.approx([0, 7, 40, 3_640, 3_700], abs=3)
-    assert dating["up"] == pytest.approx(3_700, abs=3) and dating["bt"] == pytest.approx(real, abs=3)
 
 
 def test_on_a_board_that_no_pin_wakes(machine, broker, published):

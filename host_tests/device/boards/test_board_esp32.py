@@ -40,11 +40,6 @@ def dials(chip):
     return [what for what in chip.did if what[0] == "connect"]
 
 
-def test_identity():
-    board = Esp32().board
-    eq((board.device_id(), board.device_id()), ("240ac4123456", "240ac4123456"))
-
-
 # --- the remembered access point ---
 
 
@@ -81,7 +76,8 @@ def test_another_access_point_when_the_remembered_one_is_gone():
         eq(dials(chip), [("connect", "attic", {})])
 
 
-def test_waits_for_slow_dhcp_at_the_remembered_access_point():
+def test_waits_at_the_remembered_access_point():
+    """Long for an address, and a short time for an access point that hangs."""
     chip = online()
     sleeps(chip)
     chip.air[0].answers = False
@@ -89,11 +85,7 @@ def test_waits_for_slow_dhcp_at_the_remembered_access_point():
     eq((outcome(chip, 8_000), len(dials(chip))), (CONNECTING, 1))
     chip.air[0].answers = True
     eq((outcome(chip), len(dials(chip))), (ONLINE, 1))
-
-
-def test_short_time_out_for_a_remembered_access_point_that_hangs():
-    near, far = AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02")
-    chip = online(near, far)
+    chip = online(AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02"))
     sleeps(chip)
     chip.air.pop(0)
     chip.wlan.slow = 60_000
@@ -102,11 +94,14 @@ def test_short_time_out_for_a_remembered_access_point_that_hangs():
     eq((outcome(chip), len(dials(chip))), (ONLINE, 2))
 
 
-def test_another_network_ignores_the_remembered_access_point():
+def test_another_network_or_key_than_remembered():
     chip = online(AccessPoint(), AccessPoint("cellar"))
     sleeps(chip)
     eq(chip.board.network().join(10_000, "cellar", KEY), ONLINE)
     eq(dials(chip), [("connect", "cellar", {})])
+    sleeps(chip)
+    chip.air[1].key = "another-key"
+    eq(chip.board.network().join(10_000, "cellar", KEY), WRONG_KEY)
 
 
 def test_a_hidden_network_is_looked_for_once():
@@ -118,36 +113,24 @@ def test_a_hidden_network_is_looked_for_once():
     assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)
 
 
-def test_wrong_key_at_the_remembered_access_point_is_reported():
-    chip = online()
-    sleeps(chip)
-    chip.air[0].key = "another-key"
-    eq(chip.board.network().join(10_000, "attic", KEY), WRONG_KEY)
-
-
 # --- memory that survives a reset ---
 
 
 def test_power_cut_clears_remembered_data():
+    """Each changed byte is detected."""
     for left in (b"", b"IF", bytes(41), b"\xff" * 41, bytes((i * 73 + 11) & 255 for i in range(2048)), b"IF" * 30):
         chip = Esp32()
         chip.board.remember(b"sixteen bytes ok")
         chip.kept = left
         board = chip.start(PWRON_RESET)
         eq((board.recall(), board.reset_cause()), (None, codes.POWER_ON))
-        board.remember(b"again")
-        eq(board.recall(), b"again")
-
-
-def test_a_changed_byte_is_detected():
-    chip = Esp32()
-    chip.board.remember(b"sixteen bytes ok")
+        board.remember(b"sixteen bytes ok")
+    whole = chip.kept
     for i in range(41):
-        whole = chip.kept
         chip.kept = whole[:i] + bytes([whole[i] ^ 4]) + whole[i + 1 :]
-        eq(chip.board.recall(), None)
-        chip.kept = whole
-    eq(chip.board.recall(), b"sixteen bytes ok")
+        eq(board.recall(), None)
+    chip.kept = whole
+    eq(board.recall(), b"sixteen bytes ok")
 
 
 def test_the_applications_rtc_memory_is_not_changed():
@@ -243,6 +226,8 @@ def test_a_pin_ends_the_deep_sleep():
             wake_pin.arm(pins, level)
             eq(getattr(chip, ext), ([pins] if ext == "ext1" else pins, level == 1))
             eq(chip.ext0 is None, ext == "ext1")
+    for reason, woke in ((0, False), (4, False), (2, True), (3, True)):
+        eq(_wake_pin("Generic ESP32 module with ESP32", reason)[1].woke(), woke)
 
 
 def test_a_pin_that_cannot_end_the_deep_sleep():
@@ -258,12 +243,8 @@ def test_a_pin_that_cannot_end_the_deep_sleep():
         eq((chip.ext0, chip.ext1), (None, None))
 
 
-def test_whether_a_pin_ended_the_deep_sleep():
-    for reason, woke in ((0, False), (4, False), (2, True), (3, True)):
-        eq(_wake_pin("Generic ESP32 module with ESP32", reason)[1].woke(), woke)
-
-
 def test_wifi_is_off_before_the_board_sleeps():
+    """It sleeps despite errors of the driver, and where the access point is gone."""
     chip = online()
     did = stops(chip, chip.board.sleep, 60_000, True)
     eq(did, ["scan", "disconnect", "inactive", ("deepsleep", 60_000)])
@@ -271,9 +252,6 @@ def test_wifi_is_off_before_the_board_sleeps():
     eq(stops(chip, chip.board.sleep, 0, True), ["disconnect", "inactive", ("reset",)])
     chip = Esp32()
     eq(stops(chip, chip.board.sleep, 5, True), [("deepsleep", 5)])
-
-
-def test_the_board_sleeps_despite_driver_errors():
     chip = online()
     chip.wlan.broken = True
     eq(stops(chip, chip.board.sleep, 5, True)[-1], ("deepsleep", 5))
@@ -311,19 +289,14 @@ def test_sensors():
     chip = Esp32()
     readings = {name: (unit, value) for name, unit, value in chip.board.sensors()}
     eq((readings["temperature"], readings["memory"][0], len(readings)), (("Cel", 31), "B", 2))
-    assert readings["memory"][1] > 10_000
     chip.inside = Module(raw_temperature=lambda: 122)
     board = chip.start()
     eq([(name, unit, round(value)) for name, unit, value in board.sensors()][0], ("temperature", "Cel", 50))
 
-
-def test_a_failing_sensor_does_not_affect_others():
     def broken():
         raise OSError("no sensor")
 
-    chip = Esp32()
     for names in ({"mcu_temperature": broken}, {"raw_temperature": broken}, {}):
         chip.inside = Module(**names)
         readings = {name: value for name, _, value in chip.start().sensors()}
-        assert isinstance(readings["temperature"], Exception)
-        assert readings["memory"] > 10_000
+        assert isinstance(readings["temperature"], Exception) and readings["memory"] > 10_000

@@ -2,25 +2,20 @@
 
 import os
 
-import storage
 from harness import eq
-from littlefs_model import ROOT, Board, vfs
+from littlefs_model import ROOT, Board, at_root, vfs
 from nor import NorFlash
 from ports_esp32 import Esp32, Partition
 from ports_rp2040 import Rp2040
 from test_storage import serves
 
 RUNTIMES = "cpython micropython-x86"
-_journal_flash = storage.journal_flash
 
 
-def picks(chip, root=ROOT):
-    """The flash that the board chooses; its file system is at `root`."""
-    storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=root, **more)
-    try:
+def picks(chip):
+    """The flash that the board chooses."""
+    with at_root():
         return chip.board.journal_flash(8)
-    finally:
-        storage.journal_flash = _journal_flash
 
 
 def running(page=32):
@@ -30,17 +25,13 @@ def running(page=32):
 
 
 def test_esp32_with_a_journal_partition():
-    flash = NorFlash(16, 4096, 64)
-    Partition.parts = {"vfs": Partition(running()), "mqtt": Partition(flash)}
-    device = picks(Esp32())
-    eq((device.where, device.repaired, device.page), ("partition", 0, 64))
+    for encrypted in (True, False):  # the file system is
+        flash = NorFlash(16, 4096, 64)
+        Partition.parts = {"vfs": Partition(running(), encrypted), "mqtt": Partition(flash)}
+        device = picks(Esp32())
+        eq((device.where, device.repaired, device.page), ("partition", 0, 64))
     serves(device)
     assert flash.programs > 60 and os.listdir(ROOT) == []
-
-
-def test_esp32_with_an_unencrypted_journal_partition():
-    Partition.parts = {"vfs": Partition(running(), True), "mqtt": Partition(NorFlash(16, 4096, 64))}
-    eq(picks(Esp32()).where, "partition")
 
 
 def test_esp32_without_a_journal_partition():
@@ -66,15 +57,12 @@ def test_esp32_whose_flash_is_encrypted():
 
 
 def test_esp32_with_another_file_system():
-    Partition.parts = {"vfs": Partition(NorFlash(8, 512, 32))}  # not littlefs: stands for FAT
+    fat = {"vfs": Partition(NorFlash(8, 512, 32))}  # not littlefs: stands for FAT
     running()
-    device = picks(Esp32())
-    eq(device.where, "slot files")
-    device.close()
-    Partition.parts = {}
-    device = picks(Esp32())
-    eq(device.where, "slot files")
-    device.close()
+    for Partition.parts in (fat, {}):
+        device = picks(Esp32())
+        eq(device.where, "slot files")
+        device.close()
 
 
 def test_rp2040():

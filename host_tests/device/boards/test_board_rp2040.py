@@ -22,15 +22,13 @@ def online(*air, **more):
 
 
 def test_identity_is_the_address_of_the_wifi_chip():
+    """Without one it is the chip's own."""
     chip = Rp2040()
     eq(chip.wlan.config("mac"), bytes(6))  # its value while that chip is off
     eq(chip.board.device_id(), "28cdc1123456")
     chip.wlan.active(False)
     chip.mac = b"other!"
     eq(chip.board.device_id(), "28cdc1123456")
-
-
-def test_identity_is_the_chips_own_without_wifi():
     chip = Rp2040()
     chip.mac = bytes(6)
     eq(chip.board.device_id(), "010203040506")
@@ -47,25 +45,22 @@ def test_a_network_that_accepts_only_wpa3():
 
 
 def test_the_name_server_of_a_fixed_address_is_set_so_that_its_answers_are_accepted():
-    """MicroPython's ifconfig() leaves the kind of its address undefined: no name would be resolved."""
-    chip = Rp2040(AccessPoint())
-    set_up(chip, wifi_ip=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
-    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
-    eq(chip.network.name_server, "192.168.1.53")
-
-
-def test_a_fixed_address_on_a_port_that_has_no_ipconfig():
-    """As that of an older MicroPython."""
-    chip = Rp2040(AccessPoint())
-    chip.network.ipconfig = None
-    set_up(chip, wifi_ip=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
-    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
+    """MicroPython's ifconfig() leaves the kind of its address undefined: no name would be resolved. An older port has
+    no ipconfig()."""
+    for is_old in (False, True):
+        chip = Rp2040(AccessPoint())
+        if is_old:
+            chip.network.ipconfig = None
+        set_up(chip, wifi_ip=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
+        eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
+        eq(chip.network.name_server, None if is_old else "192.168.1.53")
 
 
 # --- memory that survives a reset ---
 
 
 def test_power_cut_clears_remembered_data():
+    """Each changed bit is detected. The others of the boot ROM's registers count only if number 4 says so."""
     for rp2350 in CHIPS:
         for word in (0, 0xFFFFFFFF, 0x55AA00FF, 0x00000010):
             chip = Rp2040(rp2350=rp2350)
@@ -74,28 +69,16 @@ def test_power_cut_clears_remembered_data():
                 chip.mem32[chip.mem32.scratch(i)] = word
             board = chip.start(PWRON_RESET)
             eq((board.recall(), board.reset_cause()), (None, codes.POWER_ON))
-            board.remember(b"again")
-            eq(board.recall(), b"again")
-
-
-def test_a_changed_bit_is_detected():
-    chip = Rp2040()
-    chip.board.remember(b"sixteen bytes ok")
+            chip.mem32[chip.mem32.scratch(4)] = 0xB007
+            board.remember(b"sixteen bytes ok")
+            eq(chip.mem32[chip.mem32.scratch(4)], 0xB007)
     for i in (0, 1, 2, 3, 5, 6, 7):
         for bit in range(32):
             at = chip.mem32.scratch(i)
             chip.mem32[at] ^= 1 << bit
-            eq(chip.board.recall(), None)
+            eq(board.recall(), None)
             chip.mem32[at] ^= 1 << bit
-    eq(chip.board.recall(), b"sixteen bytes ok")
-
-
-def test_the_boot_roms_register_is_not_changed():
-    """The others of its registers count only if this one says so."""
-    chip = Rp2040()
-    chip.mem32[chip.mem32.scratch(4)] = 0xB007
-    chip.board.remember(bytes(range(24)))
-    eq(chip.mem32[chip.mem32.scratch(4)], 0xB007)
+    eq(board.recall(), b"sixteen bytes ok")
 
 
 # --- reset, sleep and watchdog ---
@@ -111,11 +94,7 @@ def test_reset_causes():
             (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
             (lambda: boot_rom(chip), WDT_RESET, codes.RESET),
             (lambda: hangs(chip, 5_000), WDT_RESET, codes.WATCHDOG),
-            (
-                lambda: stops(chip, chip.board.sleep, 5, True),
-                PWRON_RESET,
-                codes.POWER_ON,
-            ),  # a power cut during the sleep
+            (lambda: stops(chip, chip.board.sleep, 5, True), PWRON_RESET, codes.POWER_ON),  # a power cut in the sleep
             (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
         ):
             restart()
@@ -155,20 +134,15 @@ def hangs(chip, ms):
     return chip.clock.now - before
 
 
-def test_watchdog_resets_after_its_time_out():
-    for ms in (1_000, 8_000):
-        eq(hangs(Rp2040(), ms), ms)
-
-
 def test_watchdog_time_out_longer_than_the_hardwares():
-    for ms in (9_000, 60_000, 300_000):
+    for ms in (1_000, 8_000, 9_000, 60_000, 300_000):
         chip = Rp2040()
         for _ in range(4):
             chip.board.watchdog(ms)
             chip.clock.sleep_ms(ms - 1)
         chip.start()
         took = hangs(chip, ms)
-        assert ms <= took <= ms + 8_000, took
+        assert ms <= took <= (ms if ms <= 8_000 else ms + 8_000), took
 
 
 def dials(chip):
@@ -203,12 +177,6 @@ def test_what_is_no_access_point_is_not_used():
         eq(dials(chip), [("connect", "attic", {})])
 
 
-def test_a_reboot_looks_for_no_access_point():
-    chip = online()
-    assert "scan" not in stops(chip, chip.board.sleep, 0, True)
-    eq(chip.kept, None)
-
-
 def test_wifi_and_watchdog_are_off_before_the_board_sleeps():
     for rp2350 in CHIPS:
         chip = online(rp2350=rp2350)
@@ -221,12 +189,10 @@ def test_wifi_and_watchdog_are_off_before_the_board_sleeps():
         eq(chip.clock.now - before, 60_000)
     chip = online()
     eq(stops(chip, chip.board.sleep, 0, True), ["disconnect", "inactive", "deinit", "reset"])
+    eq(chip.kept, None)  # a reboot looks for no access point
     chip = Rp2040()
     eq(stops(chip, chip.board.sleep, 5, True), [("lightsleep", 5), "reset"])
-
-
-def test_a_light_sleep_that_ends_early_is_continued():
-    chip = Rp2040()
+    chip = Rp2040()  # a light sleep that ends early is continued
     chip.nap = 3_000_000
     before = chip.clock.now
     stops(chip, chip.board.sleep, 7_300_000, True)

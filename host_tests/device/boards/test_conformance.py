@@ -5,16 +5,7 @@ import sys
 
 import codes
 from harness import eq, raises
-from ports import (
-    DEEPSLEEP_RESET,
-    HARD_RESET,
-    PWRON_RESET,
-    SOFT_RESET,
-    WDT_RESET,
-    AccessPoint,
-    load_trial,
-    stops,
-)
+from ports import DEEPSLEEP_RESET, HARD_RESET, PWRON_RESET, SOFT_RESET, WDT_RESET, AccessPoint, load_trial, stops
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
@@ -65,6 +56,7 @@ def test_it_has_one_identity_and_one_network_and_the_words_of_all_boards():
     for board in each():
         own = board.device_id()
         eq((board.device_id(), len(own), own.strip("0123456789abcdef")), (own, 12, ""))
+        eq(own, {"esp32": "240ac4123456"}.get(board.NAME, own))
         network = board.network()
         assert board.network() is network and network.status() in WORDS
         assert board.reset_cause() in WORDS

@@ -111,6 +111,7 @@ def test_it_gets_an_address():
 
 
 def test_what_is_missing_is_told():
+    """A cable that is pulled and put back, too."""
     for new, fields in CHIPS:
         chip = wired(new, fields)
         chip.nic.cable = False
@@ -123,12 +124,6 @@ def test_what_is_missing_is_told():
         eq(chip.net.join(30_000), FAILED)
         chip.nic.broken = False
         eq(chip.net.join(30_000), ONLINE)
-
-
-def test_a_cable_that_is_pulled_and_put_back():
-    for new, fields in CHIPS:
-        chip = wired(new, fields)
-        eq(chip.net.join(10_000), ONLINE)
         chip.nic.cable = False
         eq(chip.net.status(), CONNECTING)
         chip.clock.sleep_ms(25_000)
@@ -138,6 +133,7 @@ def test_a_cable_that_is_pulled_and_put_back():
 
 
 def test_a_rescue_starts_it_again():
+    """In deep sleep it is off."""
     for new, fields in CHIPS:
         chip = wired(new, fields)
         eq(chip.net.join(10_000), ONLINE)
@@ -146,16 +142,11 @@ def test_a_rescue_starts_it_again():
         eq(chip.net.status(), IDLE)
         eq(chip.net.join(10_000), ONLINE)
         eq(chip.did, ["inactive", "active"])
-
-
-def test_it_is_off_in_deep_sleep():
-    for new, fields in CHIPS:
-        chip = wired(new, fields)
-        eq(chip.net.join(10_000), ONLINE)
         assert "inactive" in stops(chip, chip.board.sleep, 60_000, True)
 
 
-def test_a_firmware_without_the_driver():
+def test_what_is_wrong_is_told():
+    """A firmware without the driver; a Pico without the reset pin."""
     for new, fields in ((Esp32, LAN8720), (Rp2040, W5500)):
         chip = new()
         machine = __import__("machine")
@@ -165,8 +156,5 @@ def test_a_firmware_without_the_driver():
         net = chip.board.network(fields)
         assert "has no driver for " + fields["driver"] in str(raises(ValueError, net.setup, given))
         eq(net.join(1_000), FAILED)
-
-
-def test_a_pico_needs_the_reset_pin():
     fields = {name: W5500[name] for name in W5500 if name != "reset"}
     assert "RSTn" in str(raises(ValueError, wired, Rp2040, fields))

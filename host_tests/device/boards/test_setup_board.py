@@ -26,16 +26,12 @@ class RawName:
 
 
 def test_the_access_point_is_open_and_has_the_name():
-    for new in CHIPS:
+    """It has a key if one is given."""
+    for new, name, wpa2 in ((Esp32, "authmode", 3), (Rp2040, "security", 0x400004)):
         chip, radio = made(new)
         eq(radio.open_access_point("inflight-123456"), "192.168.4.1")
-        eq(chip.own.air["ssid"], "inflight-123456")
-        eq([chip.own.air[name] for name in ("authmode", "security") if name in chip.own.air], [0])
+        eq((chip.own.air["ssid"], chip.own.air[name]), ("inflight-123456", 0))
         eq((radio.HTTP_PORT, radio.DNS_PORT, radio.available()), (80, 53, True))
-
-
-def test_the_access_point_has_a_key_if_it_is_given():
-    for new, name, wpa2 in ((Esp32, "authmode", 3), (Rp2040, "security", 0x400004)):
         chip, radio = made(new)
         eq(radio.open_access_point("inflight-123456", "the-set-up-code"), "192.168.4.1")
         eq((chip.own.air["ssid"], chip.own.air[name]), ("inflight-123456", wpa2))
@@ -43,6 +39,7 @@ def test_the_access_point_has_a_key_if_it_is_given():
 
 
 def test_networks_are_listed_once_by_signal():
+    """The strongest of many: a neighbour can announce hundreds, which would fill the RAM."""
     for new in CHIPS:
         air = [
             AccessPoint("attic", rssi=-80),
@@ -52,19 +49,11 @@ def test_networks_are_listed_once_by_signal():
             AccessPoint(RawName(), rssi=-20),
         ]
         eq(made(new, *air)[1].scan(), [("attic", -60, True), ("open", -70, False)])
-
-
-def test_the_strongest_of_many_networks_are_listed():
-    """A neighbour can announce hundreds, which would fill the RAM."""
-    for new in CHIPS:
         air = [AccessPoint("network-%d" % n, rssi=-30 - n * 7 % 60) for n in range(600)]
         found = made(new, *air)[1].scan()
         eq([rssi for _, rssi, _ in found], [-30] * 10 + [-31] * 10 + [-32] * 10 + [-33] * 10)
-
-
-def test_a_busy_driver_finds_no_networks():
     chip, radio = made(Esp32, AccessPoint())
-    chip.wlan.broken = True
+    chip.wlan.broken = True  # a busy driver
     eq(radio.scan(), [])
 
 

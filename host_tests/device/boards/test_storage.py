@@ -76,39 +76,19 @@ def test_a_journal_in_a_partition_that_became_larger():
     eq(journal_flash(Bare(), page=64).ioctl(4, 0), 10)
 
 
-def test_then_pinned_files():
-    board = running()
-    device = journal_flash(None, board.supply, root=ROOT, page=32, kb=8)
-    eq((device.where, device.repaired, device.ioctl(4, 0)), ("pinned files", 0, 16))
-    serves(device)
-    eq([len(os.listdir(ROOT + "/journal"))], [16])
-    os.remove(ROOT + "/journal/" + os.listdir(ROOT + "/journal")[3])
-    board.boot()
-    eq(journal_flash(None, board.supply, root=ROOT, page=32, kb=8).repaired, 1)
-
-
 def test_what_is_there_keeps_its_size():
     """And 0 KiB make none."""
     board = running()
     eq(raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32, 0).errno, ENOENT)
     eq(os.listdir(ROOT), [])
-    serves(journal_flash(None, board.supply, root=ROOT, page=32, kb=6))
+    device = journal_flash(None, board.supply, root=ROOT, page=32, kb=6)
+    eq((device.where, device.repaired, device.ioctl(4, 0)), ("pinned files", 0, 12))
+    serves(device)
     for kb in (8, 4, 0):
         board.boot()
         device = journal_flash(None, board.supply, root=ROOT, page=32, kb=kb)
         eq((device.ioctl(4, 0), device.repaired), (12, 0))
         eq([mid for mid, _ in bodies(Journal(device))], [57, 58, 59])
-
-
-def test_then_slot_files():
-    running()
-    other = NorFlash(8, 512, 32)  # blank
-    for raw in (None, other):
-        device = journal_flash(None, raw, "/outbox", ROOT)
-        eq((device.where, device.repaired, device.page), ("slot files", 0, 64))
-        Journal(device)
-        device.close()
-    eq(os.listdir(ROOT), ["outbox"])
 
 
 def test_errors_of_pinned_files_are_raised():

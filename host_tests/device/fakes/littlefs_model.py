@@ -5,6 +5,7 @@ import os
 
 from harness import CUT_STEP, SkipTest
 from nor import NorFlash, PowerCut, before, torn
+from scratch import Replaced
 
 try:
     import vfs
@@ -93,6 +94,14 @@ def each_cut(board, act):
             board.boot()
             yield k, how
             k += CUT_STEP
+
+
+def at_root():
+    """`with at_root():` boards look for a journal in this file system."""
+    import storage
+
+    journal_flash = storage.journal_flash
+    return Replaced(storage, journal_flash=lambda *args, **more: journal_flash(*args, root=ROOT, **more))
 
 
 # --- files of a user ---

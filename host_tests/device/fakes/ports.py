@@ -320,6 +320,28 @@ class Network:
         self.code = code
 
 
+class Chip:
+    """What the chips of all ports have. `air`: the access points in range."""
+
+    def __init__(self, air):
+        self.air = list(air)
+        self.did = []
+        self.start()
+
+    def begin(self, station, early):
+        """A start: a new interpreter, with this station and an access point that is configured `early`."""
+        del self.did[:]
+        self.clock = Clock()
+        self.wlan = station(self)
+        self.own = OwnAccessPoint(early)
+        self.network = Network(self.wlan, self.own)
+        self.ntp = Ntp()
+        self.date = None
+
+    def set_date(self, date):
+        self.date = date
+
+
 def outcome(chip, ms=60_000):
     """The status of the board's network when connecting has ended, or after `ms`."""
     end = chip.clock.now + ms

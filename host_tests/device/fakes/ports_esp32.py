@@ -1,6 +1,6 @@
 """A fake of the parts of MicroPython's esp32 port that boards/esp32 uses."""
 
-from ports import PWRON_RESET, WLAN, Clock, Module, Network, Ntp, OwnAccessPoint, Restart, Watchdog, install, load
+from ports import PWRON_RESET, WLAN, Chip, Module, Restart, Watchdog, install, load
 
 
 class Station(WLAN):
@@ -138,15 +138,14 @@ class Pin:
         return Pin.level
 
 
-class Esp32:
-    """`air`: the access points in range. `kept`: its RTC memory. `inside`: the module esp32. `ext0`, `ext1`: pins that
+class Esp32(Chip):
+    """`kept`: its RTC memory. `inside`: the module esp32. `ext0`, `ext1`: pins that
     end the sleep, and their levels. `woken`: why it woke, as the port says it."""
 
     ext0 = ext1 = None
     woken = 0
 
     def __init__(self, *air, station=Station):
-        self.air = list(air)
         self.kept = b""
         self.station = station
         self.inside = Module(
@@ -155,20 +154,13 @@ class Esp32:
             wake_on_ext0=self.wake_on_ext0,
             wake_on_ext1=self.wake_on_ext1,
         )
-        self.did = []
         self.mem32 = {}  # registers
-        self.start()
+        super().__init__(air)
 
     def start(self, cause=PWRON_RESET):
         """Starts it with the port's reset cause `cause`."""
-        del self.did[:]
-        self.clock = Clock()
+        self.begin(self.station, False)
         self.dog = None
-        self.wlan = self.station(self)
-        self.own = OwnAccessPoint(False)
-        self.network = Network(self.wlan, self.own)
-        self.ntp = Ntp()
-        self.date = None
         machine = Module(
             unique_id=lambda: b"\x24\x0a\xc4\x12\x34\x56",
             reset_cause=lambda: cause,
@@ -221,9 +213,6 @@ class Esp32:
         if len(data) > 2048:
             raise ValueError("buffer too long")
         self.kept = bytes(data)
-
-    def set_date(self, date):
-        self.date = date
 
 
 def _rtc(pin):

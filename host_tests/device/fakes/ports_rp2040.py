@@ -1,19 +1,6 @@
 """A fake of the parts of MicroPython's rp2 port that boards/rp2040 uses: the chip and its Wi-Fi chip."""
 
-from ports import (
-    PWRON_RESET,
-    WDT_RESET,
-    WLAN,
-    Clock,
-    Module,
-    Network,
-    Ntp,
-    OwnAccessPoint,
-    Restart,
-    Watchdog,
-    install,
-    load,
-)
+from ports import PWRON_RESET, WDT_RESET, WLAN, Chip, Module, Restart, Watchdog, install, load
 
 CHIP_ID = 0x40000000
 _ENABLE = 1 << 30
@@ -107,12 +94,11 @@ class WatchdogTimer(Watchdog):
             Watchdog.bite(self)
 
 
-class Rp2040:
-    """`air`: the access points in range. `volts`: the converter's reading of each channel. `nap`: the longest light
+class Rp2040(Chip):
+    """`volts`: the converter's reading of each channel. `nap`: the longest light
     sleep."""
 
     def __init__(self, *air, rp2350=False):
-        self.air = list(air)
         self.mem32 = Registers(rp2350)
         self.mac = b"\x28\xcd\xc1\x12\x34\x56"
         self.volts = {4: 0.706, 3: 5 / 3}
@@ -120,18 +106,11 @@ class Rp2040:
         self.irq = True
         self.flash = None
         self.kept = None  # what is in the one file that the board has
-        self.did = []
-        self.start()
+        super().__init__(air)
 
     def start(self, cause=PWRON_RESET):
         """Starts it with the port's reset cause `cause`."""
-        del self.did[:]
-        self.clock = Clock()
-        self.wlan = Station(self)
-        self.own = OwnAccessPoint(True)
-        self.network = Network(self.wlan, self.own)
-        self.ntp = Ntp()
-        self.date = None
+        self.begin(Station, True)
         self.mem32[self.mem32.dog] = 0
 
         class ADC(_ADC):
@@ -176,9 +155,6 @@ class Rp2040:
         if ms * 1000 >> 32:
             raise ValueError("sleep too long")
         self.clock.sleep_ms(min(ms, self.nap))
-
-    def set_date(self, date):
-        self.date = date
 
     def disable_irq(self):
         was = self.irq

@@ -1,16 +1,16 @@
 """Actuators on fake hardware: what they do, what survives a restart, and their errors."""
 
 import json
-import os
 
 from actuators import Actuators
 from hardware import Pin, With
 from harness import eq, raises
 from inflight import Journal, RamFlash
 from ports import Module
+from ram_board import Board
+from scratch import Folder
 
 RUNTIMES = "cpython micropython-x86"
-PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 
 
 class Pwm:
@@ -45,11 +45,6 @@ class Leds:
         self.shown = self.color
 
 
-class Board:
-    def config_path(self):
-        return PATH + "config.json"
-
-
 class Config:
     def __init__(self, actuators):
         self.actuators = actuators
@@ -65,8 +60,8 @@ class Message:
 class App:
     """A device with these actuators. `published`: [(topic, fields)]."""
 
-    def __init__(self, *entries):
-        self.board = Board()
+    def __init__(self, folder, entries):
+        self.board = Board(folder.at("config.json"))
         self.config = Config(entries)
         self.errors = {}
         self.journal = Journal(RamFlash(3, 1024))
@@ -81,36 +76,30 @@ class App:
         return self.actuators.execute(name, Message(text.encode(), **how))
 
 
-class Device:
-    """`with Device():` the fake hardware, and no file of an earlier test."""
-
-    def __init__(self):
-        self._machine = With(machine=Module(Pin=Pin, PWM=Pwm), neopixel=Module(NeoPixel=Leds))
+class Device(Folder):
+    """`with Device() as start:` the fake hardware; start(entry, ...) starts an App with these actuators."""
 
     def __enter__(self):
+        self._machine = With(machine=Module(Pin=Pin, PWM=Pwm), neopixel=Module(NeoPixel=Leds))
         self._machine.__enter__()
         for made in (Pin.made, Pwm.made, Leds.made):
             made.clear()
-        _remove()
+        return super().__enter__()
 
     def __exit__(self, *why):
+        super().__exit__(*why)
         self._machine.__exit__(*why)
-        _remove()
 
-
-def _remove():
-    try:
-        os.remove(PATH + "actuators.json")
-    except OSError:
-        pass  # nothing was kept
+    def __call__(self, *entries):
+        return App(self, entries)
 
 
 PUMP = {"driver": "switch", "pin": 5, "name": "pump"}
 
 
 def test_switch():
-    with Device():
-        app = App(PUMP)
+    with Device() as start:
+        app = start(PUMP)
         (pin,) = Pin.made
         eq((pin.number, pin.how, pin.levels), (5, (Pin.OUT,), [False]))
         for text, level in (("on", True), ("on", True), ("off", False), ("toggle", True), ("toggle", False)):
@@ -121,13 +110,13 @@ def test_switch():
         for text in ("", "ON", "1", "of"):
             assert "write on, off or toggle" in str(raises(ValueError, app.command, "pump", text)), text
         eq(pin.levels[-1], False)
-        App(dict(PUMP, invert=True)).command("pump", "on")
+        start(dict(PUMP, invert=True)).command("pump", "on")
         eq(Pin.made[1].levels, [True, False])
 
 
 def test_pwm():
-    with Device():
-        app = App({"driver": "pwm", "pin": 5, "name": "fan", "freq": 25000})
+    with Device() as start:
+        app = start({"driver": "pwm", "pin": 5, "name": "fan", "freq": 25000})
         (pwm,) = Pwm.made
         eq((pwm.hz, pwm.duty), (25000, 0))
         for text, percent, duty in (("50", 50, 32768), ("12.5", 12.5, 8192), ("on", 100, 65535), ("toggle", 0, 0)):
@@ -135,15 +124,15 @@ def test_pwm():
             eq(pwm.duty, duty)
         for text in ("", "101", "-1", "nan", "inf", "half"):
             assert "0 to 100" in str(raises(ValueError, app.command, "fan", text)), text
-        App({"driver": "pwm", "pin": 6, "invert": True})
+        start({"driver": "pwm", "pin": 6, "invert": True})
         eq(Pwm.made[1].duty, 65535)
-        app = App({"driver": "pwm", "pin": 5, "name": "fan", "freq": 1})
+        app = start({"driver": "pwm", "pin": 5, "name": "fan", "freq": 1})
         assert "freq 1: not a frequency of this board" in app.errors["fan"], app.errors
 
 
 def test_led():
-    with Device():
-        app = App({"driver": "led", "pin": 5, "name": "lamp", "count": 3})
+    with Device() as start:
+        app = start({"driver": "led", "pin": 5, "name": "lamp", "count": 3})
         (leds,) = Leds.made
         eq((leds.count, leds.shown), (3, (0, 0, 0)))
         eq(app.command("lamp", "#FF8000"), {"state": "on", "color": "#ff8000"})
@@ -155,52 +144,46 @@ def test_led():
         for text in ("", "red", "#ff80", "#ff800g", "ff80000", "#ff80000"):
             assert "#ff8000" in str(raises(ValueError, app.command, "lamp", text)), text
         for count in (0, 1001):
-            assert "1 to 1000" in App({"driver": "led", "pin": 5, "count": count}).errors["led"]
+            assert "1 to 1000" in start({"driver": "led", "pin": 5, "count": count}).errors["led"]
 
 
 def test_missing_neopixel_error_tells_how_to_install_it():
-    with Device(), With(neopixel=None):
-        assert "mpremote mip install neopixel" in App({"driver": "led", "pin": 5}).errors["led"]
-
-
-def test_restore():
-    states = {"last": ("on", "off"), "on": ("on", "on"), "off": ("off", "off")}
-    for restore in states:
-        for text, after in zip(("on", "off"), states[restore]):
-            with Device():
-                entry = dict(PUMP, restore=restore)
-                App(entry).command("pump", text)
-                app = App(entry)
-                eq(app.actuators.states["pump"]["state"], after)
-                eq(Pin.made[-1].levels, [after == "on"])  # never the other one, not even for a moment
+    with Device() as start, With(neopixel=None):
+        assert "mpremote mip install neopixel" in start({"driver": "led", "pin": 5}).errors["led"]
 
 
 def test_the_first_start_is_off_unless_restore_says_on():
-    for restore, state in (("last", "off"), ("on", "on"), ("off", "off")):
-        with Device():
-            eq(App(dict(PUMP, restore=restore)).actuators.states["pump"]["state"], state)
-
-
-def test_state_of_another_driver_is_not_restored():
-    with Device():
-        App(PUMP).command("pump", "on")
-        eq(App({"driver": "pwm", "pin": 5, "name": "pump"}).actuators.states["pump"], {"state": 0})
+    """Later ones are as it says; the state of another driver is not restored."""
+    for restore, first, later in (
+        ("last", "off", ("on", "off")),
+        ("on", "on", ("on", "on")),
+        ("off", "off", ("off", "off")),
+    ):
+        entry = dict(PUMP, restore=restore)
+        for text, after in zip(("on", "off"), later):
+            with Device() as start:
+                app = start(entry)
+                eq(app.actuators.states["pump"]["state"], first)
+                app.command("pump", text)
+                eq(start(entry).actuators.states["pump"]["state"], after)
+                eq(Pin.made[-1].levels, [after == "on"])  # never the other one, not even for a moment
+                eq(start({"driver": "pwm", "pin": 5, "name": "pump"}).actuators.states["pump"], {"state": 0})
 
 
 def test_damaged_file():
-    with Device():
-        with open(PATH + "actuators.json", "w") as f:
+    with Device() as start:
+        with open(start.at("actuators.json"), "w") as f:
             f.write('{"pump": ["sw')
-        app = App(PUMP)
+        app = start(PUMP)
         assert "damaged" in app.errors["actuators"]
         app.command("pump", "on")
-        with open(PATH + "actuators.json") as f:
+        with open(start.at("actuators.json")) as f:
             eq(json.loads(f.read())["pump"][:2], ["switch", {"state": "on"}])
 
 
 def test_errors_of_entries():
-    with Device():
-        app = App(
+    with Device() as start:
+        app = start(
             {"driver": "valve", "name": "a"},
             {"driver": "switch", "name": "b"},
             {"driver": "switch", "pin": 99, "name": "c"},
@@ -229,20 +212,20 @@ def test_hardware_that_fails_keeps_the_old_state():
                 raise OSError(5, "EIO")
             Pin.value(self, level)
 
-    with Device(), With(machine=Module(Pin=Broken)):
-        app = App(PUMP)
+    with Device() as start, With(machine=Module(Pin=Broken)):
+        app = start(PUMP)
         Broken.broken = True
         assert "EIO" in str(raises(OSError, app.command, "pump", "on"))
         assert "EIO" in app.errors["pump"]
         Broken.broken = False
-        eq(App(PUMP).actuators.states["pump"], {"state": "off"})
+        eq(start(PUMP).actuators.states["pump"], {"state": "off"})
         eq(app.command("pump", "on"), {"state": "on"})  # the driver is made again
         eq(app.errors, {})
 
 
 def test_a_file_that_cannot_be_written_changes_nothing():
-    with Device():
-        app = App(PUMP)
+    with Device() as start:
+        app = start(PUMP)
         app.actuators.path = "no-such-folder/actuators.json"
         raises(OSError, app.command, "pump", "on")
         eq(app.actuators.states["pump"], {"state": "off"})

@@ -1,19 +1,15 @@
 """Announcements of releases: what their signatures cover, and what is published of those that are refused."""
 
 import json
-import os
+import socket  # noqa: F401 (where there is none the file is skipped)
 import sys
 from binascii import a2b_base64
 
 import announcement
 import slot
 import updating
-from harness import SkipTest, eq, raises
-
-try:
-    import socket  # noqa: F401
-except ImportError:
-    raise SkipTest("has no sockets") from None
+from harness import eq, raises
+from scratch import Folder, Replaced
 from trial_app import App, Board
 from update_record import FETCH, Record, load, store
 
@@ -42,7 +38,6 @@ RELEASE = BODY.encode() + SIGNATURE
 FORGED = bytes(len(SIGNATURE))
 OTHER_KEY = KEY[:-4] + "AAAB"
 NOT_SIGNED = "not signed by a key of this device"
-FOLDER = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
 
 
 class Implementation:
@@ -52,11 +47,13 @@ class Implementation:
     _mpy = 6
 
 
+def no_memory(*_):
+    raise MemoryError
+
+
 class NoMemory:
     # In place of the module json.
-    @staticmethod
-    def loads(text):
-        raise MemoryError
+    loads = staticmethod(no_memory)
 
 
 def forged(number):
@@ -72,23 +69,23 @@ class Message:
         self.size = len(payload)
 
 
-class Device:
+class Device(Folder):
     """A device that accepts releases of KEY. record: what it knows of earlier ones."""
 
     def __init__(self, record=None):
-        self.record = record
+        self._record = record
 
     def __enter__(self):
-        self._kept = sys.implementation, slot.space
+        super().__enter__()
+        self._replaced = [Replaced(slot, space=lambda place: (4096, 100))]
         if sys.implementation.name != "micropython":
-            sys.implementation = Implementation
-        slot.space = lambda place: (4096, 100)
-        os.mkdir(FOLDER)
-        with open(FOLDER + "/config.json", "w") as f:
-            f.write(json.dumps({"update_keys": [OTHER_KEY, KEY]}))
-        if self.record:
-            store(FOLDER, self.record)
-        self.app = app = App(Board(FOLDER))
+            self._replaced.append(Replaced(sys, implementation=Implementation))
+        for one in self._replaced:
+            one.__enter__()
+        self.write("config.json", json.dumps({"update_keys": [OTHER_KEY, KEY]}))
+        if self._record:
+            store(self.path, self._record)
+        self.app = app = App(Board(self.path))
         app.board.NAME = "ram"
         app.config.buffer, app.config.timeout_ms = 1024, 10_000
         app.client.publish = lambda *_: None
@@ -96,12 +93,15 @@ class Device:
         return self
 
     def __exit__(self, *_):
-        slot.space = self._kept[1]
-        if sys.implementation is Implementation:
-            sys.implementation = self._kept[0]
-        for name in os.listdir(FOLDER):
-            os.remove(FOLDER + "/" + name)
-        os.rmdir(FOLDER)
+        for one in self._replaced:
+            one.__exit__()
+        super().__exit__()
+
+    @property
+    def fetched(self):
+        """(state, number) of the record."""
+        record = load(self.path)
+        return record.state, record.candidate
 
     def announce(self, payload):
         """Returns what was published of it: (number, state, reason)."""
@@ -143,58 +143,32 @@ def test_a_key_that_is_none_does_not_hide_the_other():
 # --- what is published ---
 
 
-def test_a_signed_release_is_fetched():
-    with Device() as device:
-        eq(device.announce(RELEASE), [(7, "fetch", "")])
-        eq((load(FOLDER).state, load(FOLDER).candidate), (FETCH, 7))
-        eq(device.announce(RELEASE), [(7, "fetch", "")])  # whoever announces it may not know
-
-
-def test_nobody_else_can_refuse_the_release_that_is_fetched():
-    with Device() as device:
-        device.announce(RELEASE)
-        for number in (7, 8):
-            eq(device.announce(forged(number)), [(None, "refused", NOT_SIGNED)])
-        assert device.app.update.busy
-        eq((load(FOLDER).state, load(FOLDER).candidate), (FETCH, 7))
-
-
 def test_nobody_else_can_end_a_fetch_with_what_takes_memory_to_read():
     with Device() as device:
         device.announce(RELEASE)
         for opening in (b"[", b'{"":'):
             eq(device.announce(opening * (1_600 // len(opening)) + FORGED), [(None, "refused", NOT_SIGNED)])
             assert device.app.update.busy
-        announcement.json = NoMemory
-        try:
-            eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
-        finally:
-            announcement.json = json
-        assert device.app.update.busy
-        eq((load(FOLDER).state, load(FOLDER).candidate), (FETCH, 7))
+        for fails in ({"json": NoMemory}, {"is_signed": no_memory}):
+            with Replaced(announcement, **fails):
+                eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
+            assert device.app.update.busy
+        eq(device.fetched, (FETCH, 7))
 
 
 def test_a_forged_announcement_is_no_outcome_of_the_number_that_it_names():
-    """However often it comes: it is told without a number, and does not replace the last state, which is retained."""
+    """However often it comes: it is told without a number, does not replace the last state, which is retained, and does
+    not end a fetch."""
     with Device() as device:
         for _ in range(3):
             eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
         eq(device.announce(RELEASE), [(7, "fetch", "")])
         eq([retained for _, _, retained in device.app.told], [False, False, False, True])
-
-
-def test_no_memory_to_check_an_announcement_is_no_outcome_either():
-    def fails(*_):
-        raise MemoryError
-
-    with Device() as device:
-        device.announce(RELEASE)
-        kept, announcement.is_signed = announcement.is_signed, fails
-        try:
-            eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
-        finally:
-            announcement.is_signed = kept
+        for number in (7, 8):
+            eq(device.announce(forged(number)), [(None, "refused", NOT_SIGNED)])
         assert device.app.update.busy
+        eq(device.announce(RELEASE), [(7, "fetch", "")])  # whoever announces it may not know
+        eq(device.fetched, (FETCH, 7))
 
 
 def test_a_release_with_an_outcome_is_answered_with_it_each_time():
@@ -207,8 +181,7 @@ def test_a_release_with_an_outcome_is_answered_with_it_each_time():
         for _ in range(2):
             eq(device.announce(forged(6)), [(6, "good", "")])
             eq(device.announce(RELEASE), [(7, "bad", "it has failed before")])
-        with open("%s/%s.reason" % (FOLDER, record.other), "w") as f:
-            f.write("no connection")
+        device.write(record.other + ".reason", "no connection")
         eq(device.announce(RELEASE), [(7, "bad", "no connection")])
 
 

@@ -144,18 +144,6 @@ def test_a_noisy_input_is_limited_and_its_last_state_is_published():
         eq(device.changes.count, count)
 
 
-def test_a_change_that_went_back_while_it_waited_is_counted_alone():
-    with Device(interval_ms=3_600_000) as device:
-        for n in range(11):
-            device.series.value = n
-            device.run(100)
-        eq(len(device.published), 11)
-        device.series.value = "back soon"
-        device.run(500)
-        device.series.value = 10
-        eq((device.run(30_000), device.changes.count), ([], 1))
-
-
 def test_what_a_full_journal_refuses_is_tried_again():
     with Device() as device:
         device.run(1_000)
@@ -188,14 +176,6 @@ def test_a_sensor_that_fails_is_in_errors_until_it_works():
         assert "EIO" in device.errors["door"]
         device.series.value = True
         eq((device.run(1_000), device.errors), ([], {}))
-
-
-def test_a_sensor_that_comes_later_is_published_at_once():
-    with Device() as device:
-        device.series.value = OSError(5, "EIO")
-        device.run(1_000)
-        device.series.value = True
-        eq([value for _, value in device.run(1_000)], [True])
 
 
 def test_a_wrong_entry_is_an_error_of_its_sensor():

@@ -4,14 +4,12 @@ import json
 import os
 
 import assemble
-import storage
 from harness import eq
-from littlefs_model import ROOT, Board
+from littlefs_model import ROOT, Board, at_root
 from ports_rp2040 import Rp2040
+from scratch import Folder
 
 RUNTIMES = "cpython micropython-x86"
-PATH = "/tmp/inflight-test-%s.json" % "".join("%02x" % b for b in os.urandom(6))
-_journal_flash = storage.journal_flash
 
 
 def started(flash, kb, usual=64):
@@ -19,16 +17,11 @@ def started(flash, kb, usual=64):
     flash.boot()
     chip = Rp2040()
     chip.flash = flash.supply
-    with open(PATH, "w") as f:
-        given = {"host": "broker.example", "wifi_ssid": "net", "wifi_key": "12345678"}
-        f.write(json.dumps(dict(given, journal_kb=kb) if kb else given))
     chip.board.JOURNAL_KB = usual
-    storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=ROOT, **more)
-    try:
-        return assemble.build(chip.board, 0, path=PATH)
-    finally:
-        storage.journal_flash = _journal_flash
-        os.remove(PATH)
+    given = {"host": "broker.example", "wifi_ssid": "net", "wifi_key": "12345678"}
+    with Folder() as folder, at_root():
+        folder.write("config.json", json.dumps(dict(given, journal_kb=kb) if kb else given))
+        return assemble.build(chip.board, 0, path=folder.at("config.json"))
 
 
 def test_a_larger_journal_keeps_its_messages():

@@ -1,30 +1,30 @@
-"""What a device does after a crash: it restarts, later and later, then in safe mode; the error is told once."""
+"""What a device does when its application ends or crashes: it sleeps, or restarts, later and later, then in safe mode;
+the error is told once."""
 
-import gc
 import json
 import os
-import sys
+import socket  # noqa: F401 (where there is none the file is skipped)
 
-from harness import EMULATED, SkipTest, eq, raises
-
-try:
-    import socket  # noqa: F401
-except ImportError:
-    raise SkipTest("has no sockets") from None
 import app
+import assemble
 import codes
 import files
 import health
 import ram_board
 import settings
 import start
-from inflight import RamFlash
+from hardware import With
+from harness import EMULATED, eq, raises
+from inflight import Journal, RamFlash
 from ports import Module
+from scratch import Folder, Replaced, read
+from sleeping_app import SleepingApp
 
 RUNTIMES = "cpython micropython-x86"
 
-if not hasattr(gc, "mem_free"):
-    gc.mem_free = lambda: 150_000
+
+SLEEP_MS = 60_000
+commit_of_a_journal = Journal.commit
 
 
 class Restart(BaseException):
@@ -42,22 +42,20 @@ class Board(ram_board.Board):
     def __init__(self, **fields):
         super().__init__()
         fields.setdefault("host", "nowhere.example")
-        self.path = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
+        self.fields = fields
+        self.folder = Folder()
         self.flash = RamFlash(8, 4096)
         self.ran = []
-        self.configure(json.dumps(fields))
+        self.events = []  # "run", and each "commit" of a journal
 
     def config_path(self):
-        return self.path + "config.json"
+        return self.folder.at("config.json")
 
     def configure(self, text):
-        with open(self.config_path(), "w") as f:
-            f.write(text)
+        self.folder.write("config.json", text)
 
-    def crash_file(self, text=None):
-        """The text of crash.json; writes it if there is one."""
-        with open(self.path + "crash.json", "r" if text is None else "w") as f:
-            return f.read() if text is None else f.write(text)
+    def crash_file(self):
+        return read(self.folder.at("crash.json"))
 
     def journal_flash(self, kb=64):
         if isinstance(self.flash, Exception):
@@ -70,29 +68,31 @@ class Board(ram_board.Board):
             raise Restart
 
     def __enter__(self):
-        self.kept = sys.modules.get("board"), app.App.run, app.App.uptime
-        sys.modules["board"] = self
+        self.folder.__enter__()
+        self.configure(json.dumps(self.fields))
         board = self
 
         def run(self):
             board.ran.append(self)
+            board.events.append("run")
             if isinstance(board.end, BaseException):
                 raise board.end
             return board.end
 
-        app.App.run = run
+        def commit(self):
+            board.events.append("commit")
+            commit_of_a_journal(self)
+
+        applications = Replaced(app.App, run=run, uptime=app.App.uptime), Replaced(SleepingApp, run=run)
+        self.replaced = (With(board=self), Replaced(Journal, commit=commit)) + applications
+        for one in self.replaced:
+            one.__enter__()
         return self
 
     def __exit__(self, *_):
-        sys.modules.pop("board")
-        if self.kept[0]:
-            sys.modules["board"] = self.kept[0]
-        app.App.run, app.App.uptime = self.kept[1:]
-        for name in ("config.json", "crash.json", "config.json.new.part"):
-            try:
-                os.remove(self.path + name)
-            except OSError:
-                pass
+        for one in self.replaced:
+            one.__exit__()
+        self.folder.__exit__()
 
     def starts(self):
         """Starts once. Returns how many seconds it waited before it restarted; None if it ended at its prompt."""
@@ -113,6 +113,35 @@ class Board(ram_board.Board):
         return health.report(self.ran[-1])
 
 
+def test_the_application_chooses_how_long_the_device_sleeps():
+    """Its journal is committed before. A sleeper that crashed sleeps before it starts again: a bug that occurs at each
+    wake must not empty the battery; one that stays awake restarts soon."""
+    for sleep_ms, end, slept in (
+        (SLEEP_MS, 12_345, [(12_345, True)]),
+        (0, 0, [(0, True)]),
+        (SLEEP_MS, ValueError("a bug"), [(1000, False), (SLEEP_MS, True)]),
+        (0, ValueError("a bug"), [(1000, False), (0, True)]),
+        (SLEEP_MS, KeyboardInterrupt(), []),
+    ):
+        with Board(sleep_ms=sleep_ms) as board:
+            board.end = end
+            try:
+                start.main()
+            except Restart:
+                pass
+            eq((board.slept, board.events[-1]), (slept, "commit" if slept else "run"))
+
+
+def test_booting_is_part_of_a_wake():
+    """Ticks begin with a board; after a soft reset, and in a process, they began long ago."""
+    for now, expected in ((2_345, 0), (10_001, 10_001), (5_000_000, 5_000_000)):
+        found = []
+        noted = Replaced(assemble, assemble=lambda board, began: found.append(began))
+        with Board(), noted, Replaced(start, ticks_ms=lambda now=now: now):
+            start.main()
+        eq(found, [expected])
+
+
 def test_after_three_crashes_it_starts_in_safe_mode():
     for error in (MemoryError("no memory"), ImportError("no module named 'x'"), OSError(5), KeyError("a bug")):
         with Board() as board:
@@ -122,31 +151,23 @@ def test_after_three_crashes_it_starts_in_safe_mode():
                 waited.append(board.starts())
                 safe.append(board.safe)
             eq((waited, safe), ([1, 11, 61], [False] * 3))
-            board.end = 0
-            board.starts()
-            assert board.safe
-
-
-def test_after_safe_mode_it_tries_again():
-    with Board() as board:
-        modes = []
-        for _ in range(8):
-            board.end = 0 if modes[2:] and not modes[-1] else ValueError("a bug")  # safe mode works
-            board.starts()
-            modes.append(board.safe)
-        eq(modes, [False, False, False, True, False, True, False, True])
+            assert len(board.fed) >= 60  # the watchdog, in the pauses
+            modes = []
+            for _ in range(5):  # after safe mode, which works, it tries again
+                board.end = 0 if not modes or not modes[-1] else error
+                board.starts()
+                modes.append(board.safe)
+            eq(modes, [True, False, True, False, True])
 
 
 def test_a_start_that_ends_well_ends_the_row():
+    """So does a long run before a crash."""
     with Board() as board:
         for end in (ValueError("1"), ValueError("2"), 0, ValueError("3"), ValueError("4"), 0):
             board.end = end
             board.starts()
             assert not board.safe
         eq(board.starts(), 0)
-
-
-def test_crashes_after_long_runs_are_not_in_a_row():
     with Board() as board:
         app.App.uptime = lambda self: 400
         board.end = ValueError("after days")
@@ -165,14 +186,6 @@ def test_resets_by_watchdog_and_panic_are_crashes():
                     pass
                 eq(board.safe, safe)
             eq(board.report()["error"]["text"], cause)
-
-
-def test_the_watchdog_is_fed_in_a_pause():
-    with Board() as board:
-        board.end = ValueError("a bug")
-        for _ in range(3):
-            board.starts()
-        assert len(board.fed) >= 60
 
 
 def test_the_time_goes_on_over_a_crash():
@@ -206,27 +219,16 @@ def test_the_last_error_is_told_once():
         raise ValueError("no such thing")
 
     with Board() as board:
-        run = app.App.run
-        app.App.run = lambda self: broken()
-        board.starts()
-        app.App.run = run
-        board.starts()
+        with Replaced(app.App, run=lambda self: broken()):
+            board.starts()
+        for _ in range(3):
+            board.starts()  # they end before their first health message
         error = board.report()["error"]
         eq(error["text"], "ValueError: no such thing")
         assert "test_safe_mode.py" in error["at"] and "broken" in error["at"], error
         assert "error" not in board.report()
         board.starts()
         assert "error" not in board.report()
-
-
-def test_an_error_that_was_not_told_waits():
-    with Board() as board:
-        board.end = ValueError("a bug")
-        board.starts()
-        board.end = 0
-        for _ in range(3):
-            board.starts()  # they end before their first health message
-        eq(board.report()["error"]["text"], "ValueError: a bug")
 
 
 def test_no_file_remains_of_an_error_that_is_over():
@@ -246,9 +248,8 @@ def test_no_file_remains_of_an_error_that_is_over():
 
 
 def test_safe_mode_reads_no_sensors_and_ends_after_an_hour():
-    with Board(
-        sensors=[{"driver": "dht22", "pin": 4}], buffer=32768, wifi_ssid="net", wifi_key="the-wifi-key"
-    ) as board:
+    fields = {"sensors": [{"driver": "dht22", "pin": 4}], "wifi_ssid": "net", "wifi_key": "the-wifi-key"}
+    with Board(buffer=32768, **fields) as board:
         board.end = MemoryError()
         for _ in range(3):
             board.starts()
@@ -296,39 +297,28 @@ class Tried:
 def test_a_release_that_waits_for_a_person_has_not_started():
     with Board() as board:
         board.configure("{}")
-        with open(files.beside(board, "update.0"), "w"):
-            pass
-        sys.modules["trials"] = Tried
-        try:
+        board.folder.write("update.0", "")
+        with With(trials=Tried):
             assert board.starts() is not None  # it restarts: the launcher counts its starts
             eq(board.stopped, 0)
-        finally:
-            sys.modules.pop("trials", None)
-            os.remove(files.beside(board, "update.0"))
-        assert "configuration" in board.crash_file()
+        assert b"configuration" in board.crash_file()
 
 
 def test_the_set_up_may_open_in_safe_mode_but_not_while_something_is_tried():
     for more, end, may in (({}, None, 1), ({"qos": 7}, None, 1), ({}, "config.json.new", 0), ({}, "update.0", 0)):
         with Board(wifi_ssid="net", wifi_key="the-wifi-key", setup={"code": "the-set-up-code"}, **more) as board:
             started = []
-            sys.modules["offline"] = Module(
+            offline = Module(
                 begin=lambda *args: started.append(args), check=lambda *args: None, keep=lambda app, found: found
             )
-            sys.modules["trials"] = Tried
             if end:
-                with open(board.path + end, "w") as f:
-                    f.write(json.dumps({"host": "h", "wifi_ssid": "net", "setup": {"code": "the-set-up-code"}}))
-            try:
-                board.starts()
-            except AttributeError:
-                pass  # the fake of a trial has no more
-            finally:
-                for name in ("trials", "offline"):
-                    sys.modules.pop(name, None)
-                for name in ("config.json.try", "update.0"):
-                    if files.exists(board.path + name):
-                        os.remove(board.path + name)
+                given = {"host": "h", "wifi_ssid": "net", "setup": {"code": "the-set-up-code"}}
+                board.folder.write(end, json.dumps(given))
+            with With(offline=offline, trials=Tried):
+                try:
+                    board.starts()
+                except AttributeError:
+                    pass  # the fake of a trial has no more
             eq((more, end, len(started)), (more, end, may))
 
 
@@ -367,21 +357,18 @@ def test_at_the_prompt_no_watchdog_restarts_the_board():
 # --- power cuts, and file systems that fail ---
 
 
-def test_a_record_of_crashes_that_was_not_written_whole():
-    """MicroPython reads some of these without an error."""
+def test_a_damaged_record_of_crashes_is_none():
+    """Nor one that was not written whole: MicroPython reads some of these without an error."""
     whole = '{"count": 2, "error": "ValueError: a bug", "at": null, "told": false}'
     for n in range(0, len(whole), 7 if EMULATED else 1):
         with Board() as board:
-            board.crash_file(whole[:n])
+            board.folder.write("crash.json", whole[:n])
             eq((board.starts(), board.safe), (0, False))
             board.report()
             eq(board.starts(), 0)
-
-
-def test_a_damaged_record_of_crashes_is_none():
     for text in ("null", "5", "[]", '"x"', "{}", '{"count": "x", "error": "e"}', '{"count": 9}', "\0" * 64, "\x80"):
         with Board() as board:
-            board.crash_file(text)
+            board.folder.write("crash.json", text)
             eq((board.starts(), board.safe), (0, False))
             app.App.uptime = lambda self: 301
             assert "error" not in board.report()
@@ -391,15 +378,12 @@ def test_a_damaged_record_of_crashes_is_none():
 
 def test_a_device_starts_without_a_file_system_to_write_to():
     with Board() as board:
-        os.mkdir(board.path + "crash.json")  # neither to be written nor removed
-        try:
-            for cause, uptime in ((codes.WATCHDOG, 1), (codes.PANIC, 301), (codes.POWER_ON, 301)):
-                board.cause = cause
-                app.App.uptime = lambda self, uptime=uptime: uptime
-                eq(board.starts(), 0)
-                board.report()
-        finally:
-            os.rmdir(board.path + "crash.json")
+        os.mkdir(board.folder.at("crash.json"))  # neither to be written nor removed
+        for cause, uptime in ((codes.WATCHDOG, 1), (codes.PANIC, 301), (codes.POWER_ON, 301)):
+            board.cause = cause
+            app.App.uptime = lambda self, uptime=uptime: uptime
+            eq(board.starts(), 0)
+            board.report()
 
 
 def test_flash_is_not_worn_by_starts_without_a_crash():
@@ -411,8 +395,8 @@ def test_flash_is_not_worn_by_starts_without_a_crash():
         board.starts()
         board.end = 0
         board.starts()
-        marked = board.crash_file() + " "
-        board.crash_file(marked)
+        marked = board.crash_file() + b" "
+        board.folder.write("crash.json", marked)
         board.starts()
         eq(board.crash_file(), marked)
 
@@ -435,13 +419,8 @@ def test_a_power_cut_while_settings_are_written():
 
     with Board() as board:
         board.starts()
-        files.open = lambda path, mode="r": Cut(path) if mode == "w" else open(path)
-        try:
-            settings.change(board.ran[-1], b'{"interval_ms": 5000}')
-        except Restart:
-            pass
-        finally:
-            del files.open
+        with Replaced(files, open=lambda path, mode="r": Cut(path) if mode == "w" else open(path)):
+            raises(Restart, settings.change, board.ran[-1], b'{"interval_ms": 5000}')
         for _ in range(2):
             eq((board.starts(), board.safe, board.ran[-1].config.trial), (0, False, False))
         eq(board.ran[-1].config.interval_ms, 10_000)
@@ -451,8 +430,7 @@ def test_tried_settings_with_an_error_are_rolled_back():
     """At once: an hour in safe mode would cost its readings. The reason is told."""
     for text, reason in (("", "not JSON"), ('{"host": "h", "user": "a\\u0001"}', "control characters")):
         with Board() as board:
-            with open(board.config_path() + ".new", "w") as f:
-                f.write(text)
+            board.folder.write("config.json.new", text)
             eq((board.starts(), board.ran), (0, []))
             eq((board.starts(), board.safe, board.ran[0].config.host), (0, False, "nowhere.example"))
             told = board.report()["error"]["text"]

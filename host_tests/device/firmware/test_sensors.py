@@ -10,6 +10,7 @@ import telemetry
 from hardware import Pin, SoftPin, With, fails, read, works
 from harness import eq
 from ports import Clock, Module
+from scratch import Replaced
 from sensors import Sensor
 
 RUNTIMES = "cpython micropython-x86"
@@ -70,18 +71,15 @@ def own(values, ranges=None):
     return broken + (len(Driver.made),)
 
 
-def test_a_value_beyond_the_range_of_its_driver():
+def test_values_that_nothing_can_have():
+    """Also of a driver that declares no range."""
     for value in (-40.1, 85.1, 1e9, float("nan"), float("inf"), -float("inf")):
         readings, errors, made = own([("%RH", 50), ("Cel", value)], {"Cel": (-40, 85)})
         eq((readings, list(errors), made), ([], ["own"], 2))  # what came with it is not believed; it is made again
         assert "own-1" in errors["own"] and "from -40 to 85" in errors["own"], errors
-    for value in (-40, 0, 85, 85.0):
+    for value in (-40, 85):
         eq(own([("Cel", value)], {"Cel": (-40, 85)}), ([("own-0", "Cel", value)], {}, 1))
-
-
-def test_values_that_nothing_can_have():
-    """Also of a driver that declares no range."""
-    for unit, value in (("%RH", -0.1), ("%RH", 100.5), ("Cel", -274), ("Cel", -3274.5), ("Cel", float("nan"))):
+    for unit, value in (("%RH", -0.1), ("%RH", 100.5), ("Cel", -274), ("Cel", float("nan"))):
         for ranges in (None, {"V": (0, 5)}):
             readings, errors, _ = own([(unit, value)], ranges)
             eq((readings, list(errors)), ([], ["own"]))
@@ -225,20 +223,12 @@ def test_counter_ignores_disturbances():
         meter.clock.sleep_ms(500)
         meter.edges(1, 1)  # within a pulse
         eq(meter.total(), 2)
-
-
-def test_counter_debounce():
     for ms in (1, 5, 50):
         meter = Meter(debounce_ms=ms)
         meter.edges(ms, ms, ms, ms)
-        eq(meter.total(), 2)
         meter.edges(ms - 1, ms - 1, ms - 1, ms - 1)
         eq(meter.total(), 2)
-
-
-def test_counter_after_a_dry_summer():
-    """Ticks begin again after 12 days."""
-    for days in (3, 7, 11, 13, 40):
+    for days in (3, 7, 11, 13, 40):  # ticks begin again after 12 days
         meter = Meter()
         meter.edges(days * 86_400_000, 100)
         meter.clock.now = meter.clock.now % (1 << 30)
@@ -298,7 +288,8 @@ class CalibratedADC(RawADC):
         return 1_250_000
 
 
-def test_adc_without_read_uv():
+def test_adc():
+    """With and without a method that tells microvolts."""
     with With(machine=Module(Pin=Pin, ADC=RawADC)):
         name, unit, value = works({"driver": "adc", "pin": 26})[0]
         eq((name, unit), ("adc", "V"))
@@ -306,9 +297,6 @@ def test_adc_without_read_uv():
         battery = {"driver": "adc", "pin": 26, "name": "battery", "scale": 3.0, "offset": -0.5, "reference": 3.0}
         assert abs(works(battery)[0][2] - 8.5) < 1e-3
         assert "pin 2: not analogue" in fails({"driver": "adc", "pin": 2})
-
-
-def test_adc_with_read_uv():
     with With(machine=Module(Pin=Pin, ADC=CalibratedADC)):
         ((name, unit, value),) = works({"driver": "adc", "pin": 26, "name": "level", "unit": "%", "scale": 80})
     eq((name, unit, CalibratedADC.attenuation), ("level", "%", CalibratedADC.ATTN_11DB))
@@ -346,17 +334,12 @@ def dht(driver, frame):
     return [value for _, _, value in readings], errors.get("attic")
 
 
-def test_dht():
+def test_dht_below_zero():
+    """Some send the sign and the magnitude, some two's complement."""
     DHT22.frame = b"\x01\xe0\x00\xd7"
     with DHT:
         readings = works({"driver": "dht22", "pin": 4, "name": "attic"})
-        eq(readings, [("attic-temperature", "Cel", 21.5), ("attic-humidity", "%RH", 48)])
-        DHT22.frame = b"\x30\x00\x15\x04"
-        eq(works({"driver": "dht11", "pin": 5}), [("dht11-temperature", "Cel", 21.4), ("dht11-humidity", "%RH", 48)])
-
-
-def test_dht_below_zero():
-    """Some send the sign and the magnitude, some two's complement."""
+    eq(readings, [("attic-temperature", "Cel", 21.5), ("attic-humidity", "%RH", 48)])
     for frame, degrees, humidity in (
         ("02b7ffe9a1", -2.3, 69.5),
         ("0233fff72b", -0.9, 56.3),
@@ -368,6 +351,7 @@ def test_dht_below_zero():
         ("01900320", 80, 40),
     ):
         eq(dht("dht22", frame), ([degrees, humidity], None))
+    eq(dht("dht11", "30001504"), ([21.4, 48], None))
     eq(dht("dht11", "30000580"), ([-5, 48], None))
     eq(dht("dht11", "30050f83"), ([-15.3, 48.5], None))
 
@@ -470,22 +454,17 @@ def tank(there, family=0x28):
     return {int(n[-2:]): v for n, _, v in readings}, {int(n[-2:]): errors[n] for n in errors}
 
 
-def test_ds18x20_measures_in_the_background():
-    DS18X20.there = {1: 20.5, 2: -4.0}
-    sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
-    with ONE_WIRE:
-        eq(telemetry.start([sensor, lambda: ()]), 750)
-        errors = {}
-        readings = list(telemetry.read([sensor], errors))
-    eq(readings, [("tank-aabbccddee01", "Cel", 20.5), ("tank-aabbccddee02", "Cel", -4.0)])
-    eq(errors, {})
-
-
 def test_error_names_a_ds18x20_that_vanishes_or_has_no_power():
     DS18X20.there = {1: 20.5, 2: -4.0}
     sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
     errors = {}
     with ONE_WIRE:
+        eq(telemetry.start([sensor, lambda: ()]), 750)
+        names = [name for name, _, _ in telemetry.read([sensor], errors)]
+        eq((names, errors), (["tank-aabbccddee01", "tank-aabbccddee02"], {}))
+        with Replaced(DS18X20, phantom=True):  # a number that was read wrong: no error about it stays for ever
+            telemetry.start([sensor])
+            eq((len(list(telemetry.read([sensor], errors))), errors), (2, {}))
         telemetry.start([sensor])
         DS18X20.there = {1: unhexlify("50054b467fff0c10")}
         list(telemetry.read([sensor], errors))
@@ -493,6 +472,9 @@ def test_error_names_a_ds18x20_that_vanishes_or_has_no_power():
         telemetry.start([sensor])
         eq(list(telemetry.read([sensor], errors)), [])
     assert "power" in errors["tank-aabbccddee01"] and "CRC" in errors["tank-aabbccddee02"], errors
+    DS18X20.there = {}
+    with ONE_WIRE:
+        assert "no sensor on the bus" in fails({"driver": "ds18x20", "pin": 5})
 
 
 def test_ds18x20_values():
@@ -519,24 +501,6 @@ def test_ds18x20_that_has_not_measured():
             values, errors = tank({1: unhexlify(scratchpad), 2: 20}, family)
             assert sorted(values) == [2] and list(errors) == [1], (scratchpad, values, errors)
             assert "check its" in errors[1], errors
-
-
-def test_ds18x20_whose_number_was_read_wrong():
-    """A search of the bus does not check what it found: no error about it stays for ever."""
-    DS18X20.there, DS18X20.family = {1: 20.5}, 0x28
-    sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
-    errors = {}
-    with ONE_WIRE:
-        for DS18X20.phantom in (True, False):
-            telemetry.start([sensor])
-            eq(list(telemetry.read([sensor], errors)), [("tank-aabbccddee01", "Cel", 20.5)])
-            eq(errors, {})
-
-
-def test_ds18x20_bus_without_sensors():
-    DS18X20.there = {}
-    with ONE_WIRE:
-        assert "no sensor on the bus" in fails({"driver": "ds18x20", "pin": 5})
 
 
 # --- HX711 ---

@@ -13,9 +13,10 @@ import test_setup
 from codes import ONLINE, WRONG_KEY
 from files import exists
 from hardware import Pin, With
-from harness import eq
+from harness import eq, raises
 from inflight.compat import ticks_add, ticks_ms
 from ports import Module
+from scratch import Replaced, write
 from setup_http import Request
 from test_setup import PATH
 
@@ -64,8 +65,7 @@ class Site(test_setup.Site):
     def __enter__(self):
         super().__enter__()
         setup_again.ticks_ms = setup.ticks_ms
-        with open(PATH + "config.json", "w") as f:
-            f.write(self.text)
+        write(PATH + "config.json", self.text)
         self.setup = setup_again.Again(Board(), self.radio, CODE)
         return self
 
@@ -115,6 +115,9 @@ def test_what_does_not_work_is_told_and_the_configuration_stays():
 
 def test_without_the_code_nothing_is_shown_tried_or_changed():
     with Site() as site:
+        site.request("POST", fields={"ssid": "attic", "key": "the-new-key"})
+        assert "2 more" in site.request("GET") and not site.setup.busy
+    with Site() as site:
         for code, note in (
             ("", "The code is wrong: 2 more can be tried"),
             (CODE[:-1], "The code is wrong: 1 more can be tried"),
@@ -130,23 +133,13 @@ def test_without_the_code_nothing_is_shown_tried_or_changed():
         eq((site.setup.ends, site.configuration, site.radio.joins), (500, CONFIG, []))
 
 
-def test_a_form_without_a_code_is_none_with_a_wrong_one():
-    with Site(ONLINE) as site:
-        site.request("POST", fields={"ssid": "attic", "key": "the-new-key"})
-        assert "2 more" in site.request("GET") and not site.setup.busy
-
-
 def test_no_file_is_taken():
     with Site() as site:
         request = Request()
         request.headers["content-type"] = "multipart/form-data; boundary=x"
         form = site.setup.form(request)
-        try:
-            form.receive(b'--x\r\nContent-Disposition: form-data; name="ca"; filename="a"\r\n\r\n')
-        except ValueError as e:
-            assert "no file" in str(e)
-        else:
-            raise AssertionError("taken")
+        file = b'--x\r\nContent-Disposition: form-data; name="ca"; filename="a"\r\n\r\n'
+        assert "no file" in str(raises(ValueError, form.receive, file))
         assert not exists(PATH + "ca.der.part")
 
 
@@ -175,15 +168,6 @@ def test_a_configuration_with_an_error_can_be_brought_into_a_network():
         eq(site.configuration, dict(CONFIG, qos=7, wifi_key="the-new-key"))
 
 
-def test_settings_that_were_to_be_tried_do_not_bring_the_old_network_back():
-    with Site(ONLINE) as site:
-        for end in (".new", ".try"):
-            with open(PATH + "config.json" + end, "w") as f:
-                f.write(json.dumps(CONFIG))
-        assert "Saved" in site.send()
-        eq((exists(PATH + "config.json.new"), exists(PATH + "config.json.try")), (False, False))
-
-
 def test_a_power_cut_leaves_the_old_configuration_or_the_new_one():
     """After each file that is written, renamed or removed."""
     import files
@@ -205,22 +189,19 @@ def test_a_power_cut_leaves_the_old_configuration_or_the_new_one():
             return call
 
         with Site(ONLINE) as site:
-            with open(PATH + "config.json.new", "w") as f:
-                f.write(json.dumps(CONFIG))
+            write(PATH + "config.json.new", json.dumps(CONFIG))
             fake = Module(rename=counted(os.rename), remove=counted(os.remove), stat=os.stat)
-            files.os = settings.os = fake
-            files.open = counted(open)
-            try:
-                site.send()
-            except Cut:
-                pass
-            finally:
-                files.os = settings.os = os
-                del files.open
+            with Replaced(files, os=fake, open=counted(open)), Replaced(settings, os=fake):
+                try:
+                    site.send()
+                except Cut:
+                    pass
             new = dict(CONFIG, wifi_key="the-new-key")
             eq((cut, site.configuration in (CONFIG, new)), (cut, True))
             if len(calls) < cut:
                 eq(site.configuration, new)
+                # Settings that were to be tried do not bring the old network back.
+                eq((exists(PATH + "config.json.new"), exists(PATH + "config.json.try")), (False, False))
                 return
     raise AssertionError("never without a cut")
 
@@ -228,11 +209,8 @@ def test_a_power_cut_leaves_the_old_configuration_or_the_new_one():
 def test_if_the_flash_is_full_the_page_tells_it():
     with Site(ONLINE) as site:
         os.mkdir(PATH + "config.json.part")
-        try:
-            assert "Error" in site.send()
-            eq(site.configuration, CONFIG)
-        finally:
-            os.rmdir(PATH + "config.json.part")
+        assert "Error" in site.send()
+        eq(site.configuration, CONFIG)
 
 
 # --- when it opens ---
@@ -269,6 +247,7 @@ def test_it_opens_after_an_hour_without_a_network_once():
         board = Board(memory)
         eq((memory, opens(board)), (memory, due))
         eq((memory, opens(board)), (memory, False))
+    eq((opens(Board(GONE), is_there=False)), False)  # a release has no set-up
 
 
 def test_what_the_page_takes_is_added_to_the_time():
@@ -300,14 +279,9 @@ def pressed(board, *reads, pin=9):
 def test_a_button_that_is_pressed_at_a_start_opens_it():
     board = Board()
     eq([pressed(board, 1), pressed(board, 0, 0, 1), pressed(board, 0)], [False, False, True])
-    eq((Pin.made[-1].number, Pin.made[-1].how), (9, (Pin.IN, Pin.PULL_UP)))
-
-
-def test_a_button_that_stays_pressed_does_not_keep_the_device_away():
-    board = Board()
-    eq([pressed(board, 0), pressed(board, 0), pressed(board, 0)], [True, False, False])
-    # It has to be let go in between.
+    eq([pressed(board, 0), pressed(board, 0)], [False, False])  # it has to be let go in between
     eq([pressed(board, 1), pressed(board, 0)], [False, True])
+    eq((Pin.made[-1].number, Pin.made[-1].how), (9, (Pin.IN, Pin.PULL_UP)))
 
 
 def test_a_pin_that_the_board_does_not_have_is_no_button():
@@ -317,28 +291,23 @@ def test_a_pin_that_the_board_does_not_have_is_no_button():
         eq(opens(Board(), 9), False)
 
 
-def test_a_device_without_the_set_up_starts():
-    """A release has none."""
-    board = Board(GONE)
-    eq((opens(board, is_there=False), board.memory), (False, b"opened"))
-
-
 # --- the field ---
 
 
+def given(**fields):
+    return config.check(dict({"host": "h", "wifi_ssid": "s"}, **fields), "d")
+
+
 def refused(**fields):
-    try:
-        config.check(dict({"host": "h", "wifi_ssid": "s"}, **fields), "d")
-    except ValueError as e:
-        return str(e)
+    return str(raises(ValueError, lambda: given(**fields)))
 
 
 def test_the_field_is_checked():
     eq(config.check({"host": "h"}, "d").setup, None)
-    for given in ({"code": "8 digits"}, {"code": "x" * 63, "pin": 0}, {"code": CODE, "pin": 63}):
-        eq((refused(setup=given), given), (None, given))
-    for given in (True, "12345678", {}, {"pin": 4}, {"code": 12345678}, {"code": "x" * 7}, {"code": "x" * 64}):
-        assert refused(setup=given).startswith("setup: write a code of 8 to 63 characters"), given
+    for one in ({"code": "8 digits"}, {"code": "x" * 63, "pin": 0}, {"code": CODE, "pin": 63}):
+        given(setup=one)
+    for one in (True, "12345678", {}, {"pin": 4}, {"code": 12345678}, {"code": "x" * 7}, {"code": "x" * 64}):
+        assert refused(setup=one).startswith("setup: write a code of 8 to 63 characters"), one
     for code in ("\u00e4" * 8, "tab\tulator", ""):
         assert refused(setup={"code": code}).startswith("setup: write a code"), code
     for pin in (-1, 64, "4", True, None, 4.0):
@@ -350,23 +319,14 @@ def test_the_field_is_checked():
 def test_its_pin_is_used_once():
     from entries import check
 
-    for sensors, problem in (
-        ([{"driver": "dht22", "pin": 9}], "sensors: dht22: pin 9 is that of setup: pin, too"),
-        ([{"driver": "dht22", "pin": 8}], None),
-    ):
-        given = {"host": "h", "wifi_ssid": "s", "setup": {"code": CODE, "pin": 9}, "sensors": sensors}
-        with With(machine=Module(Pin=Pin)):
-            try:
-                check(config.check(given, "d"))
-                eq(problem, None)
-            except ValueError as e:
-                eq(str(e), problem)
+    def checked(setup_pin, sensor_pin):
+        sensors = [{"driver": "dht22", "pin": sensor_pin}]
+        check(given(setup={"code": CODE, "pin": setup_pin}, sensors=sensors))
+
     with With(machine=Module(Pin=Pin)):
-        try:
-            check(config.check({"host": "h", "wifi_ssid": "s", "setup": {"code": CODE, "pin": 40}}, "d"))
-            raise AssertionError("taken")
-        except ValueError as e:
-            assert str(e).startswith("setup: pin 40: not a pin of this board"), e
+        checked(9, 8)
+        eq(str(raises(ValueError, checked, 9, 9)), "sensors: dht22: pin 9 is that of setup: pin, too")
+        assert str(raises(ValueError, checked, 40, 8)).startswith("setup: pin 40: not a pin of this board")
 
 
 def test_safe_mode_keeps_it():

@@ -1,32 +1,20 @@
 """What the set-up of a device parses: Improv packets, DNS queries, HTTP requests, forms, uploaded certificates."""
 
-import os
 import random
 from binascii import b2a_base64
 
 import setup_serial as improv
 from files import exists
-from harness import EMULATED, SkipTest, eq, raises
+from harness import EMULATED, eq, raises
+from scratch import remove, unused
 from setup_certificate import Upload
 from setup_http import BadRequest, Request, form
-
-try:
-    from setup_server import answer
-except ImportError:
-    raise SkipTest("has no sockets")
+from setup_server import answer
 
 RUNTIMES = "cpython micropython-x86"
 ROUNDS = 100 if EMULATED else 600
 ADDRESS = b"\xc0\xa8\4\1"
-PATH = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
-
-
-def rejected(kinds, run, *args):
-    """Runs it with hostile input: it may return, or raise one of `kinds`."""
-    try:
-        run(*args)
-    except kinds:
-        pass
+PATH = unused()
 
 
 def mutated(data):
@@ -79,24 +67,6 @@ def test_improv_packets_of_devices_are_ignored():
         eq(received(packet), [])
 
 
-def test_improv_packets_of_the_device():
-    eq(improv.state_packet(improv.READY), b"IMPROV\1\1\1\2\xe2\n")
-    eq(improv.error_packet(improv.UNABLE_TO_CONNECT), b"IMPROV\1\2\1\3\xe4\n")
-    eq(improv.result_packet(4)[:-2], b"IMPROV\1\4\2\4\0")
-    eq(improv.result_packet(4, "a", "-60")[9:-2], b"\4\6\1a\3-60")
-
-
-def test_improv_never_keeps_more_than_a_packet():
-    random.seed(1)
-    receiver = improv.Receiver()
-    for _ in range(ROUNDS):
-        data = command(random.randint(0, 9), bytes([random.randint(0, 255) for _ in range(20)]))
-        for byte in mutated(data) + b"IMPROV\1\3\xff":
-            found = receiver.receive(byte)
-            assert found is None or (0 <= found[0] <= 255 and len(found[1]) <= 253)
-            assert len(receiver.packet) < 9 + 255 + 1
-
-
 # --- DNS ---
 
 
@@ -112,10 +82,7 @@ def test_every_name_has_the_address():
         eq(told[:12], b"\x12\x34\x85\0\0\1\0\1\0\0\0\0")
         eq(told[12 : len(asked)], asked[12:])
         eq(told[len(asked) :], b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + ADDRESS)
-
-
-def test_other_types_have_no_record():
-    for kind in (28, 65, 16):  # AAAA, HTTPS, TXT
+    for kind in (28, 65, 16):  # AAAA, HTTPS, TXT: no record
         asked = query(b"example.org", kind)
         told = answer(asked, ADDRESS)
         eq((told[3] & 15, told[7], len(told)), (0, 0, len(asked)))
@@ -129,13 +96,6 @@ def test_what_is_no_query_has_no_answer():
         eq(answer(whole[:n], ADDRESS), None)
     eq(answer(whole[:12] + b"\xc0\x0c\0\1\0\1", ADDRESS), None)
     eq(answer(whole[:12] + b"\x3f" + b"a" * 600, ADDRESS), None)
-
-
-def test_no_query_breaks_the_name_server():
-    random.seed(2)
-    for _ in range(ROUNDS):
-        told = answer(mutated(query(b"connectivitycheck.gstatic.com")), ADDRESS)
-        assert told is None or len(told) <= 512 + 16
 
 
 # --- HTTP ---
@@ -254,7 +214,10 @@ def test_wrong_forms_are_refused():
 def test_no_body_breaks_the_parser():
     random.seed(3)
     for _ in range(ROUNDS):
-        rejected(ValueError, parsed, mutated(BODY))
+        try:
+            parsed(mutated(BODY))
+        except ValueError:
+            pass
 
 
 # --- certificates ---
@@ -279,10 +242,9 @@ def uploaded(content, size):
         with open(PATH, "rb") as f:
             return f.read()
     finally:
-        if exists(PATH):
-            os.remove(PATH)
-        else:
+        if not exists(PATH):
             upload.discard()
+        remove(PATH)
         assert not exists(PATH + ".part")
 
 

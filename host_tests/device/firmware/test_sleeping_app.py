@@ -1,18 +1,12 @@
 """The sleeping sensor without a network: its journal, and the data that it remembers, on every runtime."""
 
-import sys
-
+import ram_board
 from codes import DEEP_SLEEP, IDLE, ONLINE
 from config import check
-from harness import SkipTest, eq, raises
-
-try:
-    import socket  # noqa: F401
-except ImportError:
-    raise SkipTest("has no sockets") from None
-import ram_board
+from harness import eq, raises
 from inflight import Client, Journal, RamFlash
 from inflight.compat import ticks_add, ticks_ms
+from scratch import Replaced
 from sleeping_app import Memory, SleepingApp
 
 RUNTIMES = "cpython micropython-x86"
@@ -39,68 +33,19 @@ def wake(board, flash, sources=None, began=None, **fields):
 
 
 def test_remembered_data_is_restored():
-    memory = Memory(None)
-    assert memory.fresh
-    memory.since = 3
-    memory.sync = 0
-    memory.full = memory.missed = 7
-    memory.health = 500
-    memory.known = memory.unsent = True
-    memory.phases = [1200, 5, 2500, 300, 65535]
-    again = Memory(memory.pack())
-    eq((again.fresh, again.since, again.sync, again.full, again.missed, again.health), (False, 3, 0, 7, 7, 500))
-    eq((again.known, again.unsent, Memory(None).known, Memory(None).unsent), (True, True, False, False))
-    eq(again.phases, [1200, 5, 2500, 300, 65535])
-
-
-def test_counters_saturate():
-    memory = Memory(None)
-    memory.since = memory.sync = memory.full = memory.missed = 70_000
-    memory.health = 70_000
-    memory.phases = [70_000] * 5
-    again = Memory(memory.pack())
-    eq((again.since, again.sync, again.full, again.missed, again.health), (255, 255, 255, 255, 16383))
-    eq(again.known, False)
-    eq(again.phases, [65535] * 5)
-
-
-def test_data_of_another_firmware_is_ignored():
+    """Its counters stay at their highest values; data of another firmware is ignored."""
+    for given, counts in (((3, 0, 7, 500), (3, 0, 7, 500)), ((70_000,) * 4, (255, 255, 255, 16383))):
+        memory = Memory(None)
+        assert memory.fresh and not memory.known and not memory.unsent
+        memory.since, memory.sync, memory.full, memory.health = given
+        memory.known = memory.unsent = True
+        memory.phases = [1200, 5, 2500, 300, 70_000]
+        again = Memory(memory.pack())
+        eq((again.since, again.sync, again.full, again.health), counts)
+        eq((again.fresh, again.known, again.unsent), (False, True, True))
+        eq(again.phases, [1200, 5, 2500, 300, 65535])
     for data in (None, b"", b"x", bytes(15), bytes(17)):
         assert Memory(data).fresh, data
-
-
-def test_readings_of_wakes_without_a_connection_are_gathered():
-    """Each in flash at once; a wake that is to report writes its own message, unless the last one could not."""
-    for every, messages in ((1, (1, 2, 2, 2)), (3, (1, 2, 2, 3, 4, 4))):
-        board = Board()
-        flash = RamFlash(16, 4096)
-        live = []
-        for n in range(1, 1 + len(messages)):
-            _, journal = wake(board, flash, report_every=every)
-            eq(journal.next_seq, n)
-            live.append(journal.live)
-        eq((tuple(live), Memory(board.memory).fresh), (messages, False))
-
-
-def test_wakes_between_reports_are_counted():
-    board = Board()
-    flash = RamFlash(16, 1024)
-    since = []
-    for _ in range(5):
-        wake(board, flash, report_every=3)
-        since.append(Memory(board.memory).since)
-    eq(since, [0, 1, 2, 0, 1])
-    eq(Memory(board.memory).missed, 2)
-
-
-def test_a_wake_that_does_not_report_subscribes_to_nothing():
-    board = Board()
-    flash = RamFlash(16, 1024)
-    wake(board, flash, report_every=2)
-    sys.modules.pop("inflight.session.subscribe", None)
-    wake(board, flash, report_every=2)
-    eq(Memory(board.memory).since, 1)
-    assert "inflight.session.subscribe" not in sys.modules, "it was loaded"
 
 
 def test_a_wake_that_ends_while_it_connects_has_no_known_session():
@@ -117,11 +62,8 @@ def test_a_wake_that_ends_while_it_connects_has_no_known_session():
     memory = Memory(None)
     memory.known = True
     board.memory = memory.pack()
-    kept, Client.connect = Client.connect, cut
-    try:
+    with Replaced(Client, connect=cut):
         raises(PowerCut, wake, board, RamFlash(16, 1024))
-    finally:
-        Client.connect = kept
     eq(Memory(board.memory).known, False)
 
 

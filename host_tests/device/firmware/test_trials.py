@@ -1,66 +1,66 @@
 """When a release that is tried is good, when it has failed, and what is published of it."""
 
 import json
-import os
 import sys
 
 import codes
 import trials
-from harness import SkipTest, eq
-
-try:
-    import socket  # noqa: F401
-except ImportError:
-    raise SkipTest("has no sockets") from None
+from harness import eq
+from scratch import Folder, Replaced
 from trial_app import App, Board
 from update_record import BAD, GOOD, IDLE, TRIAL, Record, load, store
 
 RUNTIMES = "cpython micropython-x86"
-FOLDER = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
 
 
-class Device:
-    """A folder with a record: a trial of release 4, in the slot b."""
+class Device(Folder):
+    """A folder with a record: a trial of release 4, in the slot b. `before`: the sensors that were broken then."""
 
     def __init__(self, before="[]", sleep_ms=0):
-        self.before, self.sleep_ms = before, sleep_ms
+        self._before, self._sleep_ms = before, sleep_ms
 
     def __enter__(self):
-        os.mkdir(FOLDER)
+        super().__enter__()
         self.record = record = Record()
         record.slot, record.release = 1, 3
         record.fetch(4, 300)
         record.begin_trial()
         record.start(False)
-        store(FOLDER, record)
-        with open(FOLDER + "/b.errors", "w") as f:
-            f.write(self.before)
+        store(self.path, record)
+        self.write("b.errors", self._before)
         return self
-
-    def __exit__(self, *_):
-        for name in ("b.errors", "b.reason", "update.0", "update.1", "crash.json"):
-            try:
-                os.remove(FOLDER + "/" + name)
-            except OSError:
-                pass
-        os.rmdir(FOLDER)
 
     def start(self, slot="b", cause=codes.SOFT, full=False):
         """Starts the application in `slot`; full: its journal is. Returns it, and the Trial."""
-        board = Board(FOLDER, cause)
-        sys.path.insert(0, "%s/%s" % (FOLDER, slot))
+        board = Board(self.path, cause)
+        sys.path.insert(0, self.at(slot))
         try:
             trial = trials.begin(board)
         finally:
             sys.path.pop(0)
-        app = App(board, self.sleep_ms)
+        app = App(board, self._sleep_ms)
         app.journal.full = full
         if trial:
             trial.begin(app)
         return app, trial
 
+    def delivered(self, up=0, errors=None):
+        """Starts it. Returns the application, whose birth message is acknowledged, and that has been up for so long."""
+        app, _ = self.start()
+        app.connect()
+        app.acknowledge()
+        app.up, app.errors = up, errors or {}
+        return app
+
+    def ended(self, how, crashed=None):
+        """The trial has ended, as how(record) says it, by a crash with this error; this is to be told."""
+        if crashed:
+            self.write("crash.json", json.dumps({"count": 3, "error": crashed, "at": None, "told": False}))
+        how(self.record)
+        store(self.path, self.record)
+
     def states(self):
-        record = load(FOLDER)
+        record = load(self.path)
         return record.state, record.outcome, record.current, record.release, record.failed
 
 
@@ -68,6 +68,7 @@ STILL = (TRIAL, 0, "a", 3, 0)
 KEPT = (IDLE, 0, "b", 4, 0)
 FAILED = (IDLE, BAD, "a", 3, 4)
 BACK = (IDLE, 0, "a", 3, 4)
+GOOD_IS_TOLD = [("release", {"release": 4, "state": "good"}, True)]
 
 
 def test_it_is_good_when_its_birth_is_acknowledged_and_its_time_has_passed():
@@ -85,31 +86,8 @@ def test_it_is_good_when_its_birth_is_acknowledged_and_its_time_has_passed():
         eq(device.states(), STILL)
         app.up = 300
         app.step()
-        eq((device.states(), app.update), (KEPT, None))
-        eq(app.told, [("release", {"release": 4, "state": "good"}, True)])
+        eq((device.states(), app.update, app.told), (KEPT, None, GOOD_IS_TOLD))
         eq(device.start()[1], None)
-
-
-def test_a_sensor_that_broke_and_one_that_was_broken_before():
-    with Device('["old"]') as device:
-        app, _ = device.start()
-        app.errors = {"old": "OSError: 5", "new": "OSError: 6"}
-        app.connect()
-        app.acknowledge()
-        app.up = 899
-        assert app.step()
-        del app.errors["new"]  # it works again
-        app.step()
-        eq(device.states(), KEPT)
-    with Device('["old"]') as device:
-        app, _ = device.start()
-        app.errors = {"old": "OSError: 5", "new": "OSError: 6"}
-        app.connect()
-        app.acknowledge()
-        app.up = 900
-        assert not app.step()
-        eq(device.states(), FAILED)
-        check_rollback(device, "new: OSError: 6")
 
 
 def check_rollback(device, reason, cause=codes.SOFT):
@@ -118,35 +96,43 @@ def check_rollback(device, reason, cause=codes.SOFT):
     eq(app.told, [("release", {"release": 4, "state": "bad", "reason": reason}, True)])
     eq(device.states(), BACK)
     eq(device.start("a")[1], None)
-    eq(sorted(os.listdir(FOLDER)), ["b.errors", "b.reason", "update.0", "update.1"])  # no crash.json
+    eq(device.names(), ["b.errors", "b.reason", "update.0", "update.1"])  # no crash.json
 
 
-def test_without_a_connection_it_fails():
-    with Device() as device:
-        app, _ = device.start()
-        app.up = 899
-        assert app.step()
-        app.up = 900
-        assert not app.step()
-        check_rollback(device, "no connection")
+def test_a_sensor_that_broke_and_one_that_was_broken_before():
+    for up, works_again in ((899, True), (900, False)):
+        with Device('["old"]') as device:
+            app = device.delivered(up, {"old": "OSError: 5", "new": "OSError: 6"})
+            eq(app.step(), works_again)
+            if works_again:
+                del app.errors["new"]
+                app.step()
+                eq(device.states(), KEPT)
+            else:
+                check_rollback(device, "new: OSError: 6")
 
 
 def test_a_broker_that_does_not_acknowledge():
-    with Device() as device:
-        app, _ = device.start()
-        app.connect()
-        app.up = 900
-        assert not app.step()
-        check_rollback(device, "the broker has not acknowledged its messages")
+    """Or that is not there."""
+    for connects, reason in (
+        (False, "no connection"),
+        (True, "the broker has not acknowledged its messages"),
+    ):
+        with Device() as device:
+            app, _ = device.start()
+            if connects:
+                app.connect()
+            app.up = 899
+            assert app.step()
+            app.up = 900
+            assert not app.step()
+            check_rollback(device, reason)
 
 
 def test_safe_mode_is_no_proof():
     with Device() as device:
-        app, _ = device.start()
+        app = device.delivered(500)
         app.crash = {"safe": True, "error": "MemoryError: "}
-        app.connect()
-        app.acknowledge()
-        app.up = 500
         assert app.step()
         eq(device.states(), STILL)
         app.up = 900
@@ -162,11 +148,7 @@ def test_crashes_are_the_reason_and_belong_to_the_release():
         (codes.SOFT, None, "it did not prove itself in any start"),
     ):
         with Device() as device:
-            if crashed:
-                with open(FOLDER + "/crash.json", "w") as f:
-                    f.write(json.dumps({"count": 3, "error": crashed, "at": None, "told": False}))
-            device.record.bad()
-            store(FOLDER, device.record)
+            device.ended(Record.bad, crashed)
             check_rollback(device, reason, cause)
 
 
@@ -186,37 +168,30 @@ def test_one_wake_decides_for_a_sensor_that_sleeps():
 
 def test_a_good_release_is_told_after_a_power_cut_too():
     with Device() as device:
-        device.record.good()
-        store(FOLDER, device.record)
+        device.ended(Record.good)
         app, _ = device.start()
-        eq(app.told, [("release", {"release": 4, "state": "good"}, True)])
-        eq((device.record.outcome, device.states()), (GOOD, KEPT))
+        eq((app.told, device.record.outcome, device.states()), (GOOD_IS_TOLD, GOOD, KEPT))
         eq(device.start()[1], None)
 
 
 def test_an_outcome_waits_while_the_journal_is_full():
+    """And the reason of a failure. An announcement that comes before that is asked for again."""
     with Device() as device:
-        app, _ = device.start()
-        app.connect()
-        app.acknowledge()
-        app.up, app.journal.full = 300, True
+        app = device.delivered(300)
+        app.journal.full = True
         app.step()
         app.step()
         eq((app.told, device.states()), ([], (IDLE, GOOD, "b", 4, 0)))
         app, _ = device.start("b", full=True)  # a power cut
         app.step()
+        app.update.received(None)
+        eq(app.client.subscribed, [])
         app.journal.full = False
         app.step()
-        eq((app.told, app.update), ([("release", {"release": 4, "state": "good"}, True)], None))
-        eq(device.states(), KEPT)
-
-
-def test_the_reason_of_a_failure_waits_too():
+        eq((app.told, app.update, device.states()), (GOOD_IS_TOLD, None, KEPT))
+        eq(app.client.subscribed, ["inflight/box/update/+"])
     with Device() as device:
-        with open(FOLDER + "/crash.json", "w") as f:
-            f.write(json.dumps({"count": 3, "error": "KeyError: a bug", "at": None, "told": False}))
-        device.record.bad()
-        store(FOLDER, device.record)
+        device.ended(Record.bad, "KeyError: a bug")
         for _ in range(2):
             app, _ = device.start("a", full=True)
             app.step()
@@ -227,37 +202,18 @@ def test_the_reason_of_a_failure_waits_too():
         eq((app.update, device.states()), (None, BACK))
 
 
-def test_an_announcement_that_comes_before_the_outcome_is_told_is_asked_for_again():
-    with Device() as device:
-        device.record.good()
-        store(FOLDER, device.record)
-        app, _ = device.start("b", full=True)
-        app.update.received(None)
-        eq(app.client.subscribed, [])
-        app.journal.full = False
-        app.step()
-        eq(app.client.subscribed, ["inflight/box/update/+"])
+def full(*_):
+    raise OSError(28)
 
 
 def test_a_release_stays_in_its_trial_while_the_flash_is_full():
     with Device() as device:
-        app, _ = device.start()
-        app.connect()
-        app.acknowledge()
-        app.up = 300
-        kept = trials.store
-
-        def full(*_):
-            raise OSError(28)
-
-        trials.store = full
-        try:
+        app = device.delivered(300)
+        with Replaced(trials, store=full):
             assert app.step()
-        finally:
-            trials.store = kept
         eq((app.told, device.states()), ([], STILL))
         app.step()
-        eq((app.told, device.states()), ([("release", {"release": 4, "state": "good"}, True)], KEPT))
+        eq((app.told, device.states()), (GOOD_IS_TOLD, KEPT))
 
 
 def test_only_the_candidate_is_tried():

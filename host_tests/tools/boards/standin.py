@@ -101,17 +101,18 @@ class StandIn:
     def off(self):
         """Cuts the power and pulls the cable."""
         with self._lock:
-            self._process.kill()
-            self._process.wait()
-            self._disconnect()
+            self._stop()
 
     def reset(self):
         """Presses the reset button: the USB port disappears, and the board starts again."""
         with self._lock:
-            self._process.kill()
-            self._process.wait()
-            self._disconnect()
+            self._stop()
             self._start()
+
+    def _stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._disconnect()
 
     def _start(self):
         self.starts += 1

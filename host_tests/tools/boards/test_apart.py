@@ -6,7 +6,6 @@ import pytest
 
 from inflight_tools.boards.build.apart import take_apart
 from inflight_tools.boards.build.bundle import deployed_name, translate
-from inflight_tools.boards.build.loading import MERGED
 
 _FILE = """
 import struct
@@ -38,6 +37,8 @@ def other():
 def _pack(n):
     return struct.pack("B", n + _SIZE)
 """
+CIRCLE = "def a():\n    return b()\ndef b():\n    return a()\n"
+TWO = {"first": ("file", ("a",)), "second": ("file", ("b",))}
 _TABLE = {"rarely": ("file", ("other", "seldom"))}
 
 
@@ -93,25 +94,29 @@ def test_who_uses_them_imports_them_where_that_begins():
     ]
 
 
-def test_an_import_serves_all_that_follows_it():
-    text = "def f(x):\n    x = one(x)\n    if x:\n        two(x)\ndef one(x): pass\ndef two(x): pass\n"
-    found = taken_apart(text, {"part": ("file", ("one", "two"))})["file"]
-    assert found == ("def f(x):\n    from .part import one, two\n    x = one(x)\n    if x:\n        two(x)")
-
-
-def test_a_module_imports_those_before_it_when_it_is_loaded_and_others_where_it_uses_them():
-    text = "def a():\n    return b()\ndef b():\n    return a()\n"
-    table = {"first": ("file", ("a",)), "second": ("file", ("b",))}
-    found = taken_apart(text, table)
-    assert found["first"] == "def a():\n    from .second import b\n    return b()"
-    assert found["second"] == "from .first import a\n\ndef b():\n    return a()"
-
-
-def test_what_is_always_there_is_imported_when_a_module_is_loaded():
-    assert "lengths5" in MERGED
-    table = {"lengths5": ("file", ("Wrong",))}
-    found = taken_apart("class Worse(Wrong):\n    pass\nclass Wrong(Exception):\n    pass\n", table)
-    assert found["file"] == "from .lengths5 import Wrong\n\nclass Worse(Wrong):\n    pass"
+@pytest.mark.parametrize(
+    "text, table, module, wanted",
+    [
+        (  # an import serves all that follows it
+            "def f(x):\n    x = one(x)\n    if x:\n        two(x)\ndef one(x): pass\ndef two(x): pass\n",
+            {"part": ("file", ("one", "two"))},
+            "file",
+            "def f(x):\n    from .part import one, two\n    x = one(x)\n    if x:\n        two(x)",
+        ),
+        # A module imports those before it when it is loaded, and others where it uses them.
+        (CIRCLE, TWO, "first", "def a():\n    from .second import b\n    return b()"),
+        (CIRCLE, TWO, "second", "from .first import a\n\ndef b():\n    return a()"),
+        (  # what is always there is imported when a module is loaded
+            "class Worse(Wrong):\n    pass\nclass Wrong(Exception):\n    pass\n",
+            {"lengths5": ("file", ("Wrong",))},
+            "file",
+            "from .lengths5 import Wrong\n\nclass Worse(Wrong):\n    pass",
+        ),
+    ],
+    ids=["one import", "where it is used", "when it is loaded", "always there"],
+)
+def test_where_what_stands_apart_is_imported(text, table, module, wanted):
+    assert taken_apart(text, table)[module] == wanted
 
 
 def test_other_modules_import_each_name_from_where_it_is():
@@ -120,42 +125,38 @@ def test_other_modules_import_each_name_from_where_it_is():
         "exports": "PLACES = {'Thing': 'file', 'other': 'file'}\n",
     }
     found = taken_apart(**others)
-    assert found["user"].splitlines()[1:3] == [
-        "    from .file import Thing",
-        "    from .rarely import other, seldom as rare",
-    ]
+    imports = ["    from .file import Thing", "    from .rarely import other, seldom as rare"]
+    assert found["user"].splitlines()[1:3] == imports
     assert found["exports"] == "PLACES = {'Thing': 'file', 'other': 'rarely'}"
 
 
+ELSE = "file: one means something else, too: name it otherwise"
+
+
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    "text, wanted",
     [
-        ("class A(b): pass\ndef b(): pass\n", "b of part: used by what is loaded before it"),
-        ("b, c = 1, 2\n", "file: b, c are one statement"),
+        ("class A(one): pass\ndef one(): pass\n", "one of part: used by what is loaded before it"),
+        ("one, c = 1, 2\n", "file: one, c are one statement"),
+        *(
+            (text + "def one(): pass\n", ELSE)
+            for text in (
+                "def f(one):\n    return one\n",
+                "def f():\n    def g(one):\n        return one\n    return g(one)\n",
+                "def f():\n    return [one for one in (1, 2)]\n",
+                "def f():\n    try:\n        g()\n    except OSError as one:\n        return one\n",
+                "def f():\n    from .other import one\n    return one()\n",
+                "def f():\n    global one\n    one = 1\n",
+                "del one\n",
+            )
+        ),
     ],
 )
 def test_what_can_not_be_taken_apart_is_told(text, wanted):
     with pytest.raises(ValueError, match=wanted):
-        taken_apart(text, {"part": ("file", ("b",))})
+        taken_apart(text, {"part": ("file", ("one",))})
 
 
 def test_tracebacks_name_the_file():
     line = '  File "%s", line 7, in f'
     assert translate(line % deployed_name("inflight.contents")) == line % "inflight.mount"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "def f(one):\n    return one\n",
-        "def f():\n    def g(one):\n        return one\n    return g(one)\n",
-        "def f():\n    return [one for one in (1, 2)]\n",
-        "def f():\n    try:\n        g()\n    except OSError as one:\n        return one\n",
-        "def f():\n    from .other import one\n    return one()\n",
-        "def f():\n    global one\n    one = 1\n",
-        "del one\n",
-    ],
-)
-def test_its_names_mean_nothing_else(text):
-    with pytest.raises(ValueError, match="file: one means something else, too: name it otherwise"):
-        taken_apart(text + "def one(): pass\n", {"part": ("file", ("one",))})

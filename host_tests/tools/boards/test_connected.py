@@ -30,15 +30,18 @@ def connect(monkeypatch):
 
 def test_the_port_of_the_board_that_is_named(connect):
     connect(("/dev/ttyUSB0", 0x10C4), ("/dev/ttyACM0", PICO))
-    assert (
-        running_port("esp32c3") == "/dev/ttyUSB0" and running_port("pico_w") == running_port("rp2040") == "/dev/ttyACM0"
-    )
+    found = [running_port(board) for board in ("esp32c3", "pico_w", "rp2040")]
+    assert found == ["/dev/ttyUSB0", "/dev/ttyACM0", "/dev/ttyACM0"]
     with pytest.raises(ValueError, match="There are /dev/ttyUSB0, /dev/ttyACM0: name one with --port"):
         running_port()
     connect(("/dev/ttyACM0", PICO))
     assert running_port() == "/dev/ttyACM0"
     with pytest.raises(ValueError, match="no board on a port of USB: connect it, or name its port with --port"):
         running_port("esp32")
+    connect()
+    for words in (["deploy"], ["monitor"], ["library", "--remove"]):
+        done = inflight("board", *words)
+        assert done.exit_code == 1 and "no board on a port of USB: connect it" in done.output
 
 
 @pytest.mark.parametrize(
@@ -74,9 +77,3 @@ def test_deploy_without_words(tmp_path, connect, monkeypatch):
         assert f"pico_w on {there.port}" in done.stdout
         with Link(there.port) as link:
             assert link.run("print(open('/main.py').read())").strip() == "rp2040"
-
-
-@pytest.mark.parametrize("words", ["deploy", "monitor", "library --remove"])
-def test_without_a_board_one_is_asked_for(connect, words):
-    done = inflight("board", *words.split())
-    assert done.exit_code == 1 and "no board on a port of USB: connect it" in done.output

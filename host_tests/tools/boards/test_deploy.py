@@ -179,10 +179,9 @@ def test_a_file_that_would_hide_a_module(link, tmp_path):
 
 def test_not_enough_space(tmp_path):
     large = {"/lib/large.mpy": b"x" * 100_000}
+    problem = r"^not enough space: \d+ KiB needed, \d+ KiB free: .* nothing was changed$"
     with StandIn(tmp_path, blocks=24) as there, Link(there.port) as link:
-        with pytest.raises(
-            DeviceError, match=r"^not enough space: \d+ KiB needed, \d+ KiB free: .* nothing was changed$"
-        ):
+        with pytest.raises(DeviceError, match=problem):
             put(link, large)
         assert not flash(tmp_path)
         put(link)
@@ -211,24 +210,20 @@ def test_no_configuration_anywhere(tmp_path, monkeypatch):
         assert tool.deploy("unix", there.port).same == len(APPLICATION)
 
 
-def test_ports_that_do_not_open(tmp_path):
-    with pytest.raises(DeviceError, match="^no port /dev/ttyNONE: plug the board in"), Link("/dev/ttyNONE"):
-        pass
-    with StandIn(tmp_path) as there:
-        port = there.port
-    with pytest.raises(DeviceError, match="^no answer at socket://"), Link(port):
-        pass
-
-
-def test_a_port_without_micropython(monkeypatch):
+def test_ports_that_do_not_open(tmp_path, monkeypatch):
+    """And one without MicroPython."""
     monkeypatch.setattr(cable, "_PROMPT_S", 0.2)
+    with StandIn(tmp_path) as there:
+        gone = there.port
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        port = f"socket://127.0.0.1:{mute.getsockname()[1]}"
-        with (
-            pytest.raises(DeviceError, match=f"^no MicroPython answers on {port}: press the board's reset"),
-            Link(port),
+        silent = f"socket://127.0.0.1:{mute.getsockname()[1]}"
+        for port, problem in (
+            ("/dev/ttyNONE", "no port /dev/ttyNONE: plug the board in"),
+            (gone, "no answer at socket://"),
+            (silent, f"no MicroPython answers on {silent}: press the board's reset"),
         ):
-            pass
+            with pytest.raises(DeviceError, match=f"^{problem}"), Link(port):
+                pass
 
 
 # --- power and cable ---

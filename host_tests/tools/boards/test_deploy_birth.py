@@ -85,9 +85,8 @@ def test_without_a_birth_the_console_is_shown(tmp_path, broker, board):
         wrong.shutdown()
     assert done.exit_code == 1
     head, *console = done.stdout[done.stdout.index("FAILED") :].splitlines()
-    assert head.startswith(
-        f"FAILED: no birth message at test/box/status on 127.0.0.1:{broker.port} within 8 s: look at"
-    )
+    missing = f"FAILED: no birth message at test/box/status on 127.0.0.1:{broker.port} within 8 s: look at"
+    assert head.startswith(missing)
     assert any("inflight: ProtocolError" in line for line in console), console
 
 
@@ -119,9 +118,6 @@ def test_only_a_new_message_after_the_reset_is_a_birth():
     assert births.wait(0) is None
     births.message("box", "status", status(seq=3), False)
     assert births.wait(0)["seq"] == 3
-
-
-def test_a_status_asleep_is_a_birth():
     births = Births()
     births.arm()
     births.message("box", "status", status("asleep", epoch=6), True)
@@ -132,14 +128,16 @@ def test_a_status_asleep_is_a_birth():
 
 
 def test_address_of_the_broker():
-    assert broker_of({"host": "h"}).place == "h:1883"
-    assert broker_of({"host": "h", "port": 99}).place == "h:99"
-    assert broker_of({"host": "h", "port": 99}, "other").place == "other:99"
-    assert broker_of({"host": "h", "port": 99}, "other:7").place == "other:7"
-    assert broker_of({"host": "h"}).root == "inflight"
+    for fields, named, place in (
+        ({}, None, "h:1883"),
+        ({"port": 99}, None, "h:99"),
+        ({"port": 99}, "other", "other:99"),
+        ({"port": 99}, "other:7", "other:7"),
+    ):
+        found = broker_of({"host": "h", "user": "me", "password": SECRET, **fields}, named)
+        assert (found.place, found.root) == (place, "inflight") and SECRET not in repr(found)
     with pytest.raises(ValueError, match="--broker other:x: write a host, or host:port"):
         broker_of({"host": "h"}, "other:x")
-    assert SECRET not in repr(broker_of({"host": "h", "user": "me", "password": SECRET}))
 
 
 def test_a_broker_that_refuses_us(mosquitto):

@@ -185,6 +185,11 @@ def test_a_journal_among_the_files_is_not_overwritten(table_says_vfs):
     refused_by(port, IMAGE, "among its files: `inflight board deploy` keeps it; --erase")
     flashed(port, IMAGE, erase=True)
     assert mounted(bytes(port.flash[0x200000:JOURNAL])) == FILES
+    stock = Port()  # a board with MicroPython's own firmware is overwritten
+    stock.flash[0x1000 : 0x1000 + len(STOCK)] = STOCK
+    for at, part in build({"/boot.py": b"#", "/notes/journal": b"somebody's"}, 0x200000, 32):
+        stock.flash[0x200000 + at : 0x200000 + at + len(part)] = part
+    flashed(stock, IMAGE)
 
 
 def test_what_may_hide_a_journal_is_not_overwritten():
@@ -203,15 +208,6 @@ def test_what_may_hide_a_journal_is_not_overwritten():
 
     loose.read = fails
     refused_by(loose, IMAGE, "the cable is loose")
-
-
-def test_a_board_with_stock_micropython_is_overwritten():
-    port = Port()
-    port.flash[0x1000 : 0x1000 + len(STOCK)] = STOCK
-    for at, part in build({"/boot.py": b"#", "/notes/journal": b"somebody's"}, 0x200000, 32):
-        port.flash[0x200000 + at : 0x200000 + at + len(part)] = part
-    flashed(port, IMAGE)
-    assert mounted(bytes(port.flash[0x200000:JOURNAL])) == FILES
 
 
 def test_a_board_that_is_unplugged_keeps_its_journal(port):
@@ -246,28 +242,16 @@ def terminal(home):
     os.close(master)
 
 
-def test_a_port_without_a_board(terminal):
+def test_ports_that_cannot_be_used(terminal):
+    """Without a board, busy, none, without permission."""
     name = os.ttyname(terminal)
-    problem = refused("--board", "esp32", "--port", name, "--firmware", "firmware.bin")
-    assert f"no answer on {name}: hold the board's BOOT button" in problem
-
-
-def test_a_busy_port(terminal):
-    name = os.ttyname(terminal)
-    fcntl.flock(terminal, fcntl.LOCK_EX)  # as every serial program locks its port
-    problem = refused("--board", "esp32", "--port", name, "--firmware", "firmware.bin")
-    assert f"{name} is busy: close the terminal" in problem
-
-
-def test_a_port_that_does_not_exist(home):
-    (home / "firmware.bin").write_bytes(STOCK)
     words = ("--board", "esp32", "--firmware", "firmware.bin")
+    assert f"no answer on {name}: hold the board's BOOT button" in refused(*words, "--port", name)
+    fcntl.flock(terminal, fcntl.LOCK_EX)  # as every serial program locks its port
+    assert f"{name} is busy: close the terminal" in refused(*words, "--port", name)
     assert "no port /dev/ttyNONE: is the board connected?" in refused(*words, "--port", "/dev/ttyNONE")
     assert "which port? --port /dev/ttyUSB0" in refused(*words)
     assert "no board: connect one, a Pico while you hold its BOOTSEL button" in refused("--firmware", "firmware.bin")
-
-
-def test_a_port_without_permission():
     text = "Could not open /dev/ttyUSB0, the port is busy or doesn't exist.\n"
     text += "([Errno 13] Permission denied: '/dev/ttyUSB0')"
     assert explain("/dev/ttyUSB0", text).startswith("/dev/ttyUSB0: permission denied: add yourself to the group")
@@ -322,9 +306,8 @@ def test_without_a_configuration_the_board_opens_its_set_up(home, monkeypatch):
         assert status == 0, errors
         assert b"very secret" not in rom.flash and b"setup" in rom.flash
     assert "there is no configuration: the board opens its set-up" in output
-    assert "--ca, --cert and --key belong to a configuration" in refused(
-        "--board", "esp32", "--firmware", "firmware.bin", "--ca", "firmware.bin"
-    )
+    told = refused("--board", "esp32", "--firmware", "firmware.bin", "--ca", "firmware.bin")
+    assert "--ca, --cert and --key belong to a configuration" in told
 
 
 # --- until the birth message ---
@@ -418,23 +401,14 @@ def test_the_file_is_written_to_the_boot_drive_with_a_warning(drive):
     assert "with undelivered messages in the board's journal; `inflight board deploy` keeps them" in output
 
 
-def test_another_chip_s_boot_drive(drive):
+def test_what_is_no_boot_drive_of_the_board(drive, monkeypatch):
+    assert "is no boot drive: it has no INFO_UF2.TXT" in refused(*PICO, "--port", drive.parent)
     (drive / "INFO_UF2.TXT").write_text("UF2 Bootloader v1.0\r\nModel: Raspberry Pi RP2350\r\nBoard-ID: RP2350\r\n")
     assert "is an RP2350, not an RPI-RP2" in refused(*PICO, "--port", drive)
     assert not (drive / "inflight.uf2").exists()
-
-
-def test_a_folder_without_boot_drive(drive):
-    assert "is no boot drive: it has no INFO_UF2.TXT" in refused(*PICO, "--port", drive.parent)
-
-
-def test_a_running_pico_may_hold_messages(drive):
-    told = refused(*PICO, "--port", "/dev/ttyNONE")
+    told = refused(*PICO, "--port", "/dev/ttyNONE")  # a Pico that runs may hold messages
     assert "in the board's journal: `inflight board deploy` keeps them, --erase goes ahead" in told
     assert "no port /dev/ttyNONE" in refused(*PICO, "--port", "/dev/ttyNONE", "--erase")
-
-
-def test_without_a_boot_drive_the_error_says_how_to_get_one(drive, monkeypatch):
     monkeypatch.setattr(flash, "mounted", lambda label: None)
     image = Uf2Image(variant("pico_w"), pico_firmware(), FILES)
     with pytest.raises(ValueError, match="hold the board's BOOTSEL button while you connect it, mount the drive RPI"):

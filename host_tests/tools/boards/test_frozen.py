@@ -9,13 +9,14 @@ import pytest
 
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware, stock_layout
 from host_tests.tools.boards.mounted import FLASH, booted, mounted
-from host_tests.tools.boards.standin import StandIn, interpreter
+from host_tests.tools.boards.standin import StandIn, flash, interpreter
 from inflight_tools.boards import slots
 from inflight_tools.boards.build import bundle
+from inflight_tools.boards.device import rom
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
-from inflight_tools.boards.frozen import Frozen, in_firmware, of
+from inflight_tools.boards.frozen import Frozen, of
 from inflight_tools.boards.images.board_image import make, placed
 
 FOLDERS = {"esp32": "esp32", "pico_w": "rp2040"}
@@ -88,10 +89,6 @@ def test_a_firmware_with_other_modules_is_refused(tmp_path, told, problem):
     with pytest.raises(ValueError, match=f"^{problem}") as e:
         image(tmp_path, "pico_w", firmware("pico_w", str(told()).encode()))
     assert "\n" not in str(e.value)
-
-
-def test_a_sentence_that_is_like_ours_tells_nothing():
-    assert in_firmware(str(OTHER).replace("library", "libry").encode()) is None
 
 
 # --- images with a ROM file system ---
@@ -229,14 +226,6 @@ def test_a_board_with_the_application_gets_its_settings_alone(board):
         assert not put(there.port)[0].write
 
 
-def test_a_file_that_hides_a_frozen_module_is_refused(board):
-    with board(str(stamp("unix", True))) as there:
-        with Link(there.port) as link:
-            link.put({"/app.py": b""})
-        with pytest.raises(DeviceError, match=r"^/app.py on the board would be imported instead of .frozen/app.mpy"):
-            put(there.port)
-
-
 @pytest.mark.parametrize(
     "told, problem",
     [
@@ -263,11 +252,10 @@ def test_romfs_on_a_board_with_the_library_takes_the_rest(board):
         assert {*plan.write} == {RECORD, "/boot.py", "/main.py", *SETTINGS}
         with Link(there.port) as link:
             assert "app.mpy" in link.run("import os\nprint(os.listdir('/rom/lib'))")
-
-
-def test_romfs_on_a_board_with_the_application_is_refused(board):
     message = "^the firmware has the application frozen in: leave --romfs out"
     with board(str(stamp("unix", True)), rom=64 * 1024) as there, pytest.raises(DeviceError, match=message):
+        put(there.port, in_rom=True)
+    with board("") as there, pytest.raises(DeviceError, match="has no ROM file system"):
         put(there.port, in_rom=True)
 
 
@@ -280,3 +268,28 @@ def test_the_library_alone_goes_to_a_small_rom_and_what_hid_modules_there_goes(b
         with Link(there.port) as link:
             assert link.run("import os\nprint(os.listdir('/rom/lib'))").strip() == "['inflight']"
         assert not put(there.port, large, in_rom=True)[0].write
+
+
+def test_a_rom_image_that_is_damaged_on_the_way_is_reported(board, monkeypatch):
+    """Modules go there from the file system, and are imported from there."""
+    code = bundle.files("unix")["/lib/inflight/packet.mpy"]
+    places = {f"/lib/inflight/{name}.mpy" for name in ("__init__", "core", "packet", "client")}
+    few = {path: data for path, data in bundle.files("unix").items() if path in places} | {"/main.py": b""}
+    write, damaged = rom.write, code.replace(b"inflight.packet", b"inflight.packes")  # the name that tracebacks tell
+
+    def origin():
+        with Link(there.port) as link:
+            return link.run("import inflight.packet\nprint(inflight.packet.__file__)").strip()
+
+    with board("", rom=256 * KIB) as there:
+        put(there.port, few)
+        assert origin() == "/lib/inflight/packet.mpy"
+        with monkeypatch.context() as patch:
+            patch.setattr(rom, "write", lambda link, image: write(link, image.replace(code, damaged)))
+            with pytest.raises(DeviceError, match="^/rom/lib/inflight/packet.mpy did not arrive as sent"):
+                put(there.port, few, in_rom=True)
+        plan, _ = put(there.port, few, in_rom=True)
+        assert plan.rom and not any(path.endswith(".mpy") for path in plan.write)
+        again, _ = put(there.port, few, in_rom=True)
+        assert not (again.rom or again.write or again.stale) and again.same == len(few)
+        assert origin() == "/rom/lib/inflight/packet.mpy" and not any(map(LIBRARY.match, flash(there.flash.parent)))

@@ -8,7 +8,6 @@ from inflight_tools.boards.build.bundle import deployed_name, library
 from inflight_tools.boards.build.kept import kept
 from inflight_tools.boards.build.loading import LENT
 from inflight_tools.boards.build.shrink import shrink
-from tools.runtimes import device_run
 
 TEXTS = {place: file.read_text() for place, file in library().items()}
 SHORT = [deployed_name(f"inflight.{name}").rpartition(".")[2] for name in LENT]
@@ -54,55 +53,18 @@ def test_what_was_borrowed_is_given_back(micropython, first, loaded):
     assert micropython(_SCRIPT % (first, SHORT)).splitlines() == [loaded] * 2
 
 
-_KEEPER = """
-import sys
-from inflight import Client
-from inflight.core import lent
-
-lent.append("")  # as the module that receives messages does, which stays
-
-def loaded():
-    Client("broker.example", "d").subscribe("a/#", 1, print)
-    return sorted(name[9:] for name in sys.modules if name[9:] in %r)
-
-print(loaded())
-import mine
-print("subscribe" in loaded(), loaded() == loaded())
-"""
-
-
-def test_with_one_module_nothing_is_given_back(micropython, tmp_path):
-    for place, text in kept(shrink, TEXTS | {"mine": ""}, None, [], "mine").items():
-        file = tmp_path / f"{place}.py"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-    assert micropython(_KEEPER % (LENT,), tmp_path) == "[]\nTrue True\n"
-
-
 def _shrunk(text):
     few = {"inflight/__init__": "", "inflight/compat": "", "inflight/arguments": "def flag(x): pass"}
     return shrink(few | {"mine": text})["mine"]
 
 
-_NODE = """
-import sys
-import inflight
-from node_more import will
-class Config:
-    root, device, protocol_level, sleep_ms, will_delay_s, report_every = "root", "box", 5, 4000, 0, 1
-assert len(will(Config)) == 5
-print([name for name in sys.modules if "properties5" in name], "properties5" in inflight.__dict__)
-from inflight import Disconnected, properties
-"""
-
-
-def test_the_firmware_needs_properties_for_a_moment(micropython):
-    """For the will of a sensor that sleeps, at level 5; as it is deployed."""
-    assert micropython(_NODE, device_run.application()) == "[] False\n"
+def borrows(body, argument="x"):
+    """A function that imports from a module which is lent, and does this."""
+    return f"def f({argument}):\n{body.replace('IMPORT', 'from inflight.arguments import flag')}\n"
 
 
 def test_the_block_of_an_import_gives_back():
-    text = "def f(x):\n    if x:\n        from inflight.arguments import flag\n        return flag(x)\n"
+    text = borrows("    if x:\n        IMPORT\n        return flag(x)")
     scope = {}
     exec("\n".join(line for line in _shrunk(text).splitlines() if "inflight.core" not in line), scope)
     given = []
@@ -113,9 +75,18 @@ def test_the_block_of_an_import_gives_back():
     assert given == [1]
 
 
-def test_a_name_behind_its_block_is_refused():
-    text = "def f(x):\n    if x:\n        from inflight.arguments import flag\n    return flag\n"
-    with pytest.raises(ValueError, match=r"mine: f\(\) uses flag behind the block"):
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        (borrows("    if x:\n        IMPORT\n    return flag"), "uses flag behind the block"),
+        (borrows("    IMPORT\n    return lambda: flag()"), "may hand on what it borrows"),
+        (borrows("    IMPORT\n    return (flag(each) for each in y)"), "may hand on what it borrows"),
+        (borrows("    IMPORT\n    return flag(loaded)", "loaded"), "has a variable `loaded`"),
+    ],
+    ids=["behind", "lambda", "generator", "variable"],
+)
+def test_what_cannot_be_given_back_is_refused(text, told):
+    with pytest.raises(ValueError, match=r"mine: f\(\) " + told):
         _shrunk(text)
 
 
@@ -143,16 +114,3 @@ def test_what_is_compared_or_caught_stays():
 
 def test_no_source_gives_back():
     assert not [place for place, text in TEXTS.items() if "unload" in text or "sys.modules" in text]
-
-
-@pytest.mark.parametrize("use", ["lambda: flag()", "(flag(each) for each in y)"])
-def test_what_may_be_handed_on_is_refused(use):
-    text = f"def f(x):\n    from inflight.arguments import flag\n    return {use}\n"
-    with pytest.raises(ValueError, match=r"mine: f\(\) may hand on what it borrows"):
-        _shrunk(text)
-
-
-def test_the_variable_of_a_loan_is_nobody_elses():
-    text = "def f(loaded):\n    from inflight.arguments import flag\n    return flag(loaded)\n"
-    with pytest.raises(ValueError, match=r"mine: f\(\) has a variable `loaded`"):
-        _shrunk(text)

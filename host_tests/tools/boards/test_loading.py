@@ -3,20 +3,13 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 from inflight_tools.boards.build import loading
 from inflight_tools.boards.build.names import defined
 
 CHECKOUT = Path(__file__).parents[3]
 LIBRARY = CHECKOUT / "lib/inflight"
 MODULES = {path.stem for path in LIBRARY.rglob("*.py")} - {"cpython"}
-MADE = {
-    "texts",
-    *loading.APART,
-    *loading.GROUPS,
-    *(place.rpartition("/")[2] for place in loading.SELDOM),
-}  # by the build
+MADE = {"texts", *loading.APART, *loading.GROUPS, *(place.rpartition("/")[2] for place in loading.SELDOM)}  # by it
 
 
 def test_the_tables_name_modules():
@@ -43,11 +36,10 @@ def test_those_of_the_application_name_modules_and_methods():
         assert {*methods} <= there
 
 
-@pytest.mark.parametrize("home", sorted({home for home, _ in loading.APART.values()}))
-def test_what_stands_apart_is_there(home):
-    (file,) = LIBRARY.rglob(f"{home}.py")
-    there = {name for node in ast.parse(file.read_text()).body for name in defined(node)}
-    assert {name for other, names in loading.APART.values() if other == home for name in names} <= there
+def test_what_stands_apart_is_there():
+    for home, names in loading.APART.values():
+        (file,) = LIBRARY.rglob(f"{home}.py")
+        assert {*names} <= {name for node in ast.parse(file.read_text()).body for name in defined(node)}
 
 
 def test_a_module_is_loaded_in_one_way():

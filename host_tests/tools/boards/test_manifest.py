@@ -90,14 +90,10 @@ def test_a_firmware_has_all_modules_of_a_board_as_they_are_deployed(frozen, boar
     assert manifest.stock == [stock]
 
 
-def test_a_firmware_without_machine_code(frozen):
-    """A build of MicroPython that names no processor to mpy-cross cannot compile viper functions."""
-    _, texts = frozen("--board", "esp32c3", "--bytecode")
+def test_a_build_that_cannot_do_all(frozen):
+    """It names no processor to mpy-cross, which cannot compile viper functions then; its board has no manifest."""
+    manifest, texts = frozen("--board", "esp32c3", "--bytecode", missing=("$(BOARD_DIR)/manifest.py",))
     assert not [name for name, text in texts.items() if "viper" in text]
-
-
-def test_a_board_without_a_manifest_has_that_of_its_port(frozen):
-    manifest, _ = frozen("--board", "esp32", missing=("$(BOARD_DIR)/manifest.py",))
     assert manifest.stock == ["$(PORT_DIR)/boards/manifest.py"]
 
 
@@ -131,10 +127,7 @@ def test_the_library_alone():
     manifest = Manifest(CHECKOUT / "lib" / "manifest.py")
     assert sorted(name for name, _, _ in manifest.frozen) == sorted(f"inflight/{name}" for name in LIBRARY)
     assert not manifest.stock
-
-
-def test_mip_installs_the_library():
-    urls = json.loads((CHECKOUT / "lib" / "package.json").read_text())["urls"]
+    urls = json.loads((CHECKOUT / "lib" / "package.json").read_text())["urls"]  # what mip installs
     assert sorted(target for target, _ in urls) == sorted(f"inflight/{name}" for name in LIBRARY)
     for target, source in urls:
         assert target == source and (CHECKOUT / "lib" / source).is_file()

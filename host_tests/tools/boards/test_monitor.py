@@ -129,6 +129,9 @@ def test_how_readings_are_shown():
         with pytest.raises(ValueError):
             readings(payload, now)
         assert describe(payload, "telemetry") == payload.decode(errors="replace")
+    assert describe(b'{"a": {"b": {"c": 1}, "d": 0}, "e": null, "f": "x"}') == "a.b.c=1 f=x"
+    for payload in (b"not JSON", b"[1]", b"[" * 100_000):
+        assert describe(payload) == payload.decode()
 
 
 def test_console_and_messages_of_several_devices(tmp_path, broker, board):
@@ -148,10 +151,3 @@ def test_missing_port():
     ):
         with Monitor(*words) as monitor:
             assert told in monitor.until("monitor|FAILED")
-
-
-def test_how_a_message_is_shown():
-    assert describe(b'{"a": {"b": {"c": 1}, "d": 0}, "e": null, "f": "x"}') == "a.b.c=1 f=x"
-    assert describe(b"not JSON") == "not JSON"
-    assert describe(b"[1]") == "[1]"
-    assert describe(b"[" * 100_000) == "[" * 100_000

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 import announcement
-from host_tests.thorough import more
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware
 from host_tests.tools.boards.standin import StandIn, flash
 from host_tests.tools.command import inflight
@@ -73,22 +72,10 @@ def test_device_and_tools_decide_alike():
     assert not announcement.imports(5, 6)
 
 
-@pytest.mark.parametrize("wanted", ["x86", *more("x64")])
-def test_the_runtimes_with_machine_code_have_it(wanted):
-    from tools.runtimes.device_run import deployed, precompiled
-
-    assert runtime(f"native-{wanted}").processor == wanted
-    assert processor_of((deployed(wanted) / "inflight/journal_core.mpy").read_bytes()) == wanted
-    assert processor_of((precompiled(wanted) / "lib/inflight/journal/pages.mpy").read_bytes()) == wanted
-    assert processor_of((deployed() / "inflight/journal_core.mpy").read_bytes()) == ""
-
-
 # --- deploy ---
 
 
-@pytest.mark.parametrize(
-    "processors, gets", [(["xtensawin", "x64"], "x64"), (["xtensawin", "rv32imc"], ""), (["", "x86"], ""), ([], "")]
-)
+@pytest.mark.parametrize("processors, gets", [(["xtensawin", "x64"], "x64"), (["", "x86"], "")])
 def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processors, gets):
     """A folder may stand for several processors: what the board does not import never gets there."""
     found = runtime("micropython-x64")
@@ -157,10 +144,8 @@ def signing_key(tmp_path_factory):
     [
         (["--board", "pico_w"], "rp2040", "armv6m"),
         (["--board", "pico2_w"], "rp2040", "armv6m"),  # one release for both
-        (["--board", "esp32s3"], "esp32", "xtensawin"),
         (["--board", "esp32c6"], "esp32", "rv32imc"),
         (["--board", "esp32", "--bytecode"], "esp32", ""),
-        (["--board", "unix"], "unix", ""),
         (["--board", "rp2040"], "rp2040", ""),  # the folder
     ],
 )

@@ -1,7 +1,6 @@
 """A board that does not exist, made from a copy of another one as boards/README.md tells: the tools take it by its
 name, and no line of them is changed."""
 
-import json
 import os
 import re
 import shutil
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from host_tests.tools.boards.made_firmware import pico_firmware
-from host_tests.tools.boards.standin import StandIn, flash
 from tools.setup.common import CHECKOUT
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")  # who adds a board is a maintainer
@@ -70,16 +68,6 @@ def test_image_manifest_and_release(inflight):
     inflight("keys")
     inflight(*["release", "--board", "abacus", "--number", "1", "--out", "abacus.release"])
     assert b'"board":"abacus"' in (inflight.folder / "abacus.release").read_bytes()
-
-
-def test_deploy(inflight, tmp_path):
-    with StandIn(tmp_path, blocks=212) as there:
-        words = f"--board abacus_w --port {there.port} --config config.json --wait 0"
-        said = inflight("board", "deploy", *words.split())
-        assert "files written" in said
-    found = flash(tmp_path)
-    assert "/lib/board.mpy" in found and b"abacus" in found["/lib/board.mpy"]
-    assert "/lib/board.mpy" in json.loads(found["/lib/inflight.json"])
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ import subprocess
 import pytest
 
 from host_tests.tools.boards.made_firmware import esp_firmware
-from host_tests.tools.boards.standin import StandIn
+from host_tests.tools.boards.standin import StandIn, interpreter
 from host_tests.tools.command import inflight
-from inflight_tools.boards import deploy, frozen, own
-from inflight_tools.boards.build import bundle
+from inflight_tools.boards import deploy, own
 from inflight_tools.update import release
-from tools.runtimes import runtime
 
 DRIVER = "FIELDS = {}\n"
 
@@ -31,7 +29,7 @@ def refused(folder, board="esp32"):
     return str(e.value)
 
 
-def test_modules_become_mpy_beside_those_of_the_application(folder):
+def test_modules_become_mpy_beside_those_of_the_application(folder, tmp_path):
     (folder / "sensor_mine.py").write_text(DRIVER)
     (folder / "rules.py").write_text("def on_reading(name, value):\n    pass\n")
     (folder / "__pycache__").mkdir()
@@ -39,24 +37,20 @@ def test_modules_become_mpy_beside_those_of_the_application(folder):
     found = own.files(own.folder_of(None), "rp2040")
     assert sorted(found) == ["/lib/rules.mpy", "/lib/sensor_mine.mpy"]
     assert all(code[:2] == b"M\x06" for code in found.values())
-
-
-def test_they_tell_the_line_of_an_error(folder, tmp_path):
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
+    # They tell the line of an error.
     (folder / "mine.py").write_text("def divide():\n    assert True\n    return 1 / 0\n")
     (tmp_path / "mine.mpy").write_bytes(own.files(folder, "unix")["/lib/mine.mpy"])
-    done = subprocess.run(
-        [*found.command(), "-c", "import mine\nmine.divide()"], cwd=tmp_path, capture_output=True, text=True
-    )
+    command = [*interpreter().command(), "-c", "import mine\nmine.divide()"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert 'File "mine", line 3, in divide' in done.stderr
 
 
-@pytest.mark.parametrize("name", ["sensors", "node", "sensor_dht", "main", "machine", "json", "built", "app_more"])
-def test_a_name_that_the_application_has_or_uses_is_refused(folder, name):
-    (folder / f"{name}.py").write_text(DRIVER)
-    assert refused(folder).endswith(f"{name}.py: the application has or uses a module of this name: choose another one")
+def test_a_name_that_the_application_has_or_uses_is_refused(folder):
+    for name in ("sensors", "node", "sensor_dht", "main", "machine", "json", "built", "app_more"):
+        (folder / f"{name}.py").write_text(DRIVER)
+        told = "the application has or uses a module of this name: choose another one"
+        assert refused(folder).endswith(f"{name}.py: {told}")
+        (folder / f"{name}.py").unlink()
 
 
 @pytest.mark.parametrize(
@@ -123,22 +117,14 @@ def test_a_release_has_them_and_hides_rules_of_an_earlier_one(folder, tmp_path):
     assert done.exit_code == 1 and "app/rules.py, line 1: SyntaxError" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "option"), [("app", ()), ("other", ("--app", "other"))])
-def test_an_image_has_them(folder, tmp_path, name, option):
+def test_an_image_has_them(folder, tmp_path):
     """So the configuration may name them."""
-    (folder.rename(name) / "sensor_mine.py").write_text(DRIVER)
+    (folder.rename("other") / "sensor_mine.py").write_text(DRIVER)
     (tmp_path / "config.json").write_text('{"host": "broker.example", "sensors": [{"driver": "mine", "bus": 1}]}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
-    done = run("board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "made.bin", *option)
-    assert f"modules of your own: {name}\n" in done.stdout
+    words = "--board esp32 --firmware firmware.bin --out made.bin --app other".split()
+    assert "modules of your own: other\n" in run("board", "image", *words).stdout
     assert b"sensor_mine.mpy" in (tmp_path / "made.bin").read_bytes()
-
-
-def test_where_the_application_is_frozen_they_are_files(folder):
-    (folder / "rules.py").write_text("def on_reading(name, value):\n    pass\n")
-    texts = bundle.modules("esp32")
-    application = bundle.files("esp32") | own.files(folder, "esp32")
-    assert [*frozen.of(texts, "esp32").left(application, "esp32")] == ["/lib/rules.mpy"]
 
 
 def test_they_are_deployed_and_removed_again(folder, tmp_path, monkeypatch):

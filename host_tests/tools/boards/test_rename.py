@@ -25,20 +25,13 @@ def attributes(text):
     return {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
 
 
-def test_public_names_stay():
-    text = "".join(deployed().values())
-    types = (library()["inflight/__init__"].with_suffix(".pyi")).read_text()
-    for name in ("publish", "subscribe", "max_inflight", "on_complete", "readblocks", "counters", "damaged"):
-        assert name in mentioned(types), name
-        assert re.search(rf"\b{name}\b", text), name
-
-
-def test_internal_names_are_replaced_everywhere(tmp_path):
-    found = deployed()
+def test_public_names_stay_and_internal_ones_are_replaced_everywhere():
     texts = {place: file.read_text() for place, file in library().items()}
+    found = set().union(*map(mentioned, deployed().values()))
+    public = {"publish", "subscribe", "max_inflight", "on_complete", "readblocks", "counters", "damaged"}
+    assert public <= mentioned(library()["inflight/__init__"].with_suffix(".pyi").read_text()) & found
     internal = {"_connect_steps", "next_row", "make_space", "free_mid", "retransmit"}
-    assert internal < set().union(*map(mentioned, texts.values()))
-    assert not internal & set().union(*map(mentioned, found.values()))
+    assert internal < set().union(*map(mentioned, texts.values())) and not internal & found
 
 
 def attributes_in(text):
@@ -70,15 +63,11 @@ def beside(tmp_path_factory):
 
 
 def test_modules_compiled_with_the_library_get_the_same_words(beside):
+    """They keep names of their own, also where these are names of library functions."""
     found = shrunk(library() | beside)
     (first, second) = re.search(r"return session\.(\w+)\.(\w+)", found["mine"]).groups()
     assert first != "next_row" and {first, second} < attributes(found["inflight/core"])
     assert shrunk(library() | beside, {"next_row"})["mine"].count("next_row") == 1
-
-
-def test_modules_beside_the_library_keep_their_own_names(beside):
-    """Also where they have the names of library functions."""
-    found = shrunk(library() | beside)
     assert found["package/mine"].startswith("from .other import open_socket as open_socket\n")
     assert found["package/mine"].endswith(" as prepare\n")
     assert found["package/other"] == beside["package/other"].read_text()
@@ -112,11 +101,8 @@ def test_micropython_has_all_words():
 
 
 def test_a_traceback_is_translated_back():
-    (line,) = [
-        line
-        for line in deployed()["inflight/core"].splitlines()
-        if line.strip().startswith("def ") and translate(_frame(line)) == _frame("def _select(")
-    ][:1]
+    lines = [line for line in deployed()["inflight/core"].splitlines() if line.strip().startswith("def ")]
+    line = next(line for line in lines if translate(_frame(line)) == _frame("def _select("))
     assert "_select" not in line
     assert translate("no frame in " + line) == "no frame in " + line
 
@@ -132,7 +118,9 @@ def defined_in(file):
 
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
 def test_private_names_of_the_application_are_words_on_each_board(board):
-    """The same ones, so that a traceback is translated without knowing of which board it is."""
+    """The same ones, and those of the library alone, so that a traceback is translated without knowing of which board
+    it is."""
+    assert deployed().items() <= deployed(board).items()
     texts = {place: text for place, text in deployed(board).items() if "/" not in place}
     source = sources(board)
     private = {
@@ -157,10 +145,3 @@ def test_tracebacks_name_the_module():
     for place, names in {"inflight/core": b"inflight.core", "inflight/__init__": b"inflight"}.items():
         assert names in compiled[place]
     assert not [place for place, code in compiled.items() if f"{place.rpartition('/')[2]}.py".encode() in code]
-
-
-@pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
-def test_a_board_has_the_words_of_the_library_alone(board):
-    """With other words its tracebacks would be translated wrongly."""
-    alone, there = deployed(), deployed(board)
-    assert {place: there[place] for place in alone} == alone

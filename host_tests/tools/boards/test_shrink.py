@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inflight_tools.boards.build import loading
-from inflight_tools.boards.build.bundle import compile_mpy, deployed_name, library, modules
+from inflight_tools.boards.build.bundle import deployed_name, library, modules
 from inflight_tools.boards.build.kept import kept
 from inflight_tools.boards.build.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
 from inflight_tools.boards.build.names import defined
@@ -19,11 +19,8 @@ TEXTS = {place: file.read_text() for place, file in library().items()}
 
 def with_library(**texts):
     """The same modules beside a library of which little is there."""
-    few = {
-        "compat": "def const(x): return x",
-        "packet": "from .compat import const\nPUBLISH = const(3)",
-        "__init__": "",
-    }
+    packet = "from .compat import const\nPUBLISH = const(3)"
+    few = {"compat": "def const(x): return x", "packet": packet, "__init__": ""}
     return shrink({f"inflight/{name}": text for name, text in few.items()} | texts)
 
 
@@ -35,22 +32,26 @@ def test_modules_that_are_always_loaded_together_become_one():
     assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/journal_core"]
 
 
-def test_constants_become_numbers_in_other_modules_too():
-    text = "from inflight.packet import PUBLISH\nimport inflight.packet as packet\nx = (PUBLISH, packet.PUBLISH)\n"
-    assert with_library(mine=text)["mine"] == "import inflight.core as packet\nx = (3, 3)\n"
-
-
-def test_docstrings_and_code_for_cpython_are_removed():
-    assert with_library(mine='def f():\n    """Text."""\n')["mine"] == "def f():\n    pass\n"
-    text = "if sys.implementation.name != 'micropython':\n    from inflight.cpython import x\nelse:\n    x = 1\n"
-    assert with_library(mine=text)["mine"] == "x = 1\n"
-
-
-def test_micropythons_own_modules_are_imported_without_a_look_at_files():
-    text = "import os, sys\nimport time as clock\n\ndef f():\n    from errno import EIO\n    import mine.os\n"
-    wanted = (
-        "import uos as os, sys\nimport utime as clock\n\ndef f():\n    from uerrno import EIO\n    import mine.os\n"
-    )
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        (  # constants become numbers in other modules, too
+            "from inflight.packet import PUBLISH\nimport inflight.packet as packet\nx = (PUBLISH, packet.PUBLISH)\n",
+            "import inflight.core as packet\nx = (3, 3)\n",
+        ),
+        ('def f():\n    """Text."""\n', "def f():\n    pass\n"),
+        (  # code for CPython
+            "if sys.implementation.name != 'micropython':\n    from inflight.cpython import x\nelse:\n    x = 1\n",
+            "x = 1\n",
+        ),
+        (  # MicroPython's own modules are imported without a look at files
+            "import os, sys\nimport time as t\n\ndef f():\n    from errno import EIO\n    import mine.os\n",
+            "import uos as os, sys\nimport utime as t\n\ndef f():\n    from uerrno import EIO\n    import mine.os\n",
+        ),
+    ],
+    ids=["constants", "docstrings", "CPython", "own modules"],
+)
+def test_what_becomes_of_a_module(text, wanted):
     assert with_library(mine=text)["mine"] == wanted
 
 
@@ -58,11 +59,7 @@ def test_micropythons_own_modules_are_imported_without_a_look_at_files():
     "first, second, message",
     [
         ("def f(): pass", "def f(): pass", "f is defined in inflight/compat and in inflight/packet"),
-        (
-            "def f(): pass",
-            "import inflight.compat as compat\ndef g(f):\n    compat.f()",
-            "inflight/packet: f is a function",
-        ),
+        ("def f(): pass", "import inflight.compat as c\ndef g(f):\n    c.f()", "inflight/packet: f is a function"),
     ],
 )
 def test_names_that_collide_are_reported(first, second, message):
@@ -71,25 +68,12 @@ def test_names_that_collide_are_reported(first, second, message):
 
 
 def test_the_example_of_the_readme():
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", (Path(loading.__file__).parent / "README.md").read_text(), re.M | re.S
-    )
-    before, after = map(ast.parse, blocks)
+    readme = (Path(loading.__file__).parent / "README.md").read_text()
+    before, after = map(ast.parse, re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S))
     others = {"inflight/compat": "def const(x): return x", "inflight/arguments": "def check_filter(x): pass"}
     texts = {"inflight/packet": ast.unparse(before), "inflight/__init__": "", **others}
     core = ast.parse(shrink(texts, public={"packed", "topic"})["inflight/core"])
     assert ast.unparse(after) in [ast.unparse(node) for node in core.body]
-
-
-def test_names_that_are_used_most_come_first():
-    names = "\n".join(f"def name_{n}(x):\n    return x.attribute_{n}" for n in range(100))
-    often = f"def last(x):\n    return [{', '.join(['x.often'] * 1000)}]"
-    text = f"{names}\n{often}\n"
-    found = with_library(mine=text)["mine"]
-    assert len(compile_mpy(found, "mine")) < len(compile_mpy(text, "mine"))
-    scope = {"__name__": "mine"}
-    exec(found, scope)
-    assert scope["name_7"]
 
 
 _REFUSED = """
@@ -179,12 +163,8 @@ def test_a_class_that_is_only_the_base_of_another_becomes_a_part_of_it(heir, oth
     ],
 )
 def test_a_base_that_can_be_told_from_its_heir_stays(base, heir, init):
-    imported = "Base, Other" if "Other" in base else "Base"
-    texts = {
-        "inflight/pages": base,
-        "inflight/journal": f"from .pages import {imported}\n{heir}",
-        "inflight/__init__": init,
-    }
+    imported = "from .pages import " + ("Base, Other" if "Other" in base else "Base")
+    texts = {"inflight/pages": base, "inflight/journal": f"{imported}\n{heir}", "inflight/__init__": init}
     made = {}
     exec(shrink(texts)["inflight/journal_core"], made)
     assert made["Heir"].__mro__[1] is made["Base"]

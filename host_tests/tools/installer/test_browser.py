@@ -134,13 +134,12 @@ def test_a_browser_without_serial_ports(browser, made):
 
 
 @pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
-@pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
-def test_the_page_has_no_barriers_and_a_dark_mode(browser, made, tmp_path, dark):
+def test_the_page_has_no_barriers_and_a_dark_mode(browser, made, tmp_path):
     pico = tmp_path / "pico.uf2"
     pico.write_bytes(pico_firmware())
     folder.write(made.out, ["esp32", "pico_w"], [f"esp32={made.firmware}", f"pico_w={pico}"])
     with EspRom() as rom, served(made.out, rom.port) as url:
-        for width in (390, 1280):
+        for width, dark in ((390, False), (390, True), (1280, False), (1280, True)):
             page = browser.open(url, width=width, dark=dark)
             page.ask("customElements.whenDefined('esp-web-install-button').then(() => true)")
             assert page.violations() == []

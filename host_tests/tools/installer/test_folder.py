@@ -35,6 +35,7 @@ def run(made, package):
     """(exit status, output, errors) of the command with these words."""
 
     def run(*words, tools=package):
+        words = words or ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
         words = ["installer", "--out", made.out, *(["--web-tools", tools] if tools else []), *words]
         done = inflight(*words)
         return done.exit_code, done.stdout, done.stderr
@@ -51,9 +52,8 @@ def refused(done):
 def test_modules_of_ones_own_are_installed(run, made, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/sensor_mine.py").write_text("FIELDS = {}\n")
-    status, _, errors = run(
-        "--board", "esp32", "--board-firmware", f"esp32={made.firmware}", "--app", tmp_path / "mine"
-    )
+    named = ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
+    status, _, errors = run(*named, "--app", tmp_path / "mine")
     assert status == 0, errors
     assert any(b"sensor_mine.mpy" in path.read_bytes() for path in made.out.rglob("*.bin"))
 
@@ -89,12 +89,9 @@ def test_the_file_of_a_pico(run, made):
 
 
 def test_the_web_tools_are_in_the_folder_with_their_licence(run, made, tmp_path):
-    assert run("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")[0] == 0
+    assert run()[0] == 0
     assert sorted(path.name for path in (made.out / "web").iterdir()) == ["LICENSE", "install-button.js"]
     assert not (tmp_path / "evil.js").exists()
-
-
-def test_firmware_for_another_chip(run, made):
     assert "not for esp32c3" in refused(run("--board", "esp32c3", "--board-firmware", f"esp32c3={made.firmware}"))
 
 
@@ -107,9 +104,10 @@ def test_wrong_words(run, word, told):
 
 
 def test_firmware_that_cannot_be_had(run, made, tmp_path, monkeypatch):
-    """The others are made. What is missing is named, and the page does not offer it."""
+    """The others are made. What is missing is named, and the page does not offer it. With none nothing is written."""
     monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "none"))
     monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port
+    assert "cannot download" in refused(run("--board", "esp32c6")) and not made.out.exists()
     words = "--board esp32 --board esp32s2 --board pico_w --board-firmware".split() + [f"esp32={made.firmware}"]
     status, output, errors = run(*words)
     assert status == 1 and output.strip() == str(made.out / "index.html")
@@ -125,43 +123,31 @@ def test_firmware_that_cannot_be_had(run, made, tmp_path, monkeypatch):
     assert "no file" in refused(run(*words))
 
 
-def test_without_any_firmware_nothing_is_written(run, made, tmp_path, monkeypatch):
-    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "none"))
-    monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")
-    assert "cannot download" in refused(run("--board", "esp32c6"))
-    assert not made.out.exists()
-
-
 def test_other_web_tools_are_refused(run, made, tmp_path):
     other = tmp_path / "other.tgz"
     other.write_bytes(b"other")
-    words = ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
-    assert "not the pinned" in refused(run(*words, tools=other))
-    assert "nothing.tgz" in refused(run(*words, tools=tmp_path / "nothing.tgz"))
+    assert "not the pinned" in refused(run(tools=other))
+    assert "nothing.tgz" in refused(run(tools=tmp_path / "nothing.tgz"))
     assert not made.out.exists()
 
 
-def test_without_npm_the_error_says_what_to_do(run, made, tmp_path, monkeypatch):
-    monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    words = ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
-    assert "--web-tools" in refused(run(*words, tools=None))
-    npm = tmp_path / "npm"
-    npm.write_text("#!/bin/sh\necho npm error no network >&2\nexit 1\n")
-    npm.chmod(0o755)
-    assert "no network" in refused(run(*words, tools=None))
-
-
-def test_npm_fetches_the_package_once(run, made, package, tmp_path, monkeypatch):
+def test_npm_fetches_the_package_once(run, package, tmp_path, monkeypatch):
+    """Without npm, or a network, the error says what to do."""
     monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     npm = tmp_path / "npm"
-    npm.write_text(f"#!/bin/sh\n/bin/cp {package} {web_tools.cached().name}\n")
-    npm.chmod(0o755)
-    words = ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
-    assert run(*words, tools=None)[0] == 0
+
+    def does(script):
+        npm.write_text(f"#!/bin/sh\n{script}\n")
+        npm.chmod(0o755)
+
+    assert "--web-tools" in refused(run(tools=None))
+    does("echo npm error no network >&2\nexit 1")
+    assert "no network" in refused(run(tools=None))
+    does(f"/bin/cp {package} {web_tools.cached().name}")
+    assert run(tools=None)[0] == 0
     npm.unlink()
-    assert run(*words, tools=None)[0] == 0
+    assert run(tools=None)[0] == 0
 
 
 def test_the_folder_is_served(made, package):

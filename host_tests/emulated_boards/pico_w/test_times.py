@@ -1,10 +1,15 @@
-"""A sensor that sleeps is awake for a short time, in emulated time; `make figures-pico-w` prints the table."""
+"""What takes how long, in emulated time; `make figures-pico-w` prints the tables."""
 
 import pytest
 
-from tools.emulators.pico_w import waking
+from tools.emulators.pico_w import mounting, waking
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(3600)]
+
+
+def test_full_journal_is_mounted_within_a_second():
+    for what, ms in mounting.times():
+        assert ms <= 1000, what
 
 
 def test_readings_are_in_flash_and_acknowledged_soon(record_property):
