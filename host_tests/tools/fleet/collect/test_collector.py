@@ -162,14 +162,6 @@ def test_a_broker_that_refuses_markers_costs_no_message(serve, collect, landing,
 # --- files ---
 
 
-def test_files_by_size(broker, collect, landing):
-    collect(*at(broker), "--size", 0.001, "--age", 1000).connected()
-    with load(broker) as numbers:
-        until(lambda: len(landing.read()) > 1000, "files of a kilobyte")
-    assert all(len(content) >= 1 << 10 for content in landing.files.values())
-    assert set(landing.texts()) <= set(numbers)
-
-
 def test_clean_end(broker, collect, landing):
     """The messages are written and acknowledged, and the file is finished. The next collector gets later messages."""
     program = collect(*at(broker), "--age", 1000).connected()
@@ -311,18 +303,6 @@ def test_broker_that_is_not_there_yet(broker, collect, landing):
     publish(broker, b"1")
     assert landing.one()["text"] == "1"
     assert program.output().count("no connection") == 1
-
-
-def test_broker_that_lost_the_session(broker, collect, landing):
-    """The collector subscribes again."""
-    program = collect(*at(broker)).connected()
-    broker.kill()
-    program.until("no connection")
-    (broker.folder / "mosquitto.db").unlink(missing_ok=True)
-    broker.start()
-    program.until("connected to the broker", times=2)
-    publish(broker, b"1")
-    assert landing.one()["text"] == "1"
 
 
 # --- groups ---

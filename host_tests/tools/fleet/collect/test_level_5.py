@@ -70,42 +70,6 @@ def test_properties_are_kept_at_level_5_only(broker, collect, landing):
     assert list(four[0]) == list(five[1]) == ["at", "by", "topic", "qos", "dup", "retain", "text"]
 
 
-def test_the_expiry_is_what_was_left(broker, collect, landing):
-    """The broker subtracts the seconds for which the message waited for the collector."""
-    collect(*at(broker), *LEVEL_5).connected().kill()
-    publish5(broker, b"waits", MessageExpiryInterval=3600)
-    publish5(broker, b"gone", MessageExpiryInterval=1)
-    publish5(broker, b"stays")
-    until_expired(broker)
-    collect(*at(broker), *LEVEL_5).connected()
-    landing.until_all(["waits", "stays"])
-    first = landing.read()[0]
-    assert first["text"] == "waits" and 3600 - 60 < first["properties"]["expiry"] < 3600
-    assert "gone" not in landing.texts()
-
-
-def until_expired(broker):
-    """Returns when a message with an expiry of a second, which waits for another session, is gone."""
-
-    def waiting():
-        """The messages that waited for it. They are not acknowledged, so they wait on."""
-        got, answered = [], []
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2, "witness", clean_session=False, manual_ack=True)
-        client.on_message = lambda *_: got.append(1)
-        client.on_subscribe = lambda *_: answered.append(1)  # comes behind them
-        client.connect("127.0.0.1", broker.port)
-        client.loop_start()
-        client.subscribe("witness", 1)
-        until(lambda: answered, "SUBACK")
-        client.disconnect()
-        client.loop_stop()
-        return got
-
-    waiting()
-    publish5(broker, b"", "witness", MessageExpiryInterval=1)
-    until(lambda: not waiting(), "the expiry of a message")
-
-
 @pytest.mark.parametrize(("before", "after"), [(4, 5), (5, 4)])
 def test_a_session_survives_a_kill_and_a_change_of_the_level(broker, collect, landing, before, after):
     collect(*at(broker), "--protocol-level", before).connected().kill()

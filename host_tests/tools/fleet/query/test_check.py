@@ -114,14 +114,6 @@ def test_groups_have_a_bound_whatever_devices_say(tables):
     assert len(found) == 51 and found[0] == found[0] | {"group": OTHERS, "devices": 10}
 
 
-def test_a_status_that_cannot_be_read_spoils_no_report(tables):
-    for n, payload in enumerate((b"\xff", b"[]", b'{"board": {"a": [1]}, "safe": "maybe"}', b"", None)):
-        tables.add(f"d{n}", 0, state="online", retain=False, payload=payload)
-    tables.write()
-    found = gather(tables.root, "inflight", now=AT + 70.0)["devices"]
-    assert [(one["state"], one["safe"]) for one in found] == [("online", False)] * 5
-
-
 def test_how_long_a_journal_still_holds(tables):
     """A message of 84 bytes with a topic of 18, and 16 of the record, each 100 s: 1.18 bytes per second."""
     for seq in range(11):

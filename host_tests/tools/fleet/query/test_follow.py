@@ -154,33 +154,6 @@ def step(written, to, **how):
         follower.close()
 
 
-def test_all_rows_and_then_those_of_each_batch(written, to):
-    for _ in range(2):
-        written.batch(rows=2)
-    assert step(written, to) == 4 and sorted(read(to)) == [0, 1, 2, 3]
-    assert step(written, to) is None
-    for _ in range(2):
-        written.batch(rows=1)
-    written.merge()
-    assert step(written, to) == 2 and sorted(read(to)) == [4, 5]
-    assert step(written, to) is None and read(to) == []
-
-
-def test_a_batch_that_is_being_written_waits_for_the_ledger(written, to):
-    written.batch(rows=2)
-    for _ in range(2):  # as the first rows, and as the next ones
-        batch = next(written.batches)
-        written.rows(batch, rows=2)
-        before = len(written.all) - 2
-        step(written, to)
-        written.merge()
-        step(written, to)
-        written.end(batch)
-        step(written, to)
-        assert len(written.all) == before + 2
-    assert sorted(read(to)) == written.all
-
-
 def test_readings_are_exported_when_they_are_dated(written, to):
     written.batch(rows=1, undated=2)
     assert step(written, to) == 1

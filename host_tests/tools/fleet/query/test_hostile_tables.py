@@ -99,6 +99,13 @@ def without():
         return told(Path(folder), [*(parsed("good", *one) for one in GOOD), marker()], SERIES)
 
 
+# By name of a series. Sums of some overflow, others are none.
+EXTREMES = {"tiny": [5e-324], "huge": [1.7e308, -1.7e308], "none": [math.nan, math.inf], "less": [-math.inf]}
+WRONG = [(AT + n, n, 0, "health", {"counters": {"accepted": 1, "dropped": HUGE}}) for n in (1, 2)]
+WRONG += [(AT, 3, 0, "health", {"counters": {"accepted": 1, "dropped": -HUGE, "damaged": HUGE}})]
+WRONG += [(AT, 4, 0, "status", {"state": "online", "board": {"a": [1]}, "safe": "maybe"})]
+
+
 @settings(
     max_examples=200 if PIPELINE else 10 if THOROUGH else 3,
     deadline=None,
@@ -106,11 +113,11 @@ def without():
     derandomize=not PIPELINE,
 )
 @given(DEVICES, some.lists(MESSAGES, max_size=6), MEASURED)
-@example("evil", [], [("v", "V", 5e-324, AT)])
-@example("evil", [], [("v", "V", 1.7e308, AT), ("v", "V", -1.7e308, AT + 60)])
-@example("evil", [], [("v", "V", math.nan, AT), ("v", "V", math.inf, AT + 60), ("w", "V", -math.inf, 0)])
-@example("evil", [(AT + n, n, 0, "health", {"counters": {"accepted": 1, "dropped": HUGE}}) for n in (1, 2)], [])
-@example("evil", [(AT, 1, 0, "health", {"counters": {"accepted": 1, "dropped": -HUGE, "damaged": HUGE}})], [])
+@example(
+    "evil",
+    WRONG,
+    [(name, "V", value, AT + 60 * n) for name, values in EXTREMES.items() for n, value in enumerate(values)],
+)
 def test_one_device_cannot_spoil_the_report(device, messages, measured):
     good = [parsed("good", *one) for one in GOOD]
     evil = [parsed(device, *one) for one in messages]

@@ -1,6 +1,5 @@
 """`inflight fleet report` and `export`, without Spark."""
 
-import datetime
 import json
 import shutil
 
@@ -63,34 +62,6 @@ def test_tables_and_landing_files_in_a_folder_or_at_a_uri(small, run, tmp_path, 
     (missing,) = rows(tmp_path / "out/missing")
     assert (missing["device"], missing["lo"], missing["hi"], missing["place"]) == ("attic", 1, 1, "gone")
     assert rows(tmp_path / "out/aggregates") == []
-
-
-def test_numbers_that_json_has_not_are_null(small, run, tmp_path):
-    """Tables may have them from before there was a bound for a measurement: their sums overflow."""
-    import pyarrow as arrow
-    from datasketches import kll_doubles_sketch
-    from deltalake import write_deltalake
-
-    minute = datetime.datetime.fromtimestamp(AT // 60 * 60, datetime.timezone.utc)
-    made = []
-    for name, values in (("a", (1e308, 1e308)), ("b", (-1e308, 1e308)), ("c", (float("inf"), float("-inf")))):
-        sketch = kll_doubles_sketch()
-        for value in values:
-            sketch.update(value)
-        row = {"device": "attic", "name": name, "unit": "V", "minute": minute, "count": 2, "total": sum(values)}
-        made.append(row | {"min": min(values), "max": max(values), "sketch": sketch.serialize()})
-    kinds = {"minute": arrow.timestamp("us", "UTC"), "count": arrow.int64(), "sketch": arrow.binary()}
-    kinds |= dict.fromkeys(("device", "name", "unit"), arrow.string())
-    schema = arrow.schema([(name, kinds.get(name, arrow.float64())) for name in made[0]])
-    write_deltalake(tmp_path / "tables/minutes", arrow.Table.from_pylist(made, schema))
-    small.add("attic", 3, 100_000)  # in steps of more than a minute, as the rows of `minutes` are
-    small.write(mode="overwrite")
-    status, output, error = run("report", "--device", "attic", "--json")
-    assert status == 0, error
-    facts = json.loads(output, parse_constant=pytest.fail)
-    means = {one["name"]: one["mean"] for one in facts["measurements"]["attic"]}
-    assert means == {"a": None, "b": 0.0, "c": None}
-    assert "cellar" in (tmp_path / "report.html").read_text()
 
 
 def test_a_report_may_fail_on_losses(small, run, tmp_path):
@@ -372,10 +343,3 @@ def test_the_retained_marker_of_another_collector_is_enough(missing):
     missing.marker(1060, 1061, run=1000, n=2)
     missing.write(mode="overwrite")
     assert lost(missing, 1100) == (0, 0, ["back"])
-
-
-def test_a_marker_that_cannot_be_read_spoils_no_report(missing):
-    missing.marker(60, 61)
-    missing.raw[-1]["payload"] = b"\xff{"
-    missing.write()
-    assert lost(missing, 120) == (1, 0, [None])

@@ -383,26 +383,6 @@ def test_a_file_that_cannot_be_read_holds_up_its_collector_alone(landed, monkeyp
     assert landed.move("upload").files == 2
 
 
-def test_a_file_that_is_taken_away_while_files_are_listed_is_no_error(landed, monkeypatch):
-    scandir = os.scandir
-
-    class Entry:
-        def __init__(self, entry):
-            self._entry, self.name, self.stat = entry, entry.name, entry.stat
-
-        def is_file(self):
-            found = self._entry.is_file()
-            if self.name == "c-1-000000.ndjson":
-                os.remove(self._entry.path)
-            return found
-
-    def taken(folder):
-        return [Entry(entry) for entry in scandir(folder)]
-
-    monkeypatch.setattr(os, "scandir", taken)
-    assert landed.move("upload").files == 3
-
-
 def waits_of(way, name, passes):
     """The pauses in s of so many passes of a service that looks for files every 77 s."""
     stopping, waits = threading.Event(), []
