@@ -7,6 +7,7 @@ import re
 import zlib
 
 import pyarrow as pa
+import pyarrow.dataset as dataset
 import pyarrow.parquet as parquet
 from datasketches import kll_doubles_sketch
 
@@ -48,6 +49,11 @@ def health(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **f
     body = {"seq": seq, "epoch": epoch, "up": up, "heap": 100_000, "journal": journal, "reset": reset, "outbox_full": 0}
     body |= {"counters": {"accepted": accepted, "resent": 2, "connects": 1, "outages": 1}, "firmware": "0.1.0"}
     return delivery(f"{device}/health", body | fields, at)
+
+
+def exported(folder):
+    """The rows of the Parquet files of an export, as dicts."""
+    return dataset.dataset(folder, partitioning="hive").to_table().to_pylist()
 
 
 def _sketch(values):

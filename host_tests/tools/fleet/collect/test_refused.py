@@ -4,11 +4,10 @@ import re
 
 import pytest
 import trustme
-from typer.testing import CliRunner
 
 from host_tests import mosquitto_lines
+from host_tests.tools.command import inflight
 from host_tests.tools.fleet.collect.collecting import publish
-from inflight_tools.fleet.commands import app
 from tools.peers.certificates import der, write
 from tools.peers.mosquitto import only
 
@@ -56,7 +55,7 @@ def test_wrong_password(guarded, collect, landing, password):
 def test_wrong_options(tmp_path, monkeypatch, options, message):
     if "no user" in message:
         monkeypatch.setenv("INFLIGHT_PASSWORD", SECRET)
-    done = CliRunner().invoke(app, ["collect", "--landing", str(tmp_path), *options], env={"COLUMNS": "400"})
+    done = inflight("fleet", "collect", "--landing", tmp_path, *options)
     assert done.exit_code == 1 and message in done.stderr
     assert len(done.stderr.splitlines()) == 1 and SECRET not in done.output
 

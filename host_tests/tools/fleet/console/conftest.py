@@ -1,6 +1,5 @@
 """Fixtures: tables of a small fleet, written without Spark, and a console that shows them."""
 
-import importlib.util
 import threading
 import urllib.error
 import urllib.parse
@@ -8,17 +7,9 @@ import urllib.request
 
 import pytest
 
-from host_tests.absent import absent
-from host_tests.tools.fleet.where.conftest import AT, REASON, tables
+from host_tests.tools.fleet.where.conftest import AT, tables
 
 __all__ = ["tables"]
-MISSING = REASON
-if not importlib.util.find_spec("prometheus_client"):
-    MISSING = "prometheus-client is not installed: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, MISSING)
 
 
 class Served:

@@ -10,12 +10,6 @@ WORKER = "report browser"
 pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with chromium.Chromium(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
-
-
 @pytest.fixture
 def served(tables, serve):
     for device in ("attic", "cellar"):

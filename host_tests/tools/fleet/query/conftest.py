@@ -2,9 +2,9 @@
 
 import pytest
 
-from host_tests.tools.fleet.where.conftest import pytest_pycollect_makemodule, tables
+from host_tests.tools.fleet.where.conftest import run, tables
 
-__all__ = ["pytest_pycollect_makemodule", "tables"]
+__all__ = ["run", "tables"]
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ import json
 import time
 
 import pytest
-from typer.testing import CliRunner
 
 from host_tests.tools.fleet.report.made_facts import empty
 from host_tests.tools.fleet.where.conftest import AT
-from inflight_tools.fleet import commands
 from inflight_tools.fleet.monitoring.alarms import Check
 from inflight_tools.fleet.query.facts import OTHERS, gather, totals
 
@@ -17,13 +15,13 @@ COUNTED = {"accepted": 9}
 
 
 @pytest.fixture
-def check(tables, tmp_path, monkeypatch):
+def check(run, monkeypatch):
     """check(...) returns (exit status, standard output) 70 s after AT."""
     monkeypatch.setattr(time, "time", lambda: float(AT + 70))
 
     def ask(*words):
-        done = CliRunner().invoke(commands.app, ["check", *words, "--data", str(tmp_path)], env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout or done.stderr
+        status, output, error = run("check", *words)
+        return status, output or error
 
     return ask
 

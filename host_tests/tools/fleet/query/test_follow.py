@@ -2,20 +2,17 @@
 
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 import random
 
 import pytest
-from typer.testing import CliRunner
 
 from host_tests.thorough import more
 from host_tests.tools.fleet.where.conftest import AT
-from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.query import follow
 from inflight_tools.fleet.query.follow import Follower, NotExported, line_of
-
-pytest.importorskip("deltalake")
 
 
 def moment(s):
@@ -350,19 +347,8 @@ def test_what_has_no_value_is_no_line():
     assert line_of("attic", "on", None, 7, None, None, False, None, None) == "on,device=attic flag=false 7000\n"
 
 
-@pytest.fixture
-def export(written, to):
-    """export(...) returns (exit status, output, standard error)."""
-
-    def run(*words):
-        command = ["export", str(to), *map(str, words), "--data", str(written.root.parent)]
-        done = CliRunner().invoke(app, command, env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout, done.stderr
-
-    return run
-
-
-def test_the_command(written, to, export):
+def test_the_command(written, to, run):
+    export = functools.partial(run, "export", to)
     written.batch(rows=3)
     status, _, error = export("--follow", "--once")
     assert status == 0 and "exported 3 measurements" in error, error

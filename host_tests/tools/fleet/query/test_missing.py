@@ -1,17 +1,17 @@
 """Where a missing number is, by the report and by `where`: in a journal, on the way, lost, or given up by its device.
 Which devices are silent."""
 
+import functools
 import json
 from types import SimpleNamespace
 
 import paho.mqtt.client as paho
 import pytest
-from typer.testing import CliRunner
 
+from host_tests.tools.command import fleet as command
 from host_tests.tools.fleet.collect.collecting import Landing, Program, publish, until
 from host_tests.tools.fleet.without_spark import delivery as message
 from host_tests.tools.fleet.without_spark import health, telemetry
-from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.query import views
 from inflight_tools.fleet.query.database import Database
 from inflight_tools.fleet.where.answer import answer
@@ -113,16 +113,12 @@ def test_each_missing_number_has_its_place(result, name):
 
 
 def test_the_command_where_tells_more_of_what_is_missing(result):
-    def told(*words):
-        words = ["where", *words, "--data", str(result.fleet.root.parent), "--landing", str(result.fleet.root)]
-        done = CliRunner().invoke(app, words, env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout
-
-    status, text = told("new", "0")
+    told = functools.partial(command, result.fleet.root.parent, "where", "--landing", result.fleet.root)
+    status, text, _ = told("new", 0)
     assert status == 0 and "epoch 8; the device had others: 7 (--epoch)" in text
-    status, text = told("expires", "1")
+    status, text, _ = told("expires", 1)
     assert status == ELSEWHERE and "at most 60 s were left on arrival" in text
-    assert "expiry" not in told("all", "1")[1]
+    assert "expiry" not in told("all", 1)[1]
 
 
 def test_a_wrong_oldest_number_proves_nothing_and_is_a_dead_letter(result):

@@ -4,26 +4,14 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
 from host_tests.thorough import more
 from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.without_spark import exported as rows
 from inflight_tools.fleet.collect.counters import load, save
-from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.query.times import span, when
 from inflight_tools.fleet.report.verdict import verdict
-
-
-@pytest.fixture
-def run(tmp_path):
-    """run(command, ...) returns (exit status, standard output, standard error)."""
-
-    def ask(*words):
-        done = CliRunner().invoke(app, [*map(str, words), "--data", str(tmp_path)], env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout, done.stderr
-
-    return ask
 
 
 @pytest.fixture
@@ -36,12 +24,6 @@ def small(tables):
     tables.marker(60, 61)
     tables.write()
     return tables
-
-
-def rows(folder):
-    import pyarrow.dataset as parquet
-
-    return parquet.dataset(folder, partitioning="hive").to_table().to_pylist()
 
 
 @pytest.mark.parametrize("scheme", ["file://", *more("")])

@@ -1,26 +1,15 @@
 """Fixtures: Spark, and a fleet whose landing files a test writes. All tests share one Spark, which starts slowly."""
 
-import importlib.util
 import os
+import shutil
 import sys
 
 import pytest
 
-from host_tests.absent import absent
 from host_tests.tools.fleet import without_spark
-from inflight_tools.fleet.spark.java import java_home
 from tools.demo.downstream import QUICK_JAVA
 
 WORKER = "first"
-REASON = ""
-if not all(map(importlib.util.find_spec, ("pyspark", "deltalake"))):
-    REASON = "Spark or Delta Lake is not installed: run `make setup-pipeline`"
-elif not java_home():
-    REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, REASON)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -74,6 +63,12 @@ class Fleet(without_spark.Fleet):
         )
         query.awaitTermination()
 
+    def begin_as(self, other):
+        """Copies the tables of another fleet. No name of a landing file is used twice."""
+        shutil.copytree(other.root, self.root)
+        self.written = other.written
+        return self
+
     def files(self, table):
         """The number of a table's files."""
         from deltalake import DeltaTable
@@ -95,18 +90,47 @@ def common_fleet(spark, tmp_path_factory):
     return Fleet(spark, tmp_path_factory.mktemp("fleet"))
 
 
-@pytest.fixture(scope="session")
-def telemetry():
-    """telemetry(device, seq, ...) is a delivery of one pack with one temperature."""
-    return without_spark.telemetry
+@pytest.fixture
+def before_commits(monkeypatch):
+    """before_commits(call, work, *args) calls work(*args), and call(number) before each of its commits, which are
+    numbered from 0 on: what the call does itself is not counted. Returns how many commits there were."""
+    from inflight_tools.fleet.spark.tables import Table
+
+    def run(call, work, *args):
+        commit, done = Table.commit, []
+
+        def counted(*args, **more):
+            with monkeypatch.context() as plain:
+                plain.setattr(Table, "commit", commit)
+                call(len(done))
+            done.append(commit(*args, **more))
+
+        with monkeypatch.context() as changed:
+            changed.setattr(Table, "commit", counted)
+            work(*args)
+        return len(done)
+
+    return run
 
 
-@pytest.fixture(scope="session")
-def message():
-    """message(topic, body, ...) is any delivery."""
-    return without_spark.delivery
+class Killed(BaseException):
+    """As if the process was killed."""
 
 
-@pytest.fixture(scope="session")
-def health():
-    return without_spark.health
+@pytest.fixture
+def kill(before_commits):
+    """kill(commits, work, *args) calls work(*args) until it has committed so many times, and written the next files.
+    Returns whether it was killed: it may have ended before."""
+
+    def run(commits, work, *args):
+        def killed(number):
+            if number == commits:
+                raise Killed
+
+        try:
+            before_commits(killed, work, *args)
+        except Killed:
+            return True
+        return False
+
+    return run

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 import random
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -118,15 +117,14 @@ def begun_once(spark, common_fleet):
     """The tables with batch 0, of numbers 0, 1 and 10; the last one has no time yet."""
     common_fleet.tables.create()
     take_batch(spark, common_fleet, 0, 0, 1, UNDATED)
-    return common_fleet.root
+    return common_fleet
 
 
 @pytest.fixture
 def batch(spark, fleet, begun_once):
     """batch(number, line or number of a message, ...) is a micro-batch as Spark calls it, also again if the driver was
     killed before it had recorded the batch's end. The fleet has a copy of the tables with batch 0."""
-    shutil.copytree(begun_once, fleet.root)
-    return functools.partial(take_batch, spark, fleet)
+    return functools.partial(take_batch, spark, fleet.begin_as(begun_once))
 
 
 def expect(fleet, count, deliveries, dated=False):
@@ -144,30 +142,6 @@ def expect(fleet, count, deliveries, dated=False):
     assert (last["clock"], made) == (("uptime", -10) if dated else ("receipt", 0))
 
 
-class Killed(BaseException):
-    """As if the driver was killed."""
-
-
-@pytest.fixture
-def kill(monkeypatch):
-    """kill(commits, work, *args) calls work(*args) until it has committed so many times, and written the next files."""
-    from inflight_tools.fleet.spark.tables import Table
-
-    def run(commits, work, *args):
-        commit, done = Table.commit, []
-
-        def killed(*args, **more):
-            if len(done) == commits:
-                raise Killed
-            done.append(commit(*args, **more))
-
-        with monkeypatch.context() as changed, pytest.raises(Killed):
-            changed.setattr(Table, "commit", killed)
-            work(*args)
-
-    return run
-
-
 def folders(fleet):
     return {name: len(list(fleet.root.glob(f"{name}/parts/*"))) for name in ("raw", "ledger")}
 
@@ -177,7 +151,7 @@ def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, 
     written, too, when it is killed."""
     lines = 1, 1, 2, 3, DATING
     for commits in (1, 2, 3):  # of those that are left
-        kill(commits, batch, 1, *lines)
+        assert kill(commits, batch, 1, *lines)
     assert fleet.numbers() == [("attic", 7, n) for n in (0, 1, 10)]  # the others are not of a whole batch
     fleet.tables.merge()  # it leaves the batch alone
     batch(1, *lines)
@@ -192,7 +166,7 @@ def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
     batch(1, 1, 2)
-    kill(0, fleet.tables.raw.merge, 1)
+    assert kill(0, fleet.tables.raw.merge, 1)
     expect(fleet, 3, 5)
     assert fleet.tables.merge() >= 4
     expect(fleet, 3, 5)
@@ -200,25 +174,14 @@ def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
 
 
 @pytest.fixture
-def overtaken(monkeypatch):
+def overtaken(before_commits):
     """overtaken(commits, other, work, *args): work(*args) has made so many commits, and written the files of the next
     one, when other() is done. The next commit must be refused."""
     from deltalake.exceptions import CommitFailedError
 
-    from inflight_tools.fleet.spark.tables import Table
-
     def run(commits, other, work, *args):
-        commit, done = Table.commit, []
-
-        def other_first(*args, **more):
-            if len(done) == commits:
-                monkeypatch.undo()
-                other()
-            done.append(commit(*args, **more))
-
-        monkeypatch.setattr(Table, "commit", other_first)
         with pytest.raises(CommitFailedError, match="oncurrent"):
-            work(*args)
+            before_commits(lambda number: number == commits and other(), work, *args)
 
     return run
 

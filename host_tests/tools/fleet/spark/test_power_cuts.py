@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from host_tests.tools.fleet.without_spark import delivery, telemetry
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import sync
 
@@ -20,10 +21,10 @@ CUTS = int(os.environ.get("INFLIGHT_CUTS", "200"))  # of a real file system
 FULL = 20  # so often it has no space
 
 
-def land(fleet, telemetry, message, n):
+def land(fleet, n):
     """A landing file with number n, a repetition of the one before, and a message without a number."""
     again = [telemetry("attic", n - 1, dup=True)] if n else []
-    fleet.land(telemetry("attic", n), *again, message("attic/telemetry", [{"n": f"t{n}", "v": 1}]))
+    fleet.land(telemetry("attic", n), *again, delivery("attic/telemetry", [{"n": f"t{n}", "v": 1}]))
 
 
 def expect_all(fleet, many=BATCHES):
@@ -37,10 +38,10 @@ def expect_all(fleet, many=BATCHES):
 
 
 @pytest.fixture(scope="module")
-def whole(common_fleet, telemetry, message):
+def whole(common_fleet):
     """A fleet after three batches, and what it has of them."""
     for n in range(BATCHES):
-        land(common_fleet, telemetry, message, n)
+        land(common_fleet, n)
     common_fleet.run(files=1)
     shutil.copytree(common_fleet.root.parent, common_fleet.root.parent.with_suffix(".whole"))
     return common_fleet
@@ -96,7 +97,6 @@ TORN = {
     "an empty offset": [(number("offsets"), empty)],
     "checksums without their files": [(number(kind), missing) for kind in ("commits", "offsets", "sources/0")],
     "the checksum of an offset without it": [(number("offsets"), missing), (number("commits"), missing)],
-    "the checksum of a commit without it": [(number("commits"), missing)],
     "no list of files": [(number("sources/0"), missing), (number("offsets"), empty), (number("commits"), missing)],
 }
 MORE = {
@@ -110,6 +110,7 @@ MORE = {
     "a file of raw is full of zeros": [(of(part, "raw"), zeros)],
     "a file of the ledger is cut": [(of(part, "ledger"), cut)],
     "an empty commit of the checkpoint": [(number("commits"), empty)],
+    "the checksum of a commit without it": [(number("commits"), missing)],
     "a torn offset": [(number("offsets"), cut)],
     "a torn list of files": [(number("sources/0"), cut)],
     "an empty identity of the checkpoint": [(lambda root: root / "_checkpoint/metadata", empty)],
@@ -165,12 +166,12 @@ def test_anything_that_a_power_cut_has_torn_is_repaired(damaged, what):
     torn(damaged, MORE[what])
 
 
-def cut_at_random(fleet, telemetry, message, monkeypatch, dice, tmp_path, images, chance):
+def cut_at_random(fleet, monkeypatch, dice, tmp_path, images, chance):
     """Cuts the power at so many random instants of a run, and after it. Each time a start continues."""
-    land(fleet, telemetry, message, 0)
+    land(fleet, 0)
     fleet.run()
     for n in range(1, BATCHES):
-        land(fleet, telemetry, message, n)
+        land(fleet, n)
     made = []
     with monkeypatch.context() as patched:
         disk = Disk(fleet.root.parent, patched)
@@ -203,15 +204,15 @@ def elsewhere(spark, tmp_path_factory):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(600)
-def test_the_power_is_cut(elsewhere, telemetry, message, monkeypatch, tmp_path):
-    assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(3), tmp_path, 3, 0.05) > 2
+def test_the_power_is_cut(elsewhere, monkeypatch, tmp_path):
+    assert cut_at_random(elsewhere, monkeypatch, random.Random(3), tmp_path, 3, 0.05) > 2
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(8))
-def test_the_power_is_cut_often(elsewhere, telemetry, message, monkeypatch, tmp_path, seed):
-    assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(seed), tmp_path, 25, 0.4) == 26
+def test_the_power_is_cut_often(elsewhere, monkeypatch, tmp_path, seed):
+    assert cut_at_random(elsewhere, monkeypatch, random.Random(seed), tmp_path, 25, 0.4) == 26
 
 
 @pytest.fixture
@@ -256,7 +257,7 @@ def fill(file, left):
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(3600)
-def test_a_full_disk_is_waited_for(mounted, telemetry, message, spark, tmp_path):
+def test_a_full_disk_is_waited_for(mounted, spark, tmp_path):
     """It becomes full at any place of a batch."""
     from .conftest import Fleet
 
@@ -275,7 +276,7 @@ def test_a_full_disk_is_waited_for(mounted, telemetry, message, spark, tmp_path)
             before = told()
             with driver.stopped():
                 for _ in range(4):
-                    land(fleet, telemetry, message, landed)
+                    land(fleet, landed)
                     landed += 1
                 fill(ballast, dice.randrange(200_000))
             driver.until(lambda before=before: told() > before or not unread())
@@ -287,7 +288,7 @@ def test_a_full_disk_is_waited_for(mounted, telemetry, message, spark, tmp_path)
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(14_400)
-def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spark, tmp_path):
+def test_the_power_of_a_real_file_system_is_cut(mounted, spark, tmp_path):
     """ext4 on a file that is copied while `tables` writes. The copy lacks what the kernel has not written yet."""
     from .conftest import Fleet
 
@@ -300,7 +301,7 @@ def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spa
             driver.until(lambda: (folder / "tables/_checkpoint/metadata").exists())
             for _ in range(min(CUTS - len(images), 20)):
                 for _ in range(dice.randrange(3)):
-                    land(fleet, telemetry, message, landed)
+                    land(fleet, landed)
                     landed += 1
                 os.sync() if not images else sync(fleet.landing)  # as collectors do
                 ends = time.monotonic() + dice.uniform(0, 6)  # a random instant, not a synchronisation

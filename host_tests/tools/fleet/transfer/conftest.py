@@ -1,19 +1,11 @@
 """Fixtures: a folder in the place of a bucket, landing files, and both ways."""
 
-import importlib.util
+import functools
 import threading
 
 import pytest
-from typer.testing import CliRunner
 
-from host_tests.absent import absent
-from inflight_tools.fleet import commands
-
-REASON = "" if importlib.util.find_spec("deltalake") else "Delta Lake is not installed: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, REASON)
+from host_tests.tools.command import inflight
 
 
 class Way:
@@ -60,7 +52,7 @@ class Way:
 @pytest.fixture
 def run_here():
     """run_here(word, ...) returns the finished command `inflight fleet ...`, which ran in this process."""
-    return lambda *words: CliRunner().invoke(commands.app, [str(word) for word in words], env={"COLUMNS": "400"})
+    return functools.partial(inflight, "fleet")
 
 
 @pytest.fixture

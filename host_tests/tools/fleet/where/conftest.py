@@ -1,19 +1,12 @@
 """Fixtures: tables of a small fleet, written without Spark."""
 
 import datetime
-import importlib.util
+import functools
 import json
 
 import pytest
 
-from host_tests.absent import absent
-
-REASON = "" if importlib.util.find_spec("deltalake") else "Delta Lake is not installed: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, REASON)
-
+from host_tests.tools.command import fleet as command
 
 AT = 1_760_000_000  # s: when the first message of a test is received
 
@@ -94,3 +87,9 @@ class Tables:
 @pytest.fixture
 def tables(tmp_path):
     return Tables(tmp_path / "tables")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(command, ...) returns (exit status, standard output, standard error)."""
+    return functools.partial(command, tmp_path)

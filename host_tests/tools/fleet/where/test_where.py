@@ -1,24 +1,18 @@
 """`inflight fleet where`: the way of a message. The places of missing ones: query/test_missing.py."""
 
+import functools
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from host_tests.tools.fleet.where.conftest import AT
-from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.where.command import ELSEWHERE
 
 
 @pytest.fixture
-def where(tables, tmp_path):
+def where(run):
     """where(device, number, ...) returns (exit status, standard output, standard error) of the command."""
-
-    def ask(*words):
-        done = CliRunner().invoke(app, ["where", *map(str, words), "--data", str(tmp_path)], env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout, done.stderr
-
-    return ask
+    return functools.partial(run, "where")
 
 
 def line(number, s):
