@@ -56,7 +56,8 @@ def exported(folder):
     return dataset.dataset(folder, partitioning="hive").to_table().to_pylist()
 
 
-def _sketch(values):
+def sketch(values):
+    """The bytes of a sketch of these values."""
     made = kll_doubles_sketch(200)
     for value in values:
         made.update(value)
@@ -181,7 +182,7 @@ def _minutes(measurements):
     return [
         {name: None if one is False else one for name, one in zip(names, key, strict=True)}
         | {"count": len(values), "total": sum(values), "min": min(values), "max": max(values)}
-        | {"sketch": _sketch(values)}
+        | {"sketch": sketch(values)}
         for key, values in found.items()
     ]
 
@@ -197,7 +198,7 @@ def _ledger(raw):
         late = [max(0, row["received"] - row["made"]) / 1000 for row in first if row["made"] is not None]
         odd = [row for row in first if any(record[3] in ("ahead", "behind") for record in row["records"] or ())]
         one = {"device": device, "epoch": epoch, "part": part, "ranges": _ranges(row["seq"] for row in first)}
-        one |= {"repeated": len(rows) - len(first), "odd_clock": len(odd), "latency": _sketch(late) if late else None}
+        one |= {"repeated": len(rows) - len(first), "odd_clock": len(odd), "latency": sketch(late) if late else None}
         one |= {"first_received": min(received, default=None), "last_received": max(received, default=None)}
         one |= {"measurements": sum(len(row["records"] or ()) for row in first)}
         parts[device, epoch, part] = one | {"dead_letters": sum(bool(row["problem"]) for row in first)}

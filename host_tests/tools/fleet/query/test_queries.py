@@ -275,53 +275,35 @@ def test_a_fleet_that_was_silent_for_long_is_on_the_timeline(tables):
     assert sum(point["received"] for point in found["timeline"]["points"]) == 200
 
 
-def lost(tables, now):
-    """(lost, of these by age only, why the collectors prove nothing)"""
-    found = gather(tables.root, "inflight", now=float(AT + now))
-    return found["fleet"]["lost"], found["fleet"]["guessed"], [one["doubt"] for one in found["collectors"]]
+PROVED, BY_AGE, NEVER = (1, 0), (1, 1), (0, 0)  # what is lost in the end, and how much of it by age only
+# Of markers, (run, number, second at which it was sent): what is lost, and why they prove nothing.
+MARKERS = {
+    "two machines": ([(1000, 1, 300), (1000, 2, 900), (1500, 1, 600), (1500, 2, 1200)], BY_AGE, "back"),
+    "its clock was set back": ([(1000, 1, 900), (1000, 2, 300)], BY_AGE, "back"),
+    "by less than clocks differ": ([(1000, 1, 900), (1000, 2, 850)], PROVED, None),
+    "a restart": ([(1000, 1, 300), (1000, 2, 600), (1500, 1, 900), (1500, 2, 1200)], PROVED, None),
+    "delivered twice": ([(1000, 1, 300), (1000, 2, 900), (1000, 1, 300)], PROVED, None),
+    # So what it has received is of another time, too.
+    "its clock is a day ahead": ([(1000, 1, 86_460)], BY_AGE, "ahead"),
+    # The retained one is a copy from the broker: nothing that was sent before need have landed, but another was there.
+    "the retained one of another collector": ([(1000, 1, 20), (1500, 9, 800, True)], NEVER, None),
+    "and then its own": ([(1000, 1, 20), (1500, 9, 800, True), (1000, 2, 1060)], BY_AGE, "back"),
+}
 
 
-@pytest.fixture
-def missing(tables):
+@pytest.mark.parametrize("name", MARKERS)
+def test_what_markers_prove(tables, name):
     """Number 1 is missing, and acknowledged."""
+    markers, in_the_end, doubt = MARKERS[name]
     for seq, s in ((0, 0), (2, 30)):
         tables.add("attic", seq, s, oldest=seq)
-    return tables
+    for run, n, sent, *retain in markers:
+        tables.marker(sent, sent, run, n, retain=bool(retain))
+    tables.write()
 
+    def lost(now):
+        found = gather(tables.root, "inflight", now=float(AT + now))
+        assert [one["doubt"] for one in found["collectors"]] == [doubt]
+        return found["fleet"]["lost"], found["fleet"]["guessed"]
 
-def test_a_marker_of_a_time_that_has_not_come_proves_nothing(missing):
-    """The clock of a collector is a day ahead, so what it has received is of another time, too."""
-    missing.marker(60, 61)
-    missing.marker(86_400 + 60, 86_400 + 61, by="ahead")
-    missing.write()
-    assert lost(missing, 120) == (0, 0, ["ahead", None])
-    assert lost(missing, 7200) == (1, 1, ["ahead", None])
-
-
-@pytest.mark.parametrize(
-    ("name", "markers", "doubt"),
-    [
-        ("two machines, both in the tables", [(1000, 1, 300), (1000, 2, 900), (1500, 1, 600), (1500, 2, 1200)], "back"),
-        ("its clock was set back", [(1000, 1, 900), (1000, 2, 300)], "back"),
-        ("by less than clocks differ", [(1000, 1, 900), (1000, 2, 850)], None),
-        ("a restart", [(1000, 1, 300), (1000, 2, 600), (1500, 1, 900), (1500, 2, 1200)], None),
-        ("delivered twice", [(1000, 1, 300), (1000, 2, 900), (1000, 1, 300)], None),
-    ],
-)
-def test_collectors_that_have_one_name_prove_nothing(missing, name, markers, doubt):
-    for run, n, sent in markers:
-        missing.marker(sent, sent, run, n)
-    missing.write()
-    assert lost(missing, 1300) == ((0, 0, ["back"]) if doubt else (1, 0, [None]))
-    assert lost(missing, 7200) == ((1, 1, ["back"]) if doubt else (1, 0, [None]))
-
-
-def test_the_retained_marker_of_another_collector_is_enough(missing):
-    """It is a copy from the broker, so nothing that was sent before it need have landed; and it tells who was there."""
-    missing.marker(20, 21, run=1000, n=1)
-    missing.marker(800, 1000, run=1500, n=9, retain=True)
-    missing.write()
-    assert lost(missing, 1100) == (0, 0, [None])
-    missing.marker(1060, 1061, run=1000, n=2)
-    missing.write(mode="overwrite")
-    assert lost(missing, 1100) == (0, 0, ["back"])
+    assert (lost(1300), lost(7200)) == (PROVED if in_the_end == PROVED else NEVER, in_the_end)

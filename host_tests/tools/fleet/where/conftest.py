@@ -17,11 +17,10 @@ def _time(seconds):
 
 def _minute(row):
     """The row of `minutes` of a measurement."""
-    from datasketches import kll_doubles_sketch
+    from host_tests.tools.fleet.without_spark import sketch
 
-    sketch, value = kll_doubles_sketch(200), row["value"]
-    sketch.update(value)
-    sums = {"count": 1, **dict.fromkeys(("total", "min", "max"), value), "sketch": sketch.serialize()}
+    value = row["value"]
+    sums = {"count": 1, **dict.fromkeys(("total", "min", "max"), value), "sketch": sketch([value])}
     kept = {name: row[name] for name in ("device", "name", "unit")}
     return kept | {"minute": row["time"].replace(second=0, microsecond=0)} | sums
 
