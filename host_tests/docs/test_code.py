@@ -69,23 +69,6 @@ def test_targets_that_texts_name_exist():
     assert len(named) > 10 and named <= TARGETS
 
 
-def test_a_command_of_inflight_has_no_second_spelling():
-    """But for those that bring a board to work."""
-    assert {name for name, recipe in RECIPES.items() if "$(INFLIGHT)" in recipe} == {
-        "flash",
-        "deploy",
-        "library",
-        "monitor",
-    }
-
-
-def test_documents_spell_a_command_of_inflight_one_way():
-    """docs/command.md alone says that these three are targets too."""
-    second = ["git", "grep", "-nE", "make (flash|deploy|monitor)\\b", "--", "*.md", ":!docs/command.md"]
-    found = subprocess.run(second, cwd=CHECKOUT, capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (1, "")
-
-
 def _check_make(words):
     for word in words:
         name, _, value = word.partition("=")

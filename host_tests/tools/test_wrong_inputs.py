@@ -12,10 +12,11 @@ COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch, nobody):
-    """An empty folder `dir`, a `file`, and a configuration. Nobody starts Spark here."""
+    """An empty folder `dir`, a `file`, `data` without landing files, and a configuration. Nobody starts Spark here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "java_home", lambda: pytest.fail("Spark is started"))
     (tmp_path / "dir").mkdir()
+    (tmp_path / "data/landing").mkdir(parents=True)
     (tmp_path / "file").write_text("no certificate\n")
     (tmp_path / "config.json").write_text('{"host": "127.0.0.1", "port": %d}' % nobody)
     return tmp_path
@@ -52,6 +53,12 @@ def told(*words):
             "there is no folder file:///none: name that of",
         ),
         (("fleet", "compact", "--of", "file:///none"), 1, "there is no folder file:///none: name the tables with"),
+        (
+            ("fleet", "tables", "--once", "--data", "data", "--master", "x"),
+            2,
+            "--master x: local[*], spark://host:7077",
+        ),
+        (("fleet", "tables", "--once", "--data", "data", "--conf", "x"), 2, "--conf needs name=value"),
         (("fleet", "compact", "--of", "dir"), 1, "there is no folder dir/raw: there are no tables yet"),
         (("fleet", "compact", "--data", ".", "--keep-measurements", "0d"), 2, "as in 90d, or of years, as in 2y"),
         (("fleet", "compact", "--data", ".", "--keep-minutes", "2y"), 2, "needs --keep-measurements, and a time at"),

@@ -29,15 +29,8 @@ def test_all_kinds_of_topics(broker, collect, landing):
         publish(broker, b"1", topic=topic)
     assert [line["topic"] for line in landing.until(6)] == [f"house/up/attic/{kind}" for kind in kinds]
     line = landing.lines[0]
-    assert {**line, "at": 0} == {
-        "at": 0,
-        "by": "collector-0",
-        "topic": "house/up/attic/telemetry",
-        "qos": 1,
-        "dup": False,
-        "retain": False,
-        "text": "1",
-    }
+    told = {"by": "collector-0", "topic": "house/up/attic/telemetry", "qos": 1, "dup": False, "retain": False}
+    assert line == {"at": line["at"]} | told | {"text": "1"}
     assert abs(line["at"] / 1000 - (landing.folder / ".collector-0.lock").stat().st_mtime) < 60
 
 

@@ -60,18 +60,10 @@ def test_tables_compact_report_and_export(fleet, tmp_path):
     assert (device["device"], device["accepted"], device["lost"]) == ("attic", 3, 0)
 
 
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        (("--master", "nonsense"), "spark://host:7077, yarn"),
-        (("--conf", "nonsense"), "--conf needs name=value"),
-        (("--to", "nowhere://tables"), 'No FileSystem for scheme "nowhere"'),
-    ],
-)
-def test_wrong_options(tmp_path, words, advice):
+def test_a_place_of_an_unknown_scheme(tmp_path):
     (tmp_path / "landing").mkdir()
-    status, output = run("tables", "--data", tmp_path, "--once", *words)
-    assert status and advice in " ".join(output.replace("│", " ").split()) and "Traceback" not in output
+    status, output = run("tables", "--data", tmp_path, "--once", "--to", "nowhere://tables")
+    assert status and 'No FileSystem for scheme "nowhere"' in output and "Traceback" not in output
 
 
 def test_collector_and_spark_together(mosquitto, tmp_path):

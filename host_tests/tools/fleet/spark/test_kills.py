@@ -79,22 +79,6 @@ def test_a_driver_is_killed_repeatedly(fleet, tmp_path):
     assert fleet.count("minutes", "sum(count)") == len(expected)
 
 
-@pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.timeout(1800)
-def test_a_second_driver_is_refused_while_one_runs(fleet, tmp_path):
-    """What one has begun would look to the other like what a power cut has left."""
-    for n in range(FILES):
-        fleet.land(*[telemetry(f"d{i % 5}", (n * EACH + i) // 5) for i in range(EACH)])
-    with Driver(tmp_path, "--files", "1", "--once") as driver:
-        for begun in range(1, FILES - 2, 2):
-            driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/parts/*"))) > begun)
-            second = subprocess.run(driver.argv, capture_output=True, text=True, timeout=_PATIENCE_S)
-            assert second.returncode == 1 and "another `inflight fleet tables`" in second.stderr
-        driver.finish()
-    expected = sorted((f"d{i}", 7, n) for i in range(5) for n in range(FILES * EACH // 5))
-    assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
-
-
 UNDATED = delivery("attic/telemetry", [{"bt": 0, "up": 1.0, "seq": 10, "epoch": 7, "n": "t", "v": 1}])
 # 10 s before AT.
 DATING = delivery("attic/telemetry", [{"bt": AT / 1000, "boot": 10, "up": 11.0, "seq": 11, "epoch": 7}])

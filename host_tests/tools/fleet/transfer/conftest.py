@@ -1,5 +1,6 @@
 """Fixtures: a folder in the place of a bucket, landing files, and both ways."""
 
+import contextlib
 import functools
 import threading
 
@@ -32,15 +33,16 @@ class Way:
 
     def move(self, name, keep=False):
         """Uploads or downloads what is there. Returns the Figures."""
+        with contextlib.closing(self.side(name, keep)) as side:
+            return self.once(side)
+
+    def once(self, side):
+        """Moves the files of an Upload or a Download that are there. Returns the Figures."""
         from inflight_tools.fleet.transfer.loop import Loop
 
-        side = self.side(name, keep)
-        try:
-            loop = Loop(side, self.said.append, lambda figures: None)
-            loop.once(threading.Event())
-            return loop.figures
-        finally:
-            side.close()
+        loop = Loop(side, self.said.append, lambda figures: None)
+        loop.once(threading.Event())
+        return loop.figures
 
     def arrived(self):
         """{name in the collector's folder: text}"""
