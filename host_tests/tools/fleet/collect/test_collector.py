@@ -3,21 +3,15 @@
 import json
 import re
 import resource
-import signal
 import urllib.request
 
 import pytest
 
-from host_tests.tools.fleet.collect.collecting import Landing, load, publish, until
+from host_tests.tools.fleet.collect.collecting import Landing, at, load, publish, until
 from tools.reference.kinds import PUBACK
 from tools.reference.properties import variable
 from tools.reference.wire import publish as delivery
 from tools.reference.wire import string
-
-
-def at(broker):
-    return "--broker", f"127.0.0.1:{broker.port}"
-
 
 # --- messages ---
 
@@ -153,23 +147,6 @@ def test_a_broker_that_refuses_markers_costs_no_message(serve, collect, landing,
 
 
 # --- files ---
-
-
-def test_clean_end(broker, collect, landing):
-    """The messages are written and acknowledged, and the file is finished. The next collector gets later messages."""
-    program = collect(*at(broker), "--age", 1000).connected()
-    publish(broker, b"1", b"2")
-    program.counted(2)
-    assert landing.read() == []
-    assert program.end(signal.SIGTERM) == 0
-    assert landing.texts() == ["1", "2"]
-    publish(broker, b"3")
-    program = collect(*at(broker)).connected()
-    assert [line["dup"] for line in landing.until(3)] == [False, False, False]
-    assert program.end(signal.SIGINT) == 0
-    assert landing.texts() == ["1", "2", "3"]
-    assert landing.hidden(".spool") == []
-    landing.unchanged()
 
 
 # --- counters ---

@@ -2,13 +2,10 @@
 
 import re
 
-import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
 from host_tests.thorough import THOROUGH
-from host_tests.tools.fleet.collect.collecting import publish, until
+from host_tests.tools.fleet.collect.collecting import at, publish
 from tools.reference.kinds import DISCONNECT, PUBACK
 from tools.reference.properties import block, variable
 from tools.reference.wire import connack, disconnect
@@ -16,26 +13,6 @@ from tools.reference.wire import publish as delivery
 
 LEVEL_5 = ("--protocol-level", 5)
 SESSION_EXPIRY, REASON, USER, MAXIMUM_PACKET_SIZE = 17, 31, 38, 39
-
-
-def at(broker):
-    return "--broker", f"127.0.0.1:{broker.port}"
-
-
-def publish5(broker, payload, topic="inflight/attic/telemetry", **given):
-    """Publishes a message with the properties that Paho has under these names. Returns when it is acknowledged."""
-    properties = Properties(PacketTypes.PUBLISH)
-    for name, value in given.items():
-        setattr(properties, name, value)
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher5", protocol=paho.MQTTv5)
-    client.connect("127.0.0.1", broker.port)
-    client.loop_start()
-    try:
-        sent = client.publish(topic, payload, 1, properties=properties)
-        until(sent.is_published, "PUBACK")
-    finally:
-        client.disconnect()
-        client.loop_stop()
 
 
 MANY = {
@@ -52,8 +29,8 @@ def test_properties_are_kept_at_level_5_only(broker, collect, landing):
     """U+FEFF is a character of MQTT's strings. Paho ends the connection for it; the next message would never come."""
     collect(*at(broker), *LEVEL_5, "--name", "five").connected()
     collect(*at(broker), "--name", "four").connected()
-    publish5(broker, b"1", **MANY)
-    publish5(broker, b"2")
+    publish(broker, b"1", **MANY)
+    publish(broker, b"2")
     landing.until(4)
     five, four = ([one for one in landing.lines if one["by"] == name] for name in ("five", "four"))
     found = five[0].pop("properties")
@@ -73,7 +50,7 @@ def test_properties_are_kept_at_level_5_only(broker, collect, landing):
 @pytest.mark.parametrize(("before", "after"), [(4, 5), (5, 4)])
 def test_a_session_survives_a_kill_and_a_change_of_the_level(broker, collect, landing, before, after):
     collect(*at(broker), "--protocol-level", before).connected().kill()
-    publish5(broker, b"1", ContentType="a")
+    publish(broker, b"1", ContentType="a")
     publish(broker, b"2")
     program = collect(*at(broker), "--protocol-level", after).connected()
     first, second = landing.until(2)
@@ -104,7 +81,7 @@ def test_the_level_is_that_of_the_configuration(broker, collect, landing, tmp_pa
     config = tmp_path / "config.json"
     config.write_text(f'{{"host": "127.0.0.1", "port": {broker.port}{fields and ", "}{fields}}}')
     collect("--config", config).connected()
-    publish5(broker, b"1", ContentType="a")
+    publish(broker, b"1", ContentType="a")
     assert ("properties" in landing.one()) == kept
 
 

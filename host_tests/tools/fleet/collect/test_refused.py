@@ -7,7 +7,7 @@ import trustme
 
 from host_tests import mosquitto_lines
 from host_tests.tools.command import inflight
-from host_tests.tools.fleet.collect.collecting import publish
+from host_tests.tools.fleet.collect.collecting import at, publish
 from tools.peers.certificates import der, write
 from tools.peers.mosquitto import only
 
@@ -25,14 +25,14 @@ def test_password(guarded, collect, tmp_path):
     """From a file or from the environment."""
     file = tmp_path / "password"
     file.write_text(SECRET + "\n")
-    options = "--broker", f"127.0.0.1:{guarded.port}", "--user", "me"
+    options = *at(guarded), "--user", "me"
     assert collect(*options, "--password-file", file).connected().end() == 0
     assert collect(*options, env={"INFLIGHT_PASSWORD": SECRET}).connected().end() == 0
 
 
 @pytest.mark.parametrize("password", ["wrong-secret", ""])
 def test_wrong_password(guarded, collect, landing, password):
-    program = collect("--broker", f"127.0.0.1:{guarded.port}", "--user", "me", env={"INFLIGHT_PASSWORD": password})
+    program = collect(*at(guarded), "--user", "me", env={"INFLIGHT_PASSWORD": password})
     assert program.status() == 1
     assert re.search(r"FAILED: the broker at 127\.0\.0\.1:\d+ refuses user me: Not authorized", program.output())
     assert "wrong-secret" not in program.output()
@@ -134,7 +134,7 @@ def test_subscription_refused(scripted, collect, code, answer):
         broker.cut()
 
     with scripted.play(script):
-        program = collect("--broker", f"127.0.0.1:{scripted.port}")
+        program = collect(*at(scripted))
         assert program.status() == 1
     assert re.search(
         rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {answer}", program.output()
