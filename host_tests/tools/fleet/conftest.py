@@ -1,10 +1,12 @@
-"""Tests whose packages are not installed are skipped."""
+"""Fixtures: tables that are written without Spark, commands. Tests whose packages are not installed are skipped."""
 
+import functools
 import importlib.util
 
 import pytest
 
 from host_tests.absent import absent
+from host_tests.tools import command
 from inflight_tools.fleet.spark.java import java_home
 from tools.peers import chromium
 
@@ -26,3 +28,31 @@ def pytest_pycollect_makemodule(module_path, parent):
 def browser(tmp_path_factory):
     with chromium.Chromium(tmp_path_factory.mktemp("chromium")) as running:
         yield running
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(command, ...) returns (exit status, standard output, standard error)."""
+    return functools.partial(command.fleet, tmp_path)
+
+
+@pytest.fixture
+def tables(tmp_path):
+    from host_tests.tools.fleet.tables import Tables
+
+    return Tables(tmp_path / "tables")
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    from host_tests.tools.fleet.without_spark import Fleet
+
+    return Fleet(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def common_fleet(tmp_path_factory):
+    """One for all tests of a file. Each test has devices of its own."""
+    from host_tests.tools.fleet.without_spark import Fleet
+
+    return Fleet(tmp_path_factory.mktemp("fleet"))

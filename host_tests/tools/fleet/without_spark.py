@@ -10,11 +10,17 @@ import pyarrow as pa
 import pyarrow.dataset as dataset
 import pyarrow.parquet as parquet
 from datasketches import kll_doubles_sketch
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.transaction import AddAction, Transaction
 
 from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, PAIRS, RANGES
 from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.fleet.lines.rows import MEASUREMENT
+from inflight_tools.fleet.proof import Proof
+from inflight_tools.fleet.query import views
+from inflight_tools.fleet.query.database import Database
+from inflight_tools.fleet.query.facts import gather
 
 AT = 1_760_000_000_000  # ms: when the first message of a test is received
 _TOPICS = Topics("inflight")
@@ -109,9 +115,6 @@ class Fleet:
         self._write("ledger", _ledger(raw))
 
     def _write(self, name, rows):
-        from deltalake import CommitProperties, DeltaTable, Schema
-        from deltalake.transaction import AddAction, Transaction
-
         if not rows and name != "ledger":
             return
         folder, path = self.root / name, f"parts/{self._batch}-0/part-0.parquet"
@@ -124,8 +127,6 @@ class Fleet:
         table.create_write_transaction([added], "append", table.schema(), commit_properties=told)
 
     def _tables(self):
-        from deltalake import DeltaTable
-
         folders = [self.root / name for name in ("raw", "measurements", "health")]
         return [DeltaTable(folder) for folder in folders if folder.exists()]
 
@@ -141,8 +142,6 @@ class Fleet:
 
     def rows(self, sql):
         """Rows of the tables, as dicts."""
-        from inflight_tools.fleet.query.database import Database
-
         with Database(self.root) as database:
             return database.rows(sql)
 
@@ -155,17 +154,11 @@ class Fleet:
         return row["many"]
 
     def facts(self, **how):
-        from inflight_tools.fleet.query.facts import gather
-
         return gather(self.root, "inflight", **{"grace_s": 0, **how})
 
     @contextlib.contextmanager
     def database(self, *marks, until=0):
         """A Database with the views, by a Proof."""
-        from inflight_tools.fleet.proof import Proof
-        from inflight_tools.fleet.query import views
-        from inflight_tools.fleet.query.database import Database
-
         with Database(self.root) as database:
             views.define(database, Proof(marks, until), until)
             yield database

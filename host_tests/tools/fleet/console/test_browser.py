@@ -2,7 +2,7 @@
 
 import pytest
 
-from host_tests.tools.fleet.where.conftest import Tables
+from host_tests.tools.fleet.tables import Tables
 from tools.peers import chromium
 
 FIND = "document.querySelector('#find')"

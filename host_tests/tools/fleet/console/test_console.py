@@ -5,14 +5,16 @@ import json
 import urllib.request
 
 import pytest
+from deltalake import CommitProperties, Transaction
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from host_tests.tools.fleet.console.conftest import Served
+from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
-from host_tests.tools.fleet.where.conftest import AT, Tables
+from host_tests.tools.fleet.tables import AT, Tables
 from inflight_tools.fleet import commands
 from inflight_tools.fleet.console.access import Access
+from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.report import render
 
 
@@ -49,8 +51,6 @@ def served(tmp_path_factory):
 
 def test_the_page_of_the_fleet(served):
     """It has the figures of the report; states, builds, journals, a rollout that goes on, and links to devices."""
-    from inflight_tools.fleet.query.facts import gather
-
     status, headers, text = served.get()
     assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
     page = read(text)
@@ -135,8 +135,6 @@ def test_a_page_shows_a_batch_that_ended_meanwhile(fleet, serve):
 
 
 def _batch(number):
-    from deltalake import CommitProperties, Transaction
-
     return CommitProperties(app_transactions=[Transaction("inflight", number)])
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from host_tests.tools.fleet.report.made_facts import empty
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.monitoring.alarms import Check
 from inflight_tools.fleet.query.facts import OTHERS, gather, totals
 

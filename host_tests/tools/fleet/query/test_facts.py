@@ -7,6 +7,8 @@ import pytest
 
 from host_tests.tools.fleet.without_spark import Fleet, health, telemetry
 from host_tests.tools.fleet.without_spark import delivery as message
+from inflight_tools.fleet.query import facts
+from inflight_tools.fleet.query.export import aggregates
 
 NOW = 1_760_000_000_000
 MINUTE = 60_000
@@ -177,8 +179,6 @@ def test_timeline_and_events(fleet):
 
 
 def test_aggregates_by_minute_hour_and_day(continued):
-    from inflight_tools.fleet.query.export import aggregates
-
     def rows(size):
         with continued.database() as database:
             found = [row for table in aggregates(database, size) for row in table.to_pylist()]
@@ -250,8 +250,6 @@ def test_a_restart_whose_delivery_was_deleted_by_age(fleet):
 
 
 def test_a_chosen_device_is_shown_though_the_fleet_is_large(result, monkeypatch):
-    from inflight_tools.fleet.query import facts
-
     monkeypatch.setattr(facts, "MOST_DEVICES", 1)
     found = result.fleet.facts(chosen=["series", "no such device"], worst=0)
     assert len(found["devices"]) == 1 and found["devices"][0]["device"] != "series"

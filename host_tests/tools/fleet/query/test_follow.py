@@ -7,10 +7,14 @@ import itertools
 import json
 import random
 
+import pyarrow as arrow
+import pyarrow.parquet as parquet
 import pytest
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from host_tests.thorough import more
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.query import follow
 from inflight_tools.fleet.query.follow import Follower, NotExported, line_of
 
@@ -32,9 +36,6 @@ class Written:
             self._create(name)
 
     def _create(self, name):
-        import pyarrow as arrow
-        from deltalake import DeltaTable, Schema
-
         columns = {"device": arrow.string(), "epoch": arrow.int64(), "seq": arrow.int64(), "place": arrow.int32()}
         columns |= dict.fromkeys(("received", "time"), arrow.timestamp("us", "UTC"))
         columns |= dict.fromkeys(("name", "unit", "clock"), arrow.string()) | {"value": arrow.float64()}
@@ -42,14 +43,9 @@ class Written:
         DeltaTable.create(self.root / name, Schema.from_arrow(self._schema))
 
     def table(self, name="measurements"):
-        from deltalake import DeltaTable
-
         return DeltaTable(self.root / name)
 
     def _part(self, batch, numbers, kind=""):
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-
         path = f"parts/{batch}-{next(self._names):08x}{kind}/part-0.parquet"
         (self.root / "measurements" / path).parent.mkdir(parents=True)
         row = {"device": "attic", "epoch": 7, "place": 0, "name": "load", "unit": "W"}
@@ -59,9 +55,6 @@ class Written:
 
     def commit(self, added, removed, name="measurements", **transactions):
         """added: {path: numbers}."""
-        from deltalake import CommitProperties
-        from deltalake.transaction import AddAction, RemoveAction, Transaction
-
         adds = [AddAction(path, 1, {}, 0, True, json.dumps({"numRecords": len(n)})) for path, n in added.items()]
         gone = [RemoveAction(path, True, 0, 1, {}) for path in removed]
         told = [Transaction(app.replace("_", "-"), number) for app, number in transactions.items()]
@@ -133,8 +126,6 @@ def to(tmp_path):
 
 def read(to):
     """The numbers in the files; each file is taken away, as a loader may do."""
-    import pyarrow.parquet as parquet
-
     found = []
     for path in sorted(to.glob("measurements-*.parquet")):
         found += parquet.read_table(path)["seq"].to_pylist()
@@ -303,8 +294,6 @@ def test_two_exports_at_once(written, to):
 
 
 def test_both_formats(written, to):
-    import pyarrow.parquet as parquet
-
     written.batch(rows=2)
     assert step(written, to) == 2
     (path,) = to.glob("*.parquet")

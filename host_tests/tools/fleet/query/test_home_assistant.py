@@ -5,10 +5,12 @@ import json
 import threading
 
 import pytest
+from deltalake import DeltaTable
 from websockets.sync.server import serve
 
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.home_assistant.late_hours import hours
+from inflight_tools.fleet.query.database import Database
 
 HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
@@ -125,8 +127,6 @@ def test_late_hours_are_imported_at_their_true_time(tables, history):
 
 def test_an_hour_is_whole(tables, history):
     """Also what arrived before that time, and what `inflight fleet compact --keep-measurements` has deleted."""
-    from deltalake import DeltaTable
-
     fill(tables)
     since = datetime.datetime.fromtimestamp(HOUR + 8000, datetime.timezone.utc).isoformat()
 
@@ -143,8 +143,6 @@ def test_an_hour_is_whole(tables, history):
 
 
 def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(tables):
-    from inflight_tools.fleet.query.database import Database
-
     fill(tables)
     with Database(tables.root) as database:
         for s, found in ((599, [0]), (600, [0, 2])):

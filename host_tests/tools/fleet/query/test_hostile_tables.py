@@ -11,10 +11,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
 from host_tests.thorough import PIPELINE, THOROUGH
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
 from host_tests.tools.fleet.without_spark import Fleet
 from inflight_tools.fleet.collect.line import line
 from inflight_tools.fleet.lines.parse import Topics, parse
+from inflight_tools.fleet.query import views
+from inflight_tools.fleet.query.database import Database
+from inflight_tools.fleet.query.export import write as export
+from inflight_tools.fleet.query.facts import gather
+from inflight_tools.fleet.report import render
 
 TOPICS = Topics("inflight")
 NOW = AT + 4000
@@ -59,12 +64,6 @@ def parsed(device, at, epoch, seq, kind, body):
 
 def told(folder, rows, measured):
     """What is told of the device "good": its figures, and those of its measurements and its health over time."""
-    from inflight_tools.fleet.query import views
-    from inflight_tools.fleet.query.database import Database
-    from inflight_tools.fleet.query.export import write as export
-    from inflight_tools.fleet.query.facts import gather
-    from inflight_tools.fleet.report import render
-
     fleet = Fleet(folder)
     times = [(at * 1_000_000, AT * 1_000_000) for *_, at in measured]
     fleet.batch(

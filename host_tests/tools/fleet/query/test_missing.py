@@ -12,6 +12,7 @@ from host_tests.tools.command import fleet as command
 from host_tests.tools.fleet.collect.collecting import Landing, Program, publish, until
 from host_tests.tools.fleet.without_spark import delivery as message
 from host_tests.tools.fleet.without_spark import health, telemetry
+from inflight_tools.fleet import delta
 from inflight_tools.fleet.query import views
 from inflight_tools.fleet.query.database import Database
 from inflight_tools.fleet.where.answer import answer
@@ -241,8 +242,6 @@ def test_nothing_is_lost_while_a_batch_is_written(fleet):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_batch_and_a_merge_while_tables_are_opened(fleet, monkeypatch):
-    from inflight_tools.fleet import delta
-
     fleet.land(telemetry("attic", 0))
     fleet.run()
     opened, names = delta.opened, []

@@ -3,10 +3,12 @@
 import json
 import shutil
 
+import pyarrow.parquet
 import pytest
+from deltalake.fs import DeltaStorageHandler
 
 from host_tests.thorough import more
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
 from host_tests.tools.fleet.without_spark import exported as rows
 from inflight_tools.fleet.collect.counters import load, save
 from inflight_tools.fleet.query.facts import gather
@@ -102,8 +104,6 @@ def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
 
 def test_a_folder_of_an_export_that_goes_away(small, run, tmp_path, monkeypatch):
     """The tables lack nothing."""
-    import pyarrow.parquet
-
     write = pyarrow.parquet.write_table
 
     def gone(*words, **more):
@@ -144,8 +144,6 @@ def test_the_name_of_a_folder_is_no_pattern(small, run, tmp_path, name):
 
 def test_tables_are_read_without_python(small, run, tmp_path, monkeypatch):
     """Threads that wait for each other's locks, Arrow's and Python's, hung a report beside a writer."""
-    from deltalake.fs import DeltaStorageHandler
-
     monkeypatch.setattr(DeltaStorageHandler, "open_input_file", lambda *_: pytest.fail("a file is read by Python"))
     for command in ("report", "export out", "where attic 2"):
         status, _, error = run(*command.replace("out", f"{tmp_path}/out").split())

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
 from host_tests.thorough import PIPELINE, THOROUGH
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
 from host_tests.tools.fleet.without_spark import Fleet
 from inflight_tools.fleet.collect.line import line
+from inflight_tools.fleet.delta import WrongTables
 from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.fleet.query import summaries
 from inflight_tools.fleet.query.facts import gather
@@ -194,8 +195,6 @@ def test_reports_at_once(root, found):
 
 
 def test_what_is_kept_is_not_read_again(root, found):
-    from inflight_tools.fleet.delta import WrongTables
-
     for path in (root / "raw").glob("**/*.parquet"):
         spoil(path)
     assert figures(root) == found

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from host_tests.processes import INFLIGHT
@@ -22,8 +23,6 @@ class Cluster:
     """A standalone master and workers of the package pyspark. A master that is started again knows them."""
 
     def __init__(self, folder):
-        import pyspark
-
         self._spark = Path(pyspark.__file__).parent / "bin/spark-class"
         self._folder = folder
         self.port = held_port(self)

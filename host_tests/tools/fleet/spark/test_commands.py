@@ -7,6 +7,7 @@ import time
 
 import paho.mqtt.publish
 import pytest
+from deltalake import DeltaTable
 
 from host_tests.processes import INFLIGHT
 from host_tests.tools.fleet.without_spark import exported, telemetry
@@ -67,8 +68,6 @@ def test_a_place_of_an_unknown_scheme(tmp_path):
 
 
 def test_collector_and_spark_together(mosquitto, tmp_path):
-    from deltalake import DeltaTable
-
     broker = mosquitto()
     with open(tmp_path / "log", "wb") as log:
         argv = [*INFLIGHT, "fleet", "pipeline", "--broker", f"127.0.0.1:{broker.port}", "--data", tmp_path, *ALONE]

@@ -6,6 +6,8 @@ import shutil
 import pytest
 
 from host_tests.tools.fleet.without_spark import telemetry
+from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.spark.guard import advice
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +49,6 @@ def newest(log):
 
 def refused(fleet, words):
     """Runs the query, which must refuse the tables. Returns the error's text."""
-    from inflight_tools.fleet.delta import WrongTables
-
     with pytest.raises(WrongTables, match=words) as found:
         fleet.run()
     return str(found.value)
@@ -123,8 +123,6 @@ def test_an_empty_note_beside_the_tables(fleet):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_checkpoint_of_another_spark_is_tried(begun, spark):
-    from inflight_tools.fleet.spark.guard import advice
-
     fleet = begun
     assert advice(spark, fleet.root) == ""
     notes(fleet, spark="3.5.1")

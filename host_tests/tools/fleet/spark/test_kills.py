@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import CommitFailedError
 
 from host_tests.processes import INFLIGHT
 from host_tests.tools.fleet.without_spark import AT, delivery, telemetry
+from inflight_tools.fleet.spark.batch import take
 
 FILES, EACH = 12, 50
 KILLS = 6
@@ -85,8 +87,6 @@ DATING = delivery("attic/telemetry", [{"bt": AT / 1000, "boot": 10, "up": 11.0, 
 
 
 def take_batch(spark, fleet, number, *lines):
-    from inflight_tools.fleet.spark.batch import take
-
     lines = [telemetry("attic", line) if isinstance(line, int) else line for line in lines]
     take(
         spark.createDataFrame([(bytearray(line, "utf-8"),) for line in lines], "value BINARY"),
@@ -161,7 +161,6 @@ def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
 def overtaken(before_commits):
     """overtaken(commits, other, work, *args): work(*args) has made so many commits, and written the files of the next
     one, when other() is done. The next commit must be refused."""
-    from deltalake.exceptions import CommitFailedError
 
     def run(commits, other, work, *args):
         with pytest.raises(CommitFailedError, match="oncurrent"):

@@ -10,11 +10,13 @@ import time
 import pytest
 
 from host_tests.tools.fleet.without_spark import delivery, telemetry
+from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import sync
 
 from .power import Disk
 from .test_kills import Driver
+from .with_spark import Fleet
 
 BATCHES = 3
 CUTS = int(os.environ.get("INFLIGHT_CUTS", "200"))  # of a real file system
@@ -129,8 +131,6 @@ def torn(fleet, damage):
 
 def command(capsys, *words):
     """Runs `inflight fleet ...`. Returns its exit status, and what it said."""
-    from inflight_tools.fleet.commands import app
-
     with pytest.raises(SystemExit) as left:
         app([*map(str, words)])
     told = capsys.readouterr()
@@ -197,8 +197,6 @@ def cut_at_random(fleet, monkeypatch, dice, tmp_path, images, chance):
 @pytest.fixture
 def elsewhere(spark, tmp_path_factory):
     """A fleet in a folder of its own, so that the whole folder can be copied."""
-    from .conftest import Fleet
-
     return Fleet(spark, tmp_path_factory.mktemp("cut"))
 
 
@@ -259,8 +257,6 @@ def fill(file, left):
 @pytest.mark.timeout(3600)
 def test_a_full_disk_is_waited_for(mounted, spark, tmp_path):
     """It becomes full at any place of a batch."""
-    from .conftest import Fleet
-
     dice, landed = random.Random(11), 0
     folder = mounted(disk_of(tmp_path, 64 << 20)) / "fleet"
     fleet, ballast = Fleet(spark, folder), folder.parent / "ballast"
@@ -290,8 +286,6 @@ def test_a_full_disk_is_waited_for(mounted, spark, tmp_path):
 @pytest.mark.timeout(14_400)
 def test_the_power_of_a_real_file_system_is_cut(mounted, spark, tmp_path):
     """ext4 on a file that is copied while `tables` writes. The copy lacks what the kernel has not written yet."""
-    from .conftest import Fleet
-
     dice = random.Random(5)
     image = disk_of(tmp_path, 96 << 20)
     folder = mounted(image) / "fleet"

@@ -3,10 +3,13 @@
 import importlib.util
 import os
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
 
 from host_tests.docs.pages import blocks
 from host_tests.tools.fleet.without_spark import delivery, health, telemetry
+from inflight_tools.fleet.spark.tables import Table
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 BATCHES = 3
@@ -16,9 +19,6 @@ SUMS = {"minutes": ("count", 4), "ledger": ("measurements", 4)}
 
 
 def by_duckdb(table, column):
-    import duckdb
-    from deltalake import DeltaTable
-
     if not (files := DeltaTable(table).file_uris()):
         return []
     with duckdb.connect() as connection:
@@ -32,8 +32,6 @@ def by_polars(table, column):
 
 
 def by_pandas(table, column):
-    from deltalake import DeltaTable
-
     return DeltaTable(table).to_pandas(columns=[column])[column].tolist()
 
 
@@ -55,8 +53,6 @@ def look(root, read):
 @pytest.fixture(scope="module")
 def seen(common_fleet):
     """{reader: numbers of batches, or errors, that it found before each commit and after it}, after the last batch."""
-    from inflight_tools.fleet.spark.tables import Table
-
     fleet, commit, found = common_fleet, Table.commit, {name: [] for name in PRESENT}
 
     def look_all():
@@ -104,8 +100,6 @@ def test_a_reader_sees_whole_batches_once(name, request):
 
 def filtered(table):
     """How many rows pandas finds by a column that has no statistics."""
-    from deltalake import DeltaTable
-
     return len(DeltaTable(table).to_pandas(filters=[("device", "=", "attic")]))
 
 
@@ -116,8 +110,6 @@ def test_a_reader_finds_rows_by_a_column_without_statistics(table, seen, common_
 
 def test_tables_of_before_are_told_which_column_has_statistics(fleet):
     """Until then readers find nothing by another column."""
-    from deltalake import DeltaTable
-
     fleet.land(telemetry("attic", 0))
     fleet.run()
     DeltaTable(fleet.root / "raw").alter.set_table_properties({"delta.dataSkippingStatsColumns": "received,device"})

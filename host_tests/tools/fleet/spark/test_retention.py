@@ -6,6 +6,8 @@ import pytest
 
 from host_tests.tools.fleet import without_spark
 from host_tests.tools.fleet.without_spark import telemetry
+from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.query.export import write
 
 DAY = 86_400_000
 NOW = 1_760_000_040_000  # ms: the begin of a minute
@@ -40,8 +42,6 @@ def old_and_new(fleet, begun):
 
 
 def exported(fleet, folder):
-    from inflight_tools.fleet.query.export import write
-
     with fleet.database(until=NOW / 1000 + 10 * 86_400) as database:
         write(database, str(folder))
     return sorted(without_spark.exported(folder / "aggregates"), key=lambda row: (row["size"], row["time"]))
@@ -116,8 +116,6 @@ def test_a_batch_meanwhile(old_and_new, before_commits):
 
 
 def test_nothing_goes_while_minutes_lack_rows(old_and_new):
-    from inflight_tools.fleet.delta import WrongTables
-
     fleet = old_and_new
     fleet.tables.minutes.remove(0)
     with pytest.raises(WrongTables, match="minutes has 1 of the 2 rows .* repairs the tables"):

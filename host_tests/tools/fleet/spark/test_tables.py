@@ -3,11 +3,17 @@
 import contextlib
 import datetime
 
+import pyarrow
+import pyarrow.parquet
 import pytest
+from datasketches import kll_doubles_sketch
+from deltalake import DeltaTable
 
 from host_tests.tools.fleet import without_spark
-from host_tests.tools.fleet.spark.conftest import Fleet
+from host_tests.tools.fleet.spark.with_spark import Fleet
 from host_tests.tools.fleet.without_spark import AT, delivery, health, telemetry
+from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.spark.tables import Table
 
 NOW = datetime.datetime(2025, 10, 9, 8, 53, 20, 999_999, tzinfo=datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
@@ -17,7 +23,6 @@ SCHEMA = "n bigint, received timestamp"
 @pytest.fixture
 def table(spark, tmp_path):
     """table(schema) is a table with rows of these columns."""
-    from inflight_tools.fleet.spark.tables import Table
 
     def make(schema=SCHEMA):
         found = Table(spark, tmp_path, "rows", schema)
@@ -32,8 +37,6 @@ def values(table, column="n"):
 
 
 def test_a_later_version_adds_columns(spark, table, tmp_path):
-    from deltalake import DeltaTable
-
     table().write(spark.createDataFrame([(1, NOW)], SCHEMA), 0)
     statistics = {"delta.dataSkippingStatsColumns": "received,n"}  # a reader finds nothing by one without any
     DeltaTable(tmp_path / "rows").alter.set_table_properties(statistics)
@@ -71,9 +74,6 @@ def test_rows_are_old_by_another_column(spark, table):
 
 def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
     """In milliseconds, so that a reader leaves out no file that it needs."""
-    import pyarrow
-    from deltalake import DeltaTable
-
     table().write(spark.createDataFrame([(1, NOW), (2, None), (3, NOW - DAY)], SCHEMA).coalesce(1), 0)
     (found,) = pyarrow.table(DeltaTable(tmp_path / "rows").get_add_actions(flatten=True)).to_pylist()
     assert found["num_records"] == 3
@@ -83,8 +83,6 @@ def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_merged_files_have_the_rows_of_a_device_together(spark, table, tmp_path):
-    from deltalake import DeltaTable
-
     schema = f"device string, {SCHEMA}"
     rows = table(schema)
     for batch in range(3):
@@ -95,8 +93,6 @@ def test_merged_files_have_the_rows_of_a_device_together(spark, table, tmp_path)
 
 
 def test_tables_of_the_format_before_are_refused(fleet):
-    from inflight_tools.fleet.delta import WrongTables
-
     (fleet.root / "raw/batch=0").mkdir(parents=True)
     fleet.land(telemetry("attic", 0))
     for command in (fleet.run, fleet.facts, fleet.tables.merge):
@@ -128,8 +124,6 @@ def everything():
 
 def sketched(row):
     """The row with the quantiles of its sketch: it has its values in the order of their arrival."""
-    from datasketches import kll_doubles_sketch
-
     quantiles = {
         name: kll_doubles_sketch.deserialize(row[name]).get_quantiles([n / 20 for n in range(21)])
         for name in ("sketch", "latency")
@@ -140,10 +134,6 @@ def sketched(row):
 
 def content(root, name):
     """What the files of a table have, in any order: columns, compressed how; bounds in the log; rows."""
-    import pyarrow
-    import pyarrow.parquet
-    from deltalake import DeltaTable
-
     table = DeltaTable(root / name)
     files = [pyarrow.parquet.ParquetFile(uri.removeprefix("file://")) for uri in table.file_uris()]
     columns = {(*str(file.schema).splitlines()[2:], file.metadata.row_group(0).column(0).compression) for file in files}

@@ -7,6 +7,10 @@ import threading
 import pytest
 
 from host_tests.tools.command import inflight
+from inflight_tools.fleet.transfer.download import Download
+from inflight_tools.fleet.transfer.loop import Loop
+from inflight_tools.fleet.transfer.objects import Objects
+from inflight_tools.fleet.transfer.upload import Upload
 
 
 class Way:
@@ -23,10 +27,6 @@ class Way:
 
     def side(self, name, keep=False):
         """An Upload or a Download, to be closed."""
-        from inflight_tools.fleet.transfer.download import Download
-        from inflight_tools.fleet.transfer.objects import Objects
-        from inflight_tools.fleet.transfer.upload import Upload
-
         if name == "upload":
             return Upload(self.here, Objects(self.uri), keep)
         return Download(self.there, Objects(self.uri), keep, self.said.append)
@@ -38,8 +38,6 @@ class Way:
 
     def once(self, side):
         """Moves the files of an Upload or a Download that are there. Returns the Figures."""
-        from inflight_tools.fleet.transfer.loop import Loop
-
         loop = Loop(side, self.said.append, lambda figures: None)
         loop.once(threading.Event())
         return loop.figures

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from host_tests.thorough import more
+from host_tests.tools.fleet.transfer.conftest import Way
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.transfer import download
 from inflight_tools.fleet.transfer.loop import Loop
@@ -123,8 +124,6 @@ def killed(way, name, keep, at, monkeypatch):
 def test_killed_at_every_step(name, keep, tmp_path_factory, monkeypatch):
     """Spark reads what is in the landing folder, and moves it away, before the next start."""
     files = dict(itertools.islice(FILES.items(), 2))
-    from host_tests.tools.fleet.transfer.conftest import Way
-
     for at in itertools.count():
         way = Way(tmp_path_factory.mktemp("killed"))
         for file, text in files.items():

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.where.command import ELSEWHERE
 
 

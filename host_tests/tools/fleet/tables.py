@@ -1,12 +1,12 @@
-"""Fixtures: tables of a small fleet, written without Spark."""
+"""Tables of a small fleet, row by row, written without Spark."""
 
 import datetime
-import functools
 import json
 
-import pytest
+import pyarrow as arrow
+from deltalake import write_deltalake
 
-from host_tests.tools.command import fleet as command
+from host_tests.tools.fleet.without_spark import SCHEMAS, sketch
 
 AT = 1_760_000_000  # s: when the first message of a test is received
 
@@ -17,8 +17,6 @@ def _time(seconds):
 
 def _minute(row):
     """The row of `minutes` of a measurement."""
-    from host_tests.tools.fleet.without_spark import sketch
-
     value = row["value"]
     sums = {"count": 1, **dict.fromkeys(("total", "min", "max"), value), "sketch": sketch([value])}
     kept = {name: row[name] for name in ("device", "name", "unit")}
@@ -69,11 +67,6 @@ class Tables:
 
     def write(self, without=(), **how):
         """without: columns that an earlier version did not have."""
-        import pyarrow as arrow
-        from deltalake import write_deltalake
-
-        from host_tests.tools.fleet.without_spark import SCHEMAS
-
         ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self.ranges.items()]
         minutes = [_minute(row) for row in self._measurements if "value" in row]
         tables = {"raw": self.raw, "measurements": self._measurements, "dead_letters": self._dead}
@@ -81,14 +74,3 @@ class Tables:
         for name, rows in tables.items():
             schema = arrow.schema(field for field in SCHEMAS[name] if field.name not in without)
             write_deltalake(self.root / name, arrow.Table.from_pylist(rows, schema), **how)
-
-
-@pytest.fixture
-def tables(tmp_path):
-    return Tables(tmp_path / "tables")
-
-
-@pytest.fixture
-def run(tmp_path):
-    """run(command, ...) returns (exit status, standard output, standard error)."""
-    return functools.partial(command, tmp_path)
