@@ -31,6 +31,12 @@ def told(*words):
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
+        (COLLECT[:4], 1, "no broker: name one with --broker host or host:port, or with --config config.json"),
+        ((*COLLECT, "--broker", "x:y"), 1, "--broker x:y: write a host, or host:port"),
+        ((*COLLECT, "--root", "a/+"), 1, "--root a/+: the first levels of the devices' topics, without + and #"),
+        ((*COLLECT, "--name", "a/b"), 1, "--name a/b: letters, digits"),
+        ((*COLLECT, "--share", "a/b"), 1, "--share a/b: letters, digits"),
+        ((*COLLECT, "--websocket", "mqtt"), 1, "a path begins with /"),
         ((*COLLECT, "--ca", "none"), 2, "Invalid value for '--ca'"),
         ((*COLLECT, "--ca", "file"), 1, "file: not a certificate in PEM or DER"),
         ((*COLLECT, "--cert", "file"), 1, "--cert with --ca: without it there is no TLS"),
@@ -84,6 +90,12 @@ def test_what_is_wrong_is_told(here, words, status, text):
     found = told(*words)
     assert found[0] == status and text in found[1] and "Errno" not in found[1], found
     assert not (here / "none").exists() and not (here / "out").exists()
+
+
+def test_a_password_without_a_user(here, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_PASSWORD", "the right one")
+    status, text = told(*COLLECT)
+    assert status == 1 and "a password, but no user: name it with --user" in text and "the right one" not in text
 
 
 def test_a_file_that_cannot_be_replaced_is_named_and_nothing_is_left(here):

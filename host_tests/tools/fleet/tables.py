@@ -74,3 +74,21 @@ class Tables:
         for name, rows in tables.items():
             schema = arrow.schema(field for field in SCHEMAS[name] if field.name not in without)
             write_deltalake(self.root / name, arrow.Table.from_pylist(rows, schema), **how)
+
+
+def troubled(tables):
+    """Number 1 of attic is lost. The journal of cellar is nearly full, it is in safe mode, and has sent its log; one of
+    its messages is a dead letter, as is one of no device."""
+    tables.status("attic", 0, 0, oldest=0, state="online", board="esp32", group="north", micropython="1.28.0")
+    tables.status("attic", 2, 30, oldest=2, state="offline")
+    tables.status("cellar", 0, 0, state="online", board="rp2", safe=True)
+    full = {"journal_live": 9, "journal_used": 40_000, "journal_limit": 49_152}
+    tables.health("cellar", 1, 20, {"accepted": 2}, **full)
+    tables.add("cellar", 2, 25, kind="log", payload=json.dumps({"lines": ["first", "<b>second</b>"]}).encode())
+    tables.add("cellar", 3, 27, kind="log", payload=b"no JSON", problem="not JSON")
+    tables.add(None, None, 26, kind=None, problem="no device")
+    for device, seq, state in (("attic", 3, "trial"), ("cellar", 4, "good")):
+        tables.add(device, seq, 40, kind="release", payload=json.dumps({"release": 7, "state": state}).encode())
+    tables.marker(60, 61)
+    tables.write()
+    return tables

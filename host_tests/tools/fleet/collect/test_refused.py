@@ -6,7 +6,6 @@ import pytest
 import trustme
 
 from host_tests import mosquitto_lines
-from host_tests.tools.command import inflight
 from host_tests.tools.fleet.collect.collecting import at, publish
 from tools.peers.certificates import der, write
 from tools.peers.mosquitto import only
@@ -37,27 +36,6 @@ def test_wrong_password(guarded, collect, landing, password):
     assert re.search(r"FAILED: the broker at 127\.0\.0\.1:\d+ refuses user me: Not authorized", program.output())
     assert "wrong-secret" not in program.output()
     assert landing.read() == []
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "no broker: name one with --broker host or host:port, or with --config config.json"),
-        (("--broker", "x:y"), "--broker x:y: write a host, or host:port"),
-        (("--broker", "x", "--root", "a/+"), "--root a/+: the first levels of the devices' topics, without + and #"),
-        (("--broker", "x", "--name", "a/b"), "--name a/b: letters, digits"),
-        (("--broker", "x", "--share", "a/b"), "--share a/b: letters, digits"),
-        (("--broker", "x", "--websocket", "mqtt"), "a path begins with /"),
-        (("--broker", "x"), "a password, but no user: name it with --user"),
-    ],
-    ids=lambda value: "-".join(value[1::2]) if isinstance(value, tuple) else "",
-)
-def test_wrong_options(tmp_path, monkeypatch, options, message):
-    if "no user" in message:
-        monkeypatch.setenv("INFLIGHT_PASSWORD", SECRET)
-    done = inflight("fleet", "collect", "--landing", tmp_path, *options)
-    assert done.exit_code == 1 and message in done.stderr
-    assert len(done.stderr.splitlines()) == 1 and SECRET not in done.output
 
 
 # --- TLS ---

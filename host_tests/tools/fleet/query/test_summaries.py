@@ -89,7 +89,7 @@ TWO_FILES = [
 
 
 @settings(
-    max_examples=40 if PIPELINE else 8 if THOROUGH else 2,
+    max_examples=40 if PIPELINE else 8 if THOROUGH else 1,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     derandomize=True,

@@ -157,33 +157,25 @@ def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
     assert fleet.tables.merge() == 0
 
 
-@pytest.fixture
-def overtaken(before_commits):
-    """overtaken(commits, other, work, *args): work(*args) has made so many commits, and written the files of the next
-    one, when other() is done. The next commit must be refused."""
-
-    def run(commits, other, work, *args):
-        with pytest.raises(CommitFailedError, match="oncurrent"):
-            before_commits(lambda number: number == commits and other(), work, *args)
-
-    return run
-
-
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_of_two_merges_at_once_one_is_refused(fleet, batch, overtaken):
+def test_of_two_merges_at_once_one_is_refused(fleet, batch, before_commits):
     batch(1, 1, 2)
-    overtaken(0, lambda: fleet.tables.raw.merge(1), fleet.tables.raw.merge, 1)
+    with pytest.raises(CommitFailedError, match="oncurrent"):
+        before_commits(lambda _: fleet.tables.raw.merge(1), fleet.tables.raw.merge, 1)
     expect(fleet, 3, 5)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("commits", [0, 2, 3])
-def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, overtaken, commits):
-    """In object storage no lock keeps them apart."""
+def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, before_commits, commits):
+    """In object storage no lock keeps them apart. The other one comes when this one has written the files of its next
+    commit, which is refused."""
 
-    def other():
-        batch(1, 1, 2, 3)
-        batch(2, 3, 4)
+    def other(number):
+        if number == commits:
+            batch(1, 1, 2, 3)
+            batch(2, 3, 4)
 
-    overtaken(commits, other, batch, 1, 1, 2, 3)
+    with pytest.raises(CommitFailedError, match="oncurrent"):
+        before_commits(other, batch, 1, 1, 2, 3)
     expect(fleet, 5, 8)

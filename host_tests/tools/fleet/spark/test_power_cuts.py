@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from host_tests.tools import command
 from host_tests.tools.fleet.without_spark import delivery, telemetry
-from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import sync
 
@@ -129,28 +129,20 @@ def torn(fleet, damage):
     expect_all(fleet)
 
 
-def command(capsys, *words):
-    """Runs `inflight fleet ...`. Returns its exit status, and what it said."""
-    with pytest.raises(SystemExit) as left:
-        app([*map(str, words)])
-    told = capsys.readouterr()
-    return left.value.code, told.out + told.err
-
-
-def test_an_empty_commit_of_raw_is_told(damaged, capsys):
+def test_an_empty_commit_of_raw_is_told(damaged):
     empty(last_commit(damaged.root, "raw"))
     folder = damaged.root.parent
     assert damaged.facts()["differences"] == [{"table": "raw", "told": 8, "found": 5}]
-    assert command(capsys, "report", "--data", folder)[0] == 0
+    assert command.fleet(folder, "report")[0] == 0
     assert "The tables are damaged: the table raw has 5 of the 8 rows" in (folder / "report.html").read_text()
-    status, said = command(capsys, "where", "attic", 2, "--data", folder)
+    status, said, _ = command.fleet(folder, "where", "attic", 2)
     assert status == 3 and "the next start of `inflight fleet tables` repairs the tables" in said
 
 
 @pytest.mark.parametrize("words", [("report",), ("where", "attic", 2)])
-def test_a_commit_that_cannot_be_read_is_told(damaged, capsys, words):
+def test_a_commit_that_cannot_be_read_is_told(damaged, words):
     zeros(last_commit(damaged.root, "raw"))
-    status, said = command(capsys, *words, "--data", damaged.root.parent)
+    status, _, said = command.fleet(damaged.root.parent, *words)
     assert status == 1 and "raw is damaged" in said and "`inflight fleet tables` repairs the tables" in said
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 
 import pyarrow
 import pyarrow.parquet
@@ -132,17 +133,6 @@ def sketched(row):
     return repr(row | {name: list(found) for name, found in quantiles.items()})
 
 
-def content(root, name):
-    """What the files of a table have, in any order: columns, compressed how; bounds in the log; rows."""
-    table = DeltaTable(root / name)
-    files = [pyarrow.parquet.ParquetFile(uri.removeprefix("file://")) for uri in table.file_uris()]
-    columns = {(*str(file.schema).splitlines()[2:], file.metadata.row_group(0).column(0).compression) for file in files}
-    actions = pyarrow.table(table.get_add_actions(flatten=True))
-    bounds = [column for column in actions.column_names if column.startswith(("num_records", "min.", "max."))]
-    rows = table.to_pyarrow_table().to_pylist()
-    return columns, sorted(map(repr, actions.select(bounds).to_pylist())), sorted(map(sketched, rows))
-
-
 @contextlib.contextmanager
 def many(monkeypatch):
     """A context in which no rows are few."""
@@ -152,43 +142,35 @@ def many(monkeypatch):
         yield
 
 
-def merge_all(tables):
-    return tables.merge() + tables.ledger.merge(tables.last_batch())
+COMPARED = {name: f"SELECT * EXCLUDE (filename) FROM {name}" for name in (*without_spark.SCHEMAS, "clocks")}
+COMPARED["raw"] = "SELECT * EXCLUDE (filename, digest) FROM raw"  # of the payload, by another function without Spark
 
 
-@pytest.fixture
-def alike(tmp_path, spark):
-    """alike(fleet, ...) writes the same lines to each of them, and merges their files: all have the same tables."""
-
-    def check(*fleets):
-        first, *others = (fleet for fleet, _ in fleets)
-        names = [table.name for table in first.tables.all()]
-        for lines in everything():
-            for fleet, how in fleets:
-                fleet.land(*lines)
-                with how():
-                    fleet.run()
-        for name in names:
-            columns, _, rows = content(first.root, name)
-            assert rows, name
-            assert all((columns, rows) == content(other.root, name)[::2] for other in others), name
-        for fleet, how in fleets:
-            with how():
-                merge_all(fleet.tables)
-        for name in names:
-            assert all(content(first.root, name) == content(other.root, name) for other in others), name
-        assert first.facts()["differences"] == []
-
-    return check
+def are_alike(first, second, names):
+    for name in names:
+        rows = [sorted(map(sketched, fleet.rows(COMPARED[name]))) for fleet in (first, second)]
+        assert rows[0] == rows[1] != [], name
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("other", ["many", "uri"])
-def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, alike, other):
-    """One task for a batch, and this process for the files, change nothing of a table; nor does a URI."""
+def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, other):
+    """One task for a batch, and this process for the files, change nothing of a table; nor does a URI, nor a merge."""
+    first, second = Fleet(spark, tmp_path / "few"), Fleet(spark, tmp_path / other, as_uri=other == "uri")
     plain = contextlib.nullcontext
-    how = plain if other == "uri" else lambda: many(monkeypatch)
-    alike((Fleet(spark, tmp_path / "few"), plain), (Fleet(spark, tmp_path / other, as_uri=other == "uri"), how))
+    how = {first: plain, second: plain if other == "uri" else functools.partial(many, monkeypatch)}
+    for lines in everything():
+        for fleet in (first, second):
+            fleet.land(*lines)
+            with how[fleet]():
+                fleet.run()
+    are_alike(first, second, COMPARED)
+    for fleet in (first, second):
+        with how[fleet]():
+            fleet.tables.merge()
+            fleet.tables.ledger.merge(fleet.tables.last_batch())
+    are_alike(first, second, COMPARED)
+    assert first.facts()["differences"] == []
 
 
 def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
@@ -198,10 +180,4 @@ def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
     for fleet in (with_spark, without):
         fleet.land(*lines)
         fleet.run()
-    for name in without_spark.SCHEMAS:
-        rows = [sorted(map(sketched, fleet.rows(COMPARED[name]))) for fleet in (with_spark, without)]
-        assert rows[0] == rows[1] != [], name
-
-
-COMPARED = {name: f"SELECT * EXCLUDE (filename) FROM {name}" for name in without_spark.SCHEMAS}
-COMPARED["raw"] = "SELECT * EXCLUDE (filename, digest) FROM raw"  # of the payload, by another function
+    are_alike(with_spark, without, without_spark.SCHEMAS)
