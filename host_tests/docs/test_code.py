@@ -1,16 +1,13 @@
 """Code blocks of README and docs: Python runs, commands exist, settings are valid."""
 
-import contextlib
 import functools
 import importlib.util
-import io
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from unittest import mock
 
 import pytest
 import yaml
@@ -19,7 +16,7 @@ import config
 import entries
 from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import ReplyingBroker, run_program
-from inflight_tools import cli
+from host_tests.tools.command import inflight
 
 MONITORING = CHECKOUT / "tools/inflight_tools/fleet/monitoring"
 LANGUAGES = {"python", "sh", "json", "yaml", "text"}  # text: output of a command
@@ -85,16 +82,9 @@ def _check_make(words):
 @functools.cache
 def _help_of(*command):
     """The output of `inflight <command> --help`."""
-    output = io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["inflight", *command, "--help"]),
-        mock.patch.dict(os.environ, COLUMNS="200", NO_COLOR="1"),
-        contextlib.redirect_stdout(output),
-        pytest.raises(SystemExit) as end,
-    ):
-        cli.main()
-    assert not end.value.code, f"inflight has no command {' '.join(command)}"
-    return output.getvalue()
+    done = inflight(*command, "--help")
+    assert done.exit_code == 0, f"inflight has no command {' '.join(command)}"
+    return done.stdout
 
 
 def _check_inflight(words):
