@@ -82,25 +82,6 @@ def test_a_payload_that_is_longer_than_memory_is_wanted_is_not_kept(scripted, co
     assert memory[1] - memory[0] < 8 * MIB
 
 
-def test_a_packet_that_is_long_and_no_message_ends_the_connection(scripted, collect, landing):
-    def script(broker):
-        broker.welcome()
-        broker.grant()
-        broker.send(b"\x90" + variable(250_000_000))
-        broker.expect_close()
-        broker.welcome(1)
-        broker.send(delivery("inflight/b/status", b"2", 1, 8))
-        broker.expect(PUBACK, mid=8)
-        broker.goodbye()
-        broker.cut()
-
-    with scripted.play(script):
-        program = collect(*at(scripted))
-        program.until(r"the broker sends a packet of 250,000,000 bytes, .*; retrying")
-        assert landing.one()["text"] == "2"
-        assert program.end() == 0
-
-
 # --- markers ---
 
 
