@@ -23,17 +23,9 @@ _NO_ACCESS = (
     "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of a user who may list the "
     "bucket, and read, write and delete its objects"
 )
-_ADVICE = {"NO_SUCH_BUCKET": _NO_BUCKET} | dict.fromkeys(
-    (
-        "ACCESS_DENIED",
-        "INVALID_ACCESS_KEY_ID",
-        "INVALID_CLIENT_TOKEN_ID",
-        "MISSING_AUTHENTICATION_TOKEN",
-        "SIGNATURE_DOES_NOT_MATCH",
-        "UNRECOGNIZED_CLIENT",
-    ),
-    _NO_ACCESS,
-)
+_REFUSALS = "ACCESS_DENIED INVALID_ACCESS_KEY_ID INVALID_CLIENT_TOKEN_ID MISSING_AUTHENTICATION_TOKEN"
+_REFUSALS += " SIGNATURE_DOES_NOT_MATCH UNRECOGNIZED_CLIENT"
+_ADVICE = {"NO_SUCH_BUCKET": _NO_BUCKET} | dict.fromkeys(_REFUSALS.split(), _NO_ACCESS)
 
 
 class Refused(Exception):
