@@ -7,6 +7,7 @@ import pyarrow as arrow
 from deltalake import write_deltalake
 
 from host_tests.tools.fleet.without_spark import SCHEMAS, sketch
+from inflight_tools.fleet.collect.line import line
 
 AT = 1_760_000_000  # s: when the first message of a test is received
 
@@ -74,6 +75,12 @@ class Tables:
         for name, rows in tables.items():
             schema = arrow.schema(field for field in SCHEMAS[name] if field.name not in without)
             write_deltalake(self.root / name, arrow.Table.from_pylist(rows, schema), **how)
+
+
+def landed(number, s):
+    """The line of a landing file with that message of attic, which was received at second `s`."""
+    body = json.dumps({"seq": number, "epoch": 7, "state": "online", "oldest": 0}).encode()
+    return line(1000 * (AT + s), "c", "inflight/attic/status", 1, False, False, body, 1 << 20)
 
 
 def troubled(tables):

@@ -13,6 +13,7 @@ from datasketches import kll_doubles_sketch
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, Transaction
 
+from inflight_tools.fleet.collect.line import line
 from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, PAIRS, RANGES
 from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.parse import Topics, parse
@@ -55,6 +56,12 @@ def health(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **f
     body = {"seq": seq, "epoch": epoch, "up": up, "heap": 100_000, "journal": journal, "reset": reset, "outbox_full": 0}
     body |= {"counters": {"accepted": accepted, "resent": 2, "connects": 1, "outages": 1}, "firmware": "0.1.0"}
     return delivery(f"{device}/health", body | fields, at)
+
+
+def row(topic, body, at, by="c"):
+    """The row of a delivery that a collector received at `at`, in s."""
+    text = json.dumps(body).encode()
+    return parse(line(1000 * at, by, f"inflight/{topic}", 1, False, False, text, 1 << 20), _TOPICS)
 
 
 def exported(folder):

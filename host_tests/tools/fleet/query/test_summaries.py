@@ -16,15 +16,12 @@ from hypothesis import strategies as some
 
 from host_tests.thorough import PIPELINE, THOROUGH
 from host_tests.tools.fleet.tables import AT
-from host_tests.tools.fleet.without_spark import Fleet
-from inflight_tools.fleet.collect.line import line
+from host_tests.tools.fleet.without_spark import Fleet, row
 from inflight_tools.fleet.delta import WrongTables
-from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.fleet.query import summaries
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.query.summaries import FOLDER
 
-TOPICS = Topics("inflight")
 HOUR = 3600
 NOW = AT + 100 * HOUR
 
@@ -34,14 +31,11 @@ def message(device, epoch, seq, kind, at, body=(), made=None, collector="c"):
     told = {"seq": seq, "epoch": epoch, **dict(body)}
     if kind == "telemetry":
         told |= {"bn": f"urn:dev:mac:{device}:", "bt": at if made is None else made, "n": "a", "v": 1}
-    payload = json.dumps([told] if kind == "telemetry" else told).encode()
-    sent = line(1000 * at, collector, f"inflight/{device}/{kind}", 1, False, False, payload, 1 << 20)
-    return parse(sent, TOPICS)
+    return row(f"{device}/{kind}", [told] if kind == "telemetry" else told, at, collector)
 
 
 def marker(sent, at, collector="c"):
-    body = json.dumps({"sent": 1000 * sent, "run": 1, "n": sent}).encode()
-    return parse(line(1000 * at, collector, f"inflight/{collector}/collector", 1, False, False, body, 1 << 20), TOPICS)
+    return row(f"{collector}/collector", {"sent": 1000 * sent, "run": 1, "n": sent}, at, collector)
 
 
 def figures(root, **how):

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, LocalFileSystem, copy_files
 
-from host_tests.tools.fleet.tables import AT, Tables
+from host_tests.tools.fleet.tables import Tables, landed
 from host_tests.tools.fleet.transfer import writer
 from host_tests.tools.fleet.transfer.storage import BUCKET, PATIENCE_S, Cable, Command, Killer, Moto, arrow, settings
 from host_tests.waiting import wait_for
@@ -274,11 +274,8 @@ def copied(place, tmp_path):
     tables.marker(60, 61)
     tables.write()
     for folder, file, number, s in (("landing", "c-1-000009", 7, 99), ("tables/landed/here", "c-1-000001", 0, 0)):
-        body = json.dumps({"seq": number, "epoch": 7, "state": "online", "oldest": 0})
-        message = {"at": 1000 * (AT + s), "by": "c", "topic": "inflight/attic/status", "qos": 1, "dup": False}
-        line = json.dumps(message | {"retain": False, "text": body}, separators=(",", ":")) + "\n"
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / f"{file}.ndjson").write_text(line)
+        (tmp_path / folder / f"{file}.ndjson").write_bytes(landed(number, s))
     files, folder = place
     for name in ("landing", "tables"):
         copy_files(

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from host_tests.tools.fleet.tables import AT
+from host_tests.tools.fleet.tables import landed
 from inflight_tools.fleet.where.command import ELSEWHERE
 
 
@@ -15,15 +15,9 @@ def where(run):
     return functools.partial(run, "where")
 
 
-def line(number, s):
-    body = json.dumps({"seq": number, "epoch": 7, "state": "online", "oldest": 0})
-    message = {"at": 1000 * (AT + s), "by": "c", "topic": "inflight/attic/status", "qos": 1, "dup": False}
-    return json.dumps(message | {"retain": False, "text": body}, separators=(",", ":")) + "\n"
-
-
 def land(folder, name, *lines):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("".join(lines))
+    (folder / name).write_bytes(b"".join(lines))
 
 
 @pytest.mark.parametrize("name", ["c-1-000001.ndjson", ".c-1-000001.spool"])
@@ -32,7 +26,7 @@ def test_a_message_that_has_landed_is_not_missing(tables, where, tmp_path, name)
         tables.add("attic", seq, oldest=seq)
     tables.marker(60, 61)
     tables.write()
-    land(tmp_path / "landing", name, line(1, 9))
+    land(tmp_path / "landing", name, landed(1, 9))
     status, output, _ = where("attic", 1)
     assert status == ELSEWHERE
     assert f"2025-10-09 08:53:29 UTC, in {tmp_path}/landing/{name}" in output
@@ -43,7 +37,7 @@ def test_the_way_of_a_message_that_was_delivered_twice(tables, where, tmp_path):
     tables.add("attic", 0, 7, 0, first=False)
     tables.add("attic", 1, 9, 1, problem="not UTF-8")
     tables.write()
-    land(tmp_path / "tables/landed/landing", "c-1-000001.ndjson", line(0, 5), line(0, 7))
+    land(tmp_path / "tables/landed/landing", "c-1-000001.ndjson", landed(0, 5), landed(0, 7))
     status, output, _ = where("attic", 0)
     assert status == 0 and output.rstrip().endswith("Delivered.")
     assert "08:53:29 UTC" in output and "the device had told so by" in output
