@@ -51,8 +51,20 @@ def level(request, kind):
     if request.param == 5 and not kind.level_5:
         pytest.skip(f"{kind.name} has no MQTT 5")
     if request.param == 3 and not kind.level_3:
-        pytest.skip(f"{kind.name} has no MQTT 3.1: see test_level_3")
+        pytest.skip(f"{kind.name} has no MQTT 3.1: see test_another_level")
     return request.param
+
+
+@pytest.fixture(params=[0, 1, 2], ids=["qos0", "qos1", "qos2"])
+def qos(request, kind):
+    if request.param == 2 and not kind.qos_2:
+        pytest.skip(f"{kind.name} has no QoS 2: see test_qos_2")
+    return request.param
+
+
+def numbers(count):
+    """Payloads that sort in the order of publishing."""
+    return [b"%03d" % k for k in range(count)]
 
 
 @pytest.fixture

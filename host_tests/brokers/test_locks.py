@@ -4,8 +4,6 @@ import json
 import re
 from types import SimpleNamespace
 
-import pytest
-
 from tools.setup import brokers
 from tools.setup.common import SetupError
 from tools.setup.packages import read_lock
@@ -48,9 +46,3 @@ def test_a_broker_that_cannot_be_installed(tmp_path, monkeypatch):
     assert brokers.known("here")["argv"] == ["/bin/sh"]
     assert brokers.known("never")["reason"] == "not on this host"
     assert brokers.known("absent")["reason"].startswith("not set up")
-
-
-def test_no_node(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SetupError, match="it needs Node.js 20 or newer, and npm"):
-        brokers.MAKERS["aedes"](SimpleNamespace(cache=tmp_path))

@@ -3,28 +3,19 @@ that the broker had acknowledged and then lost may be missing."""
 
 import pytest
 
+from host_tests.brokers.conftest import numbers
 from inflight import FileFlash, RamFlash
 
 COUNT = 60
 WINDOW = 8
-
-
-@pytest.fixture(params=[1, 2], ids=["qos1", "qos2"])
-def qos(request, kind):
-    if request.param == 2 and not kind.qos_2:
-        pytest.skip(f"{kind.name} has no QoS 2")
-    return request.param
-
-
-def numbers(count=COUNT):
-    return [b"%03d" % k for k in range(count)]
+pytestmark = pytest.mark.parametrize("qos", [1, 2], ids=["qos1", "qos2"], indirect=True)
 
 
 def check(broker, qos, payloads, sender, forgotten=0, keeps=True):
     """`payloads` arrived. The broker may have acknowledged the first `forgotten` numbers before it was stopped."""
     result = sender.counters()
     assert result["dropped"] == 0 and sender.pending == 0 or not broker.answers_pubrel
-    missing = set(numbers()) - set(payloads)
+    missing = set(numbers(COUNT)) - set(payloads)
     if not keeps:
         missing -= set(numbers(forgotten))  # the broker's loss: it had acknowledged them
     assert len(missing) <= sender.pending
@@ -53,7 +44,7 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
         listener.connect()
     sender = join(mortal, "sender")
     forgotten = 0
-    for k, payload in enumerate(numbers()):
+    for k, payload in enumerate(numbers(COUNT)):
         if k in (20, 40):
             getattr(mortal, "stop" if end == "restart" else "kill")()
             forgotten = sender.counters()["completed"] + WINDOW  # some PUBACK and PUBREC may not have arrived
@@ -71,7 +62,7 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
         other.publish(f"{mortal.root}/t", b"last", qos=1)
         assert other.drain(20_000)
         assert b"last" in arrived(mortal, listener, [b"last"])
-    payloads = arrived(mortal, listener, numbers() if keeps else numbers()[forgotten:])
+    payloads = arrived(mortal, listener, numbers(COUNT) if keeps else numbers(COUNT)[forgotten:])
     check(mortal, qos, [p for p in payloads if p != b"last"], sender, forgotten, keeps)
 
 
@@ -80,21 +71,21 @@ def test_broker_is_down(mortal, join, arrived, qos):
     listener = join(mortal, "listener", "t", qos=qos)
     sender = join(mortal, "sender")
     mortal.stop()
-    for payload in numbers():
+    for payload in numbers(COUNT):
         sender.publish(f"{mortal.root}/t", payload, qos=qos)
     sender.run_for(10)
     assert sender.pending == COUNT
     mortal.start()
     listener.connect()
     assert sender.drain(20_000)
-    check(mortal, qos, arrived(mortal, listener, numbers()), sender)
+    check(mortal, qos, arrived(mortal, listener, numbers(COUNT)), sender)
 
 
 def test_client_restarts(mortal, join, make, arrived, tmp_path, qos):
     """[MQTT-4.1.0-1] [MQTT-3.3.1-1] The power is cut repeatedly between publish() and its completion."""
     listener = join(mortal, "listener", "t", qos=qos)
     flash = str(tmp_path / "flash")
-    waiting = iter(numbers())
+    waiting = iter(numbers(COUNT))
     for k in range(COUNT // 2):
         device = FileFlash(flash, blocks=4, block_size=4096)
         sender = join(mortal, "sender", device=device)
@@ -106,7 +97,7 @@ def test_client_restarts(mortal, join, make, arrived, tmp_path, qos):
         device.close()
     sender = join(mortal, "sender", device=FileFlash(flash, blocks=4, block_size=4096))
     finish(mortal, sender)
-    check(mortal, qos, arrived(mortal, listener, numbers()), sender)
+    check(mortal, qos, arrived(mortal, listener, numbers(COUNT)), sender)
 
 
 def test_client_restarts_while_it_receives(mortal, join, make, arrived, qos):
@@ -116,7 +107,7 @@ def test_client_restarts_while_it_receives(mortal, join, make, arrived, qos):
     device = RamFlash()
     join(mortal, "listener", "t", device, qos=qos).disconnect()
     sender = join(mortal, "sender")
-    for payload in numbers():
+    for payload in numbers(COUNT):
         sender.publish(f"{mortal.root}/t", payload, qos=qos)
     assert sender.drain(20_000)
     got = []
@@ -133,5 +124,5 @@ def test_client_restarts_while_it_receives(mortal, join, make, arrived, qos):
         client = restart()
         client.run_for(2)
         make.cut_power(client)
-    payloads = arrived(mortal, restart(), numbers())
+    payloads = arrived(mortal, restart(), numbers(COUNT))
     check(mortal, qos, payloads if mortal.resumes_in_order else sorted(payloads), sender)

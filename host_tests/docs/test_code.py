@@ -1,16 +1,13 @@
 """Code blocks of README and docs: Python runs, commands exist, settings are valid."""
 
-import contextlib
 import functools
 import importlib.util
-import io
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from unittest import mock
 
 import pytest
 import yaml
@@ -19,7 +16,7 @@ import config
 import entries
 from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import ReplyingBroker, run_program
-from inflight_tools import cli
+from host_tests.tools.command import inflight
 
 MONITORING = CHECKOUT / "tools/inflight_tools/fleet/monitoring"
 LANGUAGES = {"python", "sh", "json", "yaml", "text"}  # text: output of a command
@@ -69,23 +66,6 @@ def test_targets_that_texts_name_exist():
     assert len(named) > 10 and named <= TARGETS
 
 
-def test_a_command_of_inflight_has_no_second_spelling():
-    """But for those that bring a board to work."""
-    assert {name for name, recipe in RECIPES.items() if "$(INFLIGHT)" in recipe} == {
-        "flash",
-        "deploy",
-        "library",
-        "monitor",
-    }
-
-
-def test_documents_spell_a_command_of_inflight_one_way():
-    """docs/command.md alone says that these three are targets too."""
-    second = ["git", "grep", "-nE", "make (flash|deploy|monitor)\\b", "--", "*.md", ":!docs/command.md"]
-    found = subprocess.run(second, cwd=CHECKOUT, capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (1, "")
-
-
 def _check_make(words):
     for word in words:
         name, _, value = word.partition("=")
@@ -102,16 +82,9 @@ def _check_make(words):
 @functools.cache
 def _help_of(*command):
     """The output of `inflight <command> --help`."""
-    output = io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["inflight", *command, "--help"]),
-        mock.patch.dict(os.environ, COLUMNS="200", NO_COLOR="1"),
-        contextlib.redirect_stdout(output),
-        pytest.raises(SystemExit) as end,
-    ):
-        cli.main()
-    assert not end.value.code, f"inflight has no command {' '.join(command)}"
-    return output.getvalue()
+    done = inflight(*command, "--help")
+    assert done.exit_code == 0, f"inflight has no command {' '.join(command)}"
+    return done.stdout
 
 
 def _check_inflight(words):

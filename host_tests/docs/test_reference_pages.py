@@ -1,13 +1,15 @@
-"""The pages of docs/reference say what the code says."""
+"""Pages that are made say what their source says."""
 
 import inspect
 import re
+import shlex
 
 import pytest
 
+from host_tests.docs.test_code import CHECKS
 from inflight.client.base import Base
 from inflight.client.options import configure
-from tools import reference_pages
+from tools import reference_pages, results
 
 
 @pytest.mark.parametrize("name", reference_pages.PAGES)
@@ -23,3 +25,16 @@ def test_every_argument_of_a_client_is_explained():
     explained = re.findall(r"^(\w+)(?:, (\w+))?", rows, re.M)
     arguments = [*inspect.signature(configure).parameters][2:-1]  # but client, and those that it refuses
     assert [name for pair in explained for name in pair if name] == arguments
+
+
+def test_the_page_of_results_is_what_its_source_says():
+    assert results.PAGE.read_text() == results.page(), "run .venv/bin/python -m tools.results"
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.parametrize("command", sorted({run["command"] for run in results.runs()}))
+def test_the_command_of_a_result_exists(command):
+    words = shlex.split(command)
+    while re.fullmatch(r"[A-Z_0-9]+=\S*", words[0]):  # a variable of the environment
+        del words[0]
+    CHECKS[words[0]](words[1:])

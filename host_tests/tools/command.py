@@ -11,5 +11,11 @@ _command = functools.cache(build)
 
 def inflight(*words, **variables):
     """The result of `inflight WORDS`; variables: of its environment."""
-    env = {"COLUMNS": "300", "NO_COLOR": "1"} | variables
-    return CliRunner().invoke(_command(), list(map(str, words)), env=env, catch_exceptions=False)
+    env = {"COLUMNS": "400", "NO_COLOR": "1"} | variables
+    return CliRunner().invoke(_command(words[0]), list(map(str, words)), env=env, catch_exceptions=False)
+
+
+def fleet(folder, *words):
+    """(exit status, standard output, standard error) of `inflight fleet WORDS` with the data in a folder."""
+    done = inflight("fleet", *words, "--data", folder)
+    return done.exit_code, done.stdout, done.stderr

@@ -2,6 +2,7 @@
 library, boards import the library, and that imports neither. Nowhere in a circle."""
 
 import ast
+import functools
 import graphlib
 import re
 
@@ -25,19 +26,22 @@ def module_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def names_in(path, module):
-    """Yields what the module imports, also inside functions: "a.b" of `import a.b`, "a.b.c" of `from a.b import c`, "a"
+    """What the module imports, also inside functions: "a.b" of `import a.b`, "a.b.c" of `from a.b import c`, "a"
     of `__import__("a")` and `_unloaded("a")`."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: -(node.level - 1) or None] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            found += [f"{base}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "_unloaded"):
-            yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
+            found += [word.value for word in node.args[:1] if isinstance(word, ast.Constant)]
+    return found
 
 
 def known(name, modules):

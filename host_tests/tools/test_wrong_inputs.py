@@ -12,10 +12,11 @@ COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch, nobody):
-    """An empty folder `dir`, a `file`, and a configuration. Nobody starts Spark here."""
+    """An empty folder `dir`, a `file`, `data` without landing files, and a configuration. Nobody starts Spark here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "java_home", lambda: pytest.fail("Spark is started"))
     (tmp_path / "dir").mkdir()
+    (tmp_path / "data/landing").mkdir(parents=True)
     (tmp_path / "file").write_text("no certificate\n")
     (tmp_path / "config.json").write_text('{"host": "127.0.0.1", "port": %d}' % nobody)
     return tmp_path
@@ -30,6 +31,12 @@ def told(*words):
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
+        (COLLECT[:4], 1, "no broker: name one with --broker host or host:port, or with --config config.json"),
+        ((*COLLECT, "--broker", "x:y"), 1, "--broker x:y: write a host, or host:port"),
+        ((*COLLECT, "--root", "a/+"), 1, "--root a/+: the first levels of the devices' topics, without + and #"),
+        ((*COLLECT, "--name", "a/b"), 1, "--name a/b: letters, digits"),
+        ((*COLLECT, "--share", "a/b"), 1, "--share a/b: letters, digits"),
+        ((*COLLECT, "--websocket", "mqtt"), 1, "a path begins with /"),
         ((*COLLECT, "--ca", "none"), 2, "Invalid value for '--ca'"),
         ((*COLLECT, "--ca", "file"), 1, "file: not a certificate in PEM or DER"),
         ((*COLLECT, "--cert", "file"), 1, "--cert with --ca: without it there is no TLS"),
@@ -52,6 +59,12 @@ def told(*words):
             "there is no folder file:///none: name that of",
         ),
         (("fleet", "compact", "--of", "file:///none"), 1, "there is no folder file:///none: name the tables with"),
+        (
+            ("fleet", "tables", "--once", "--data", "data", "--master", "x"),
+            2,
+            "--master x: local[*], spark://host:7077",
+        ),
+        (("fleet", "tables", "--once", "--data", "data", "--conf", "x"), 2, "--conf needs name=value"),
         (("fleet", "compact", "--of", "dir"), 1, "there is no folder dir/raw: there are no tables yet"),
         (("fleet", "compact", "--data", ".", "--keep-measurements", "0d"), 2, "as in 90d, or of years, as in 2y"),
         (("fleet", "compact", "--data", ".", "--keep-minutes", "2y"), 2, "needs --keep-measurements, and a time at"),
@@ -77,6 +90,12 @@ def test_what_is_wrong_is_told(here, words, status, text):
     found = told(*words)
     assert found[0] == status and text in found[1] and "Errno" not in found[1], found
     assert not (here / "none").exists() and not (here / "out").exists()
+
+
+def test_a_password_without_a_user(here, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_PASSWORD", "the right one")
+    status, text = told(*COLLECT)
+    assert status == 1 and "a password, but no user: name it with --user" in text and "the right one" not in text
 
 
 def test_a_file_that_cannot_be_replaced_is_named_and_nothing_is_left(here):

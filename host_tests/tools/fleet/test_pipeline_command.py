@@ -121,17 +121,14 @@ def test_what_is_not_given_is_left_to_the_collector(monkeypatch, tmp_path):
     assert not collect.keys() & {"config", "ca", "cert", "key", "websocket", "user", "password_file", "protocol_level"}
 
 
-def test_the_other_one_is_ended_when_one_fails():
-    failing = [sys.executable, "-c", "import sys; sys.exit('no broker')"]
-    status, text = shown([failing, child()], lambda line: False)
-    assert status == 15 and "no broker" in text
-
-
-def test_without_a_terminal_everything_is_a_plain_line(capfd):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_other_one_is_ended_when_one_fails(capfd, terminal):
+    """Without a terminal everything is a plain line."""
     failing = [sys.executable, "-c", "import sys; print('a report'); sys.exit('no broker')"]
-    _, text = shown([failing, child()], lambda line: False, terminal=False)
+    status, text = shown([failing, child()], lambda line: False, terminal=terminal)
     told = capfd.readouterr()
-    assert (text, told.out) == ("", "a report\n") and "no broker" in told.err
+    assert status == 15 and "no broker" in (text if terminal else told.err)
+    assert terminal or (text, told.out) == ("", "a report\n")
 
 
 # As `inflight fleet pipeline` does it, with stand-ins that tell their process numbers.

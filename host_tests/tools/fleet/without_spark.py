@@ -7,13 +7,21 @@ import re
 import zlib
 
 import pyarrow as pa
+import pyarrow.dataset as dataset
 import pyarrow.parquet as parquet
 from datasketches import kll_doubles_sketch
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.transaction import AddAction, Transaction
 
+from inflight_tools.fleet.collect.line import line
 from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, PAIRS, RANGES
 from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.fleet.lines.rows import MEASUREMENT
+from inflight_tools.fleet.proof import Proof
+from inflight_tools.fleet.query import views
+from inflight_tools.fleet.query.database import Database
+from inflight_tools.fleet.query.facts import gather
 
 AT = 1_760_000_000_000  # ms: when the first message of a test is received
 _TOPICS = Topics("inflight")
@@ -50,7 +58,19 @@ def health(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **f
     return delivery(f"{device}/health", body | fields, at)
 
 
-def _sketch(values):
+def row(topic, body, at, by="c"):
+    """The row of a delivery that a collector received at `at`, in s."""
+    text = json.dumps(body).encode()
+    return parse(line(1000 * at, by, f"inflight/{topic}", 1, False, False, text, 1 << 20), _TOPICS)
+
+
+def exported(folder):
+    """The rows of the Parquet files of an export, as dicts."""
+    return dataset.dataset(folder, partitioning="hive").to_table().to_pylist()
+
+
+def sketch(values):
+    """The bytes of a sketch of these values."""
     made = kll_doubles_sketch(200)
     for value in values:
         made.update(value)
@@ -102,9 +122,6 @@ class Fleet:
         self._write("ledger", _ledger(raw))
 
     def _write(self, name, rows):
-        from deltalake import CommitProperties, DeltaTable, Schema
-        from deltalake.transaction import AddAction, Transaction
-
         if not rows and name != "ledger":
             return
         folder, path = self.root / name, f"parts/{self._batch}-0/part-0.parquet"
@@ -117,8 +134,6 @@ class Fleet:
         table.create_write_transaction([added], "append", table.schema(), commit_properties=told)
 
     def _tables(self):
-        from deltalake import DeltaTable
-
         folders = [self.root / name for name in ("raw", "measurements", "health")]
         return [DeltaTable(folder) for folder in folders if folder.exists()]
 
@@ -134,8 +149,6 @@ class Fleet:
 
     def rows(self, sql):
         """Rows of the tables, as dicts."""
-        from inflight_tools.fleet.query.database import Database
-
         with Database(self.root) as database:
             return database.rows(sql)
 
@@ -148,17 +161,11 @@ class Fleet:
         return row["many"]
 
     def facts(self, **how):
-        from inflight_tools.fleet.query.facts import gather
-
         return gather(self.root, "inflight", **{"grace_s": 0, **how})
 
     @contextlib.contextmanager
     def database(self, *marks, until=0):
         """A Database with the views, by a Proof."""
-        from inflight_tools.fleet.proof import Proof
-        from inflight_tools.fleet.query import views
-        from inflight_tools.fleet.query.database import Database
-
         with Database(self.root) as database:
             views.define(database, Proof(marks, until), until)
             yield database
@@ -175,7 +182,7 @@ def _minutes(measurements):
     return [
         {name: None if one is False else one for name, one in zip(names, key, strict=True)}
         | {"count": len(values), "total": sum(values), "min": min(values), "max": max(values)}
-        | {"sketch": _sketch(values)}
+        | {"sketch": sketch(values)}
         for key, values in found.items()
     ]
 
@@ -191,7 +198,7 @@ def _ledger(raw):
         late = [max(0, row["received"] - row["made"]) / 1000 for row in first if row["made"] is not None]
         odd = [row for row in first if any(record[3] in ("ahead", "behind") for record in row["records"] or ())]
         one = {"device": device, "epoch": epoch, "part": part, "ranges": _ranges(row["seq"] for row in first)}
-        one |= {"repeated": len(rows) - len(first), "odd_clock": len(odd), "latency": _sketch(late) if late else None}
+        one |= {"repeated": len(rows) - len(first), "odd_clock": len(odd), "latency": sketch(late) if late else None}
         one |= {"first_received": min(received, default=None), "last_received": max(received, default=None)}
         one |= {"measurements": sum(len(row["records"] or ()) for row in first)}
         parts[device, epoch, part] = one | {"dead_letters": sum(bool(row["problem"]) for row in first)}

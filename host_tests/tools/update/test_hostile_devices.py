@@ -12,7 +12,6 @@ from paho.mqtt import publish
 from host_tests.broker import Broker as Scripted
 from host_tests.tools.command import inflight
 from host_tests.waiting import wait_for
-from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.broker import Broker, broker_of
 from inflight_tools.update import rollout as rollouts
@@ -221,14 +220,6 @@ def test_a_monitor_whose_connection_has_ended_says_so(fatal, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": fatal.port}))
     done = inflight("board", "monitor", "--config", tmp_path / "config.json")
     assert done.exit_code == 1 and "has ended (IndexError: a defect)" in done.stdout
-
-
-def test_a_deployment_whose_connection_has_ended_says_so(fatal):
-    births = Births()
-    with Watch(broker_of({"host": "127.0.0.1", "port": fatal.port}), births.message, on_end=births.end) as watch:
-        watch.follow("box", ["status"])
-        with pytest.raises(DeviceError, match="has ended"):
-            births.wait(PATIENCE_S)
 
 
 def test_no_number_ends_the_wait_for_a_birth(broker):

@@ -138,9 +138,14 @@ def test_devices_that_are_offline_or_have_no_key_are_skipped_and_named(broker, r
         "other": f"another release 4 runs {higher}",
         "failed": f"another release 4 has failed {higher}",
     }
-    words = ["rollout", str(tmp_path / "x.release"), "--config", str(tmp_path / "config.json"), "--device", "[ok]*"]
-    shown = inflight(*words).stdout
+    of = "--config", tmp_path / "config.json"
+    shown = inflight("rollout", tmp_path / "x.release", *of, "--device", "[ok]*").stdout
     assert "skipped: keyless (it has no update_keys), off (it is offline), other (another release 4 runs" in shown
+    _, lines = rollout()
+    listed = {name: device["status"] for name, device in lines[-1]["devices"].items()}
+    assert (listed["off"], listed["keyless"], listed["failed"]) == ("offline", "online", "asleep")
+    rows = [line.replace("│", " ").split()[:3] for line in inflight("rollout", *of).stdout.splitlines()]
+    assert ["off", "offline", "1"] in rows and ["keyless", "online", "1"] in rows
 
 
 def test_a_skipped_device_that_connects_meanwhile_is_the_last(broker, server, release_of):
@@ -212,19 +217,6 @@ def test_the_progress_of_a_fetch_is_told(broker, server, release_of, capsys):
     assert [line.partition("; ")[2] for line in told_by] == [
         "box\\u202e offline", *(f"box\\u202e {n} % offline" for n in (0, 30, 40, 60)), "",
     ]  # fmt: skip
-
-
-def test_devices_that_are_offline_are_marked(broker, rollout, tmp_path):
-    for device, state in (("attic", "online"), ("cellar", "offline"), ("pond", "asleep")):
-        told(broker, device, "status", firmware="1", state=state)
-    words = ["rollout", "--config", str(tmp_path / "config.json")]
-    _, lines = rollout()
-    assert {name: device["status"] for name, device in lines[-1]["devices"].items()} == {
-        "attic": "online", "cellar": "offline", "pond": "asleep",
-    }  # fmt: skip
-    shown = inflight(*words, COLUMNS="100").stdout
-    rows = [line.replace("│", " ").split()[:3] for line in shown.splitlines()]
-    assert ["cellar", "offline", "1"] in rows and ["attic", "online", "1"] in rows
 
 
 def test_without_devices_or_broker_it_says_so(rollout, broker):

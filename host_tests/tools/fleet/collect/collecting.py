@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import paho.mqtt.client as paho
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from host_tests.waiting import wait_for
 
@@ -153,10 +155,18 @@ class Landing:
         return json.loads((self.folder / f".{name}.json").read_text())
 
 
+def at(broker):
+    """The option of the collector for a broker."""
+    return "--broker", f"127.0.0.1:{broker.port}"
+
+
 @contextmanager
-def publisher(broker, ca=None, transport="tcp"):
+def publisher(broker, ca=None, transport="tcp", protocol=paho.MQTTv311):
     """A connected client. At the end it waits until all that it published is acknowledged."""
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher", clean_session=False, transport=transport)
+    session = {"clean_session": False} if protocol == paho.MQTTv311 else {}
+    client = paho.Client(
+        paho.CallbackAPIVersion.VERSION2, "publisher", transport=transport, protocol=protocol, **session
+    )
     client.max_inflight_messages_set(200)
     client.reconnect_delay_set(1, 1)
     acknowledged = [0]
@@ -174,10 +184,14 @@ def publisher(broker, ca=None, transport="tcp"):
         client.loop_stop()
 
 
-def publish(broker, *payloads, topic="inflight/attic/telemetry", retain=False, ca=None, transport="tcp"):
-    with publisher(broker, ca, transport) as client:
+def publish(broker, *payloads, topic="inflight/attic/telemetry", retain=False, ca=None, transport="tcp", **given):
+    """given: properties of MQTT 5, by the names that Paho has for them."""
+    properties = Properties(PacketTypes.PUBLISH) if given else None
+    for name, value in given.items():
+        setattr(properties, name, value)
+    with publisher(broker, ca, transport, paho.MQTTv5 if given else paho.MQTTv311) as client:
         for payload in payloads:
-            client.publish(topic, payload, 1, retain)
+            client.publish(topic, payload, 1, retain, properties)
 
 
 @contextmanager

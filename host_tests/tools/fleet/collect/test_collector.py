@@ -3,21 +3,15 @@
 import json
 import re
 import resource
-import signal
 import urllib.request
 
 import pytest
 
-from host_tests.tools.fleet.collect.collecting import Landing, load, publish, until
+from host_tests.tools.fleet.collect.collecting import Landing, at, load, publish, until
 from tools.reference.kinds import PUBACK
 from tools.reference.properties import variable
 from tools.reference.wire import publish as delivery
 from tools.reference.wire import string
-
-
-def at(broker):
-    return "--broker", f"127.0.0.1:{broker.port}"
-
 
 # --- messages ---
 
@@ -29,15 +23,8 @@ def test_all_kinds_of_topics(broker, collect, landing):
         publish(broker, b"1", topic=topic)
     assert [line["topic"] for line in landing.until(6)] == [f"house/up/attic/{kind}" for kind in kinds]
     line = landing.lines[0]
-    assert {**line, "at": 0} == {
-        "at": 0,
-        "by": "collector-0",
-        "topic": "house/up/attic/telemetry",
-        "qos": 1,
-        "dup": False,
-        "retain": False,
-        "text": "1",
-    }
+    told = {"by": "collector-0", "topic": "house/up/attic/telemetry", "qos": 1, "dup": False, "retain": False}
+    assert line == {"at": line["at"]} | told | {"text": "1"}
     assert abs(line["at"] / 1000 - (landing.folder / ".collector-0.lock").stat().st_mtime) < 60
 
 
@@ -95,25 +82,6 @@ def test_a_payload_that_is_longer_than_memory_is_wanted_is_not_kept(scripted, co
     assert memory[1] - memory[0] < 8 * MIB
 
 
-def test_a_packet_that_is_long_and_no_message_ends_the_connection(scripted, collect, landing):
-    def script(broker):
-        broker.welcome()
-        broker.grant()
-        broker.send(b"\x90" + variable(250_000_000))
-        broker.expect_close()
-        broker.welcome(1)
-        broker.send(delivery("inflight/b/status", b"2", 1, 8))
-        broker.expect(PUBACK, mid=8)
-        broker.goodbye()
-        broker.cut()
-
-    with scripted.play(script):
-        program = collect(*at(scripted))
-        program.until(r"the broker sends a packet of 250,000,000 bytes, .*; retrying")
-        assert landing.one()["text"] == "2"
-        assert program.end() == 0
-
-
 # --- markers ---
 
 
@@ -160,31 +128,6 @@ def test_a_broker_that_refuses_markers_costs_no_message(serve, collect, landing,
 
 
 # --- files ---
-
-
-def test_files_by_size(broker, collect, landing):
-    collect(*at(broker), "--size", 0.001, "--age", 1000).connected()
-    with load(broker) as numbers:
-        until(lambda: len(landing.read()) > 1000, "files of a kilobyte")
-    assert all(len(content) >= 1 << 10 for content in landing.files.values())
-    assert set(landing.texts()) <= set(numbers)
-
-
-def test_clean_end(broker, collect, landing):
-    """The messages are written and acknowledged, and the file is finished. The next collector gets later messages."""
-    program = collect(*at(broker), "--age", 1000).connected()
-    publish(broker, b"1", b"2")
-    program.counted(2)
-    assert landing.read() == []
-    assert program.end(signal.SIGTERM) == 0
-    assert landing.texts() == ["1", "2"]
-    publish(broker, b"3")
-    program = collect(*at(broker)).connected()
-    assert [line["dup"] for line in landing.until(3)] == [False, False, False]
-    assert program.end(signal.SIGINT) == 0
-    assert landing.texts() == ["1", "2", "3"]
-    assert landing.hidden(".spool") == []
-    landing.unchanged()
 
 
 # --- counters ---
@@ -311,18 +254,6 @@ def test_broker_that_is_not_there_yet(broker, collect, landing):
     publish(broker, b"1")
     assert landing.one()["text"] == "1"
     assert program.output().count("no connection") == 1
-
-
-def test_broker_that_lost_the_session(broker, collect, landing):
-    """The collector subscribes again."""
-    program = collect(*at(broker)).connected()
-    broker.kill()
-    program.until("no connection")
-    (broker.folder / "mosquitto.db").unlink(missing_ok=True)
-    broker.start()
-    program.until("connected to the broker", times=2)
-    publish(broker, b"1")
-    assert landing.one()["text"] == "1"
 
 
 # --- groups ---

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from host_tests.thorough import THOROUGH
-from host_tests.tools.fleet.collect.collecting import load, until
+from host_tests.tools.fleet.collect.collecting import at, load, until
 
 KILLS = 11 if THOROUGH else 4
 
@@ -14,7 +14,7 @@ KILLS = 11 if THOROUGH else 4
 @pytest.mark.parametrize("seed", [1])
 def test_killed_repeatedly(broker, collect, landing, seed):
     chance = random.Random(seed)
-    options = "--broker", f"127.0.0.1:{broker.port}", "--size", 0.05
+    options = *at(broker), "--size", 0.05
     collect(*options).connected().kill()  # its session stays
     under_load = 0
     with load(broker) as numbers:

@@ -55,16 +55,6 @@ def test_a_message_without_properties_has_the_line_of_level_4():
     assert line(*words, sent()[2]) == line(*words) == line(*words, sent((SUBSCRIPTION, 1))[2])
 
 
-def test_the_line():
-    made = line(1, "c", "a/b", 1, False, False, b"21", 99, sent((EXPIRY, 60))[2])
-    assert made == (
-        b'{"at":1,"by":"c","topic":"a/b","qos":1,"dup":false,"retain":false,"properties":{"expiry":60},"text":"21"}\n'
-    )
-    user = line(1, "c", "a/b", 1, False, False, b"21", 99, sent((USER, ('"\n', "ü")), (USER, ('"\n', "")))[2])
-    assert user.isascii() and user.count(b"\n") == 1
-    assert json.loads(user)["properties"] == {"user_properties": [['"\n', "ü"], ['"\n', ""]]}
-
-
 def test_what_is_longer_than_the_limit_is_cut_and_marked():
     one = (USER, ("name", "x" * 1000))
     long = sent((EXPIRY, 5), *[one] * 200)[2]

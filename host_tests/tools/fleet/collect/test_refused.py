@@ -4,11 +4,9 @@ import re
 
 import pytest
 import trustme
-from typer.testing import CliRunner
 
 from host_tests import mosquitto_lines
-from host_tests.tools.fleet.collect.collecting import publish
-from inflight_tools.fleet.commands import app
+from host_tests.tools.fleet.collect.collecting import at, publish
 from tools.peers.certificates import der, write
 from tools.peers.mosquitto import only
 
@@ -26,39 +24,18 @@ def test_password(guarded, collect, tmp_path):
     """From a file or from the environment."""
     file = tmp_path / "password"
     file.write_text(SECRET + "\n")
-    options = "--broker", f"127.0.0.1:{guarded.port}", "--user", "me"
+    options = *at(guarded), "--user", "me"
     assert collect(*options, "--password-file", file).connected().end() == 0
     assert collect(*options, env={"INFLIGHT_PASSWORD": SECRET}).connected().end() == 0
 
 
 @pytest.mark.parametrize("password", ["wrong-secret", ""])
 def test_wrong_password(guarded, collect, landing, password):
-    program = collect("--broker", f"127.0.0.1:{guarded.port}", "--user", "me", env={"INFLIGHT_PASSWORD": password})
+    program = collect(*at(guarded), "--user", "me", env={"INFLIGHT_PASSWORD": password})
     assert program.status() == 1
     assert re.search(r"FAILED: the broker at 127\.0\.0\.1:\d+ refuses user me: Not authorized", program.output())
     assert "wrong-secret" not in program.output()
     assert landing.read() == []
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "no broker: name one with --broker host or host:port, or with --config config.json"),
-        (("--broker", "x:y"), "--broker x:y: write a host, or host:port"),
-        (("--broker", "x", "--root", "a/+"), "--root a/+: the first levels of the devices' topics, without + and #"),
-        (("--broker", "x", "--name", "a/b"), "--name a/b: letters, digits"),
-        (("--broker", "x", "--share", "a/b"), "--share a/b: letters, digits"),
-        (("--broker", "x", "--websocket", "mqtt"), "a path begins with /"),
-        (("--broker", "x"), "a password, but no user: name it with --user"),
-    ],
-    ids=lambda value: "-".join(value[1::2]) if isinstance(value, tuple) else "",
-)
-def test_wrong_options(tmp_path, monkeypatch, options, message):
-    if "no user" in message:
-        monkeypatch.setenv("INFLIGHT_PASSWORD", SECRET)
-    done = CliRunner().invoke(app, ["collect", "--landing", str(tmp_path), *options], env={"COLUMNS": "400"})
-    assert done.exit_code == 1 and message in done.stderr
-    assert len(done.stderr.splitlines()) == 1 and SECRET not in done.output
 
 
 # --- TLS ---
@@ -135,7 +112,7 @@ def test_subscription_refused(scripted, collect, code, answer):
         broker.cut()
 
     with scripted.play(script):
-        program = collect("--broker", f"127.0.0.1:{scripted.port}")
+        program = collect(*at(scripted))
         assert program.status() == 1
     assert re.search(
         rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {answer}", program.output()

@@ -1,65 +1,18 @@
-"""Fixtures: tables of a small fleet, written without Spark, and a console that shows them."""
-
-import importlib.util
-import threading
-import urllib.error
-import urllib.parse
-import urllib.request
+"""Fixtures: a console."""
 
 import pytest
-
-from host_tests.absent import absent
-from host_tests.tools.fleet.where.conftest import AT, REASON, tables
-
-__all__ = ["tables"]
-MISSING = REASON
-if not importlib.util.find_spec("prometheus_client"):
-    MISSING = "prometheus-client is not installed: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, MISSING)
-
-
-class Served:
-    """`now`: the time that the console knows, in s since 1970; a test moves it on."""
-
-    def __init__(self, folder, access):
-        from inflight_tools.fleet.console.live import Live
-        from inflight_tools.fleet.console.server import Console
-
-        self.now, self.folder = AT + 70.0, folder
-        live = Live(str(folder / "landing"), str(folder / "tables"), "inflight", clock=lambda: self.now)
-        self._console = Console("127.0.0.1", 0, live, access)
-        self.url = f"http://127.0.0.1:{self._console.server_port}"
-        threading.Thread(target=self._console.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def get(self, path="/", **headers):
-        """(status, headers, text) of an answer."""
-        request = urllib.request.Request(self.url + path, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=240) as answer:
-                return answer.status, answer.headers, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.headers, error.read().decode()
-
-    def device(self, name, **query):
-        return self.get("/device?" + urllib.parse.urlencode({"name": name, **query}))
-
-    def close(self):
-        self._console.shutdown()
-        self._console.server_close()
 
 
 @pytest.fixture
 def serve(tmp_path):
     """serve(...) returns a Served, with the arguments of Access."""
+    from inflight_tools.fleet.console.access import Access
+
+    from .served import Served
+
     running = []
 
     def start(**how):
-        from inflight_tools.fleet.console.access import Access
-
         running.append(Served(tmp_path, Access("127.0.0.1", **how)))
         return running[-1]
 

@@ -2,18 +2,12 @@
 
 import pytest
 
-from host_tests.tools.fleet.where.conftest import Tables
+from host_tests.tools.fleet.tables import Tables
 from tools.peers import chromium
 
 FIND = "document.querySelector('#find')"
 WORKER = "report browser"
 pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with chromium.Chromium(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 @pytest.fixture

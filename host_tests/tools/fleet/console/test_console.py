@@ -1,35 +1,20 @@
 """The console: what it shows is what the report shows, as the tables are now; who may read it; its metrics."""
 
 import base64
-import json
 import urllib.request
 
 import pytest
+from deltalake import CommitProperties, Transaction
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from host_tests.tools.fleet.console.conftest import Served
+from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
-from host_tests.tools.fleet.where.conftest import AT, Tables
+from host_tests.tools.fleet.tables import AT, Tables, troubled
 from inflight_tools.fleet import commands
 from inflight_tools.fleet.console.access import Access
+from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.report import render
-
-
-def troubled(tables):
-    """Number 1 of attic is lost; cellar is in safe mode and has sent its log."""
-    tables.status("attic", 0, 0, oldest=0, state="online", board="esp32", group="north", micropython="1.28.0")
-    tables.status("attic", 2, 30, oldest=2, state="online", board="esp32", group="north", micropython="1.28.0")
-    tables.status("cellar", 0, 0, state="online", board="rp2", safe=True)
-    told = {"journal_live": 9, "journal_used": 40_000, "journal_limit": 49_152}
-    tables.health("cellar", 1, 20, {"accepted": 2}, **told)
-    tables.add("cellar", 2, 25, kind="log", payload=json.dumps({"lines": ["first", "<b>second</b>"]}).encode())
-    tables.add("cellar", 3, 27, kind="log", payload=b"no JSON")
-    for device, seq, state in (("attic", 3, "trial"), ("cellar", 4, "good")):
-        tables.add(device, seq, 40, kind="release", payload=json.dumps({"release": 7, "state": state}).encode())
-    tables.marker(60, 61)
-    tables.write()
-    return tables
 
 
 @pytest.fixture
@@ -49,8 +34,6 @@ def served(tmp_path_factory):
 
 def test_the_page_of_the_fleet(served):
     """It has the figures of the report; states, builds, journals, a rollout that goes on, and links to devices."""
-    from inflight_tools.fleet.query.facts import gather
-
     status, headers, text = served.get()
     assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
     page = read(text)
@@ -135,8 +118,6 @@ def test_a_page_shows_a_batch_that_ended_meanwhile(fleet, serve):
 
 
 def _batch(number):
-    from deltalake import CommitProperties, Transaction
-
     return CommitProperties(app_transactions=[Transaction("inflight", number)])
 
 

@@ -110,47 +110,26 @@ def test_what_the_firmware_publishes_is_usual(lines):
     assert read(lines) == parsed(lines)
 
 
-@pytest.mark.parametrize(
-    "readings",
-    [
-        [("n", "", 'a "quote"')],
-        [("n", "", "21 °C")],
-        [("n", "", "line\nbreak")],
-        [("n", "", "back\\slash")],
-        [("-n", "", 1)],
-        [("n", "", 10**15)],
-        [("n", "", 1)] * 1001,
-    ],
-    ids=["quote", "not ASCII", "line break", "backslash", "no name", "a large number", "many records"],
-)
+UNUSUAL = ['a "quote"', "21 °C", "line\nbreak", "back\\slash", 10**15]
+UNUSUAL = [*([("n", "", value)] for value in UNUSUAL), [("-n", "", 1)], [("n", "", 1)] * 1001]
+
+
+@pytest.mark.parametrize("readings", UNUSUAL, ids=lambda readings: repr(readings[0]))
 def test_unusual_readings(readings):
     lines = [telemetry(), telemetry(readings), telemetry(seq=8)]
     assert are_usual(lines) == [True, False, True]
     assert read(lines) == parsed(lines)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"seq": 10**9},
-        {"epoch": 1 << 32},
-        {"at": 1},
-        {"at": 9 * 10**12},
-        {"clock": "1e400"},
-        {"clock": "-1"},
-        {"clock": "1e30"},
-        {"clock": "1e-05"},
-        {"device": "a:b"},
-        {"device": "a/b"},
-        {"device": ""},
-        {"properties": [(EXPIRY, 10**9)]},
-        {"properties": [(EXPIRY, 0xFFFFFFFF)]},
-        {"properties": [(EXPIRY, 5), (TYPE, "application/senml+json")]},
-        {"properties": [(TYPE, "application/senml+json")]},
-        {"properties": [(USER, ("a", "1")), (USER, ("a", "ü"))]},
-    ],
-    ids=repr,
-)
+LIMITS = [{"seq": 10**9}, {"epoch": 1 << 32}, {"at": 1}, {"at": 9 * 10**12}]
+LIMITS += [{"clock": clock} for clock in ("1e400", "-1", "1e30", "1e-05")]
+LIMITS += [{"device": name} for name in ("a:b", "a/b", "")]
+SENML = (TYPE, "application/senml+json")
+PROPERTIES = ([(EXPIRY, 10**9)], [(EXPIRY, (1 << 32) - 1)], [(EXPIRY, 5), SENML], [SENML])
+LIMITS += [{"properties": given} for given in (*PROPERTIES, [(USER, ("a", "1")), (USER, ("a", "ü"))])]
+
+
+@pytest.mark.parametrize("fields", LIMITS, ids=repr)
 def test_numbers_and_names_at_the_limits(fields):
     lines = [telemetry(), telemetry(**fields)]
     assert read(lines) == parsed(lines)
@@ -159,9 +138,8 @@ def test_numbers_and_names_at_the_limits(fields):
 @pytest.mark.parametrize("value", ["1e+99", "-1e+99", "1e+100", "-1e+100", "9e+100", "999999999999999e+79", "1e-99"])
 def test_values_near_the_largest(value):
     line = telemetry([("a", "V", 1)])
-    assert line.count(b'\\"v\\":1}') == 1
     lines = [line, line.replace(b'\\"v\\":1}', f'\\"v\\":{value}}}'.encode())]
-    assert read(lines) == parsed(lines)
+    assert lines[1] != line and read(lines) == parsed(lines)
     refused = [row for row in parsed(lines) if "out of range" in (row["problem"] or "")]
     assert len(refused) == (abs(float(value)) > 1e100)
 

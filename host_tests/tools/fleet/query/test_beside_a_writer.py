@@ -3,14 +3,13 @@
 import threading
 
 from host_tests.thorough import PIPELINE
-from host_tests.tools.fleet.where.conftest import AT, Tables
+from host_tests.tools.fleet.tables import AT, Tables
+from inflight_tools.fleet.query.facts import gather
 
 REPORTS = 40 if PIPELINE else 5
 
 
 def test_reports_beside_a_writer(tmp_path):
-    from inflight_tools.fleet.query.facts import gather
-
     root, over, wrote = tmp_path / "tables", threading.Event(), threading.Event()
 
     def write():

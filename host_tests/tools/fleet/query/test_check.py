@@ -4,42 +4,29 @@ import json
 import time
 
 import pytest
-from typer.testing import CliRunner
 
+from host_tests.tools.fleet import tables as of_tables
 from host_tests.tools.fleet.report.made_facts import empty
-from host_tests.tools.fleet.where.conftest import AT
-from inflight_tools.fleet import commands
+from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.monitoring.alarms import Check
 from inflight_tools.fleet.query.facts import OTHERS, gather, totals
 
-FULL = {"journal_live": 9, "journal_used": 40_000, "journal_limit": 49_152}
-COUNTED = {"accepted": 9}
-
 
 @pytest.fixture
-def check(tables, tmp_path, monkeypatch):
+def check(run, monkeypatch):
     """check(...) returns (exit status, standard output) 70 s after AT."""
     monkeypatch.setattr(time, "time", lambda: float(AT + 70))
 
     def ask(*words):
-        done = CliRunner().invoke(commands.app, ["check", *words, "--data", str(tmp_path)], env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout or done.stderr
+        status, output, error = run("check", *words)
+        return status, output or error
 
     return ask
 
 
 @pytest.fixture
 def troubled(tables):
-    """Number 1 of attic is lost, a message of cellar is a dead letter, and the journal of cellar is nearly full."""
-    tables.status("attic", 0, 0, oldest=0, state="online", board="esp32", group="north", micropython="1.28.0")
-    tables.status("attic", 2, 30, oldest=2, state="offline")
-    tables.status("cellar", 0, 0, state="online", board="rp2", safe=True)
-    tables.health("cellar", 1, 20, COUNTED, **FULL)
-    tables.add("cellar", 2, 25, problem="not JSON")
-    tables.add(None, None, 26, kind=None, problem="no device")
-    tables.marker(60, 61)
-    tables.write()
-    return tables
+    return of_tables.troubled(tables)
 
 
 def test_a_fleet_without_trouble_is_ok(check, tables):
@@ -114,19 +101,11 @@ def test_groups_have_a_bound_whatever_devices_say(tables):
     assert len(found) == 51 and found[0] == found[0] | {"group": OTHERS, "devices": 10}
 
 
-def test_a_status_that_cannot_be_read_spoils_no_report(tables):
-    for n, payload in enumerate((b"\xff", b"[]", b'{"board": {"a": [1]}, "safe": "maybe"}', b"", None)):
-        tables.add(f"d{n}", 0, state="online", retain=False, payload=payload)
-    tables.write()
-    found = gather(tables.root, "inflight", now=AT + 70.0)["devices"]
-    assert [(one["state"], one["safe"]) for one in found] == [("online", False)] * 5
-
-
 def test_how_long_a_journal_still_holds(tables):
     """A message of 84 bytes with a topic of 18, and 16 of the record, each 100 s: 1.18 bytes per second."""
     for seq in range(11):
         tables.add("attic", seq, 100 * seq, kind="telemetry", topic="inflight/attic/tel", payload=bytes(84))
-    tables.health("attic", 11, 1000, COUNTED, journal_live=1, journal_used=100, journal_limit=1280)
+    tables.health("attic", 11, 1000, {"accepted": 9}, journal_live=1, journal_used=100, journal_limit=1280)
     tables.write()
     (found,) = gather(tables.root, "inflight", now=AT + 1000.0)["devices"]
     assert found["holds_s"] == pytest.approx(1180 / (11 * 118 / 1000), rel=0.01)

@@ -7,6 +7,8 @@ import pytest
 
 from host_tests.tools.fleet.without_spark import Fleet, health, telemetry
 from host_tests.tools.fleet.without_spark import delivery as message
+from inflight_tools.fleet.query import facts
+from inflight_tools.fleet.query.export import aggregates
 
 NOW = 1_760_000_000_000
 MINUTE = 60_000
@@ -177,8 +179,6 @@ def test_timeline_and_events(fleet):
 
 
 def test_aggregates_by_minute_hour_and_day(continued):
-    from inflight_tools.fleet.query.export import aggregates
-
     def rows(size):
         with continued.database() as database:
             found = [row for table in aggregates(database, size) for row in table.to_pylist()]
@@ -250,9 +250,32 @@ def test_a_restart_whose_delivery_was_deleted_by_age(fleet):
 
 
 def test_a_chosen_device_is_shown_though_the_fleet_is_large(result, monkeypatch):
-    from inflight_tools.fleet.query import facts
-
     monkeypatch.setattr(facts, "MOST_DEVICES", 1)
     found = result.fleet.facts(chosen=["series", "no such device"], worst=0)
     assert len(found["devices"]) == 1 and found["devices"][0]["device"] != "series"
     assert list(found["measurements"]) == ["series"]
+
+
+# Of a name: the journals with it, each (first, last) time of receipt in s; whether two boards have it.
+SHARED = {
+    "one after the other": ([(0, 100), (100, 200)], False),
+    "what was on the way, for less than a minute": ([(0, 160), (100, 200)], False),
+    "both at the same time": ([(0, 161), (100, 200)], True),
+    "begun at the same time": ([(0, 0), (0, 61)], True),
+    "the first of three in use all the time": ([(0, 900), (10, 20), (500, 600)], True),
+    "the later of three": ([(0, 10), (10, 900), (500, 600)], True),
+}
+
+
+def test_two_boards_with_one_name(fleet):
+    for name, (journals, _) in SHARED.items():
+        times = [(epoch, n, s) for epoch, both in enumerate(journals) for n, s in enumerate(both)]
+        fleet.land(*[telemetry(name, n, epoch=epoch, at=NOW + s * 1000) for epoch, n, s in times])
+    fleet.run()
+    flags = {one["device"]: one["flags"] for one in fleet.facts()["devices"]}
+    assert {name: "two boards, one id" in flags[name] for name in SHARED} == {
+        name: shared for name, (_, shared) in SHARED.items()
+    }
+    with fleet.database() as database:  # no device is compared with each other one
+        plan = str(database.rows("EXPLAIN FROM devices"))
+    assert "Hash Join" in plan and "Nested Loop" not in plan

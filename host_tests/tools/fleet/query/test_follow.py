@@ -2,20 +2,21 @@
 
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 import random
 
+import pyarrow as arrow
+import pyarrow.parquet as parquet
 import pytest
-from typer.testing import CliRunner
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from host_tests.thorough import more
-from host_tests.tools.fleet.where.conftest import AT
-from inflight_tools.fleet.commands import app
+from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.query import follow
 from inflight_tools.fleet.query.follow import Follower, NotExported, line_of
-
-pytest.importorskip("deltalake")
 
 
 def moment(s):
@@ -35,9 +36,6 @@ class Written:
             self._create(name)
 
     def _create(self, name):
-        import pyarrow as arrow
-        from deltalake import DeltaTable, Schema
-
         columns = {"device": arrow.string(), "epoch": arrow.int64(), "seq": arrow.int64(), "place": arrow.int32()}
         columns |= dict.fromkeys(("received", "time"), arrow.timestamp("us", "UTC"))
         columns |= dict.fromkeys(("name", "unit", "clock"), arrow.string()) | {"value": arrow.float64()}
@@ -45,14 +43,9 @@ class Written:
         DeltaTable.create(self.root / name, Schema.from_arrow(self._schema))
 
     def table(self, name="measurements"):
-        from deltalake import DeltaTable
-
         return DeltaTable(self.root / name)
 
     def _part(self, batch, numbers, kind=""):
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-
         path = f"parts/{batch}-{next(self._names):08x}{kind}/part-0.parquet"
         (self.root / "measurements" / path).parent.mkdir(parents=True)
         row = {"device": "attic", "epoch": 7, "place": 0, "name": "load", "unit": "W"}
@@ -62,9 +55,6 @@ class Written:
 
     def commit(self, added, removed, name="measurements", **transactions):
         """added: {path: numbers}."""
-        from deltalake import CommitProperties
-        from deltalake.transaction import AddAction, RemoveAction, Transaction
-
         adds = [AddAction(path, 1, {}, 0, True, json.dumps({"numRecords": len(n)})) for path, n in added.items()]
         gone = [RemoveAction(path, True, 0, 1, {}) for path in removed]
         told = [Transaction(app.replace("_", "-"), number) for app, number in transactions.items()]
@@ -136,8 +126,6 @@ def to(tmp_path):
 
 def read(to):
     """The numbers in the files; each file is taken away, as a loader may do."""
-    import pyarrow.parquet as parquet
-
     found = []
     for path in sorted(to.glob("measurements-*.parquet")):
         found += parquet.read_table(path)["seq"].to_pylist()
@@ -152,33 +140,6 @@ def step(written, to, **how):
         return follower.step()
     finally:
         follower.close()
-
-
-def test_all_rows_and_then_those_of_each_batch(written, to):
-    for _ in range(2):
-        written.batch(rows=2)
-    assert step(written, to) == 4 and sorted(read(to)) == [0, 1, 2, 3]
-    assert step(written, to) is None
-    for _ in range(2):
-        written.batch(rows=1)
-    written.merge()
-    assert step(written, to) == 2 and sorted(read(to)) == [4, 5]
-    assert step(written, to) is None and read(to) == []
-
-
-def test_a_batch_that_is_being_written_waits_for_the_ledger(written, to):
-    written.batch(rows=2)
-    for _ in range(2):  # as the first rows, and as the next ones
-        batch = next(written.batches)
-        written.rows(batch, rows=2)
-        before = len(written.all) - 2
-        step(written, to)
-        written.merge()
-        step(written, to)
-        written.end(batch)
-        step(written, to)
-        assert len(written.all) == before + 2
-    assert sorted(read(to)) == written.all
 
 
 def test_readings_are_exported_when_they_are_dated(written, to):
@@ -333,8 +294,6 @@ def test_two_exports_at_once(written, to):
 
 
 def test_both_formats(written, to):
-    import pyarrow.parquet as parquet
-
     written.batch(rows=2)
     assert step(written, to) == 2
     (path,) = to.glob("*.parquet")
@@ -377,19 +336,8 @@ def test_what_has_no_value_is_no_line():
     assert line_of("attic", "on", None, 7, None, None, False, None, None) == "on,device=attic flag=false 7000\n"
 
 
-@pytest.fixture
-def export(written, to):
-    """export(...) returns (exit status, output, standard error)."""
-
-    def run(*words):
-        command = ["export", str(to), *map(str, words), "--data", str(written.root.parent)]
-        done = CliRunner().invoke(app, command, env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout, done.stderr
-
-    return run
-
-
-def test_the_command(written, to, export):
+def test_the_command(written, to, run):
+    export = functools.partial(run, "export", to)
     written.batch(rows=3)
     status, _, error = export("--follow", "--once")
     assert status == 0 and "exported 3 measurements" in error, error

@@ -5,12 +5,12 @@ import json
 import threading
 
 import pytest
-from typer.testing import CliRunner
+from deltalake import DeltaTable
 from websockets.sync.server import serve
 
-from host_tests.tools.fleet.where.conftest import AT
-from inflight_tools.fleet.commands import app
+from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.home_assistant.late_hours import hours
+from inflight_tools.fleet.query.database import Database
 
 HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
@@ -59,23 +59,22 @@ def entity(entity_id, unique_id, platform="mqtt"):
 
 
 @pytest.fixture
-def history(tables, tmp_path):
+def history(run, tmp_path):
     """history(home, ...) runs the command; returns (exit status, standard output, standard error)."""
     (tmp_path / "token").write_text(TOKEN + "\n")
 
-    def run(home, *words, url=None):
+    def ask(home, *words, url=None):
         with serve(home, "127.0.0.1", 0) as server:
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
             place = url or f"http://127.0.0.1:{server.socket.getsockname()[1]}/"
-            command = ["history", "--home-assistant", place, "--token-file", str(tmp_path / "token")]
-            done = CliRunner().invoke(app, [*command, "--data", str(tmp_path), *words], env={"COLUMNS": "400"})
+            status, *told = run("history", "--home-assistant", place, "--token-file", tmp_path / "token", *words)
             server.shutdown()
             thread.join()
-        assert TOKEN not in done.output
-        return done.exit_code, done.stdout, done.stderr
+        assert not any(TOKEN in text for text in told)
+        return status, *told
 
-    return run
+    return ask
 
 
 def start(hour):
@@ -128,8 +127,6 @@ def test_late_hours_are_imported_at_their_true_time(tables, history):
 
 def test_an_hour_is_whole(tables, history):
     """Also what arrived before that time, and what `inflight fleet compact --keep-measurements` has deleted."""
-    from deltalake import DeltaTable
-
     fill(tables)
     since = datetime.datetime.fromtimestamp(HOUR + 8000, datetime.timezone.utc).isoformat()
 
@@ -146,8 +143,6 @@ def test_an_hour_is_whole(tables, history):
 
 
 def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(tables):
-    from inflight_tools.fleet.query.database import Database
-
     fill(tables)
     with Database(tables.root) as database:
         for s, found in ((599, [0]), (600, [0, 2])):

@@ -11,12 +11,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
 from host_tests.thorough import PIPELINE, THOROUGH
-from host_tests.tools.fleet.where.conftest import AT
-from host_tests.tools.fleet.without_spark import Fleet
-from inflight_tools.fleet.collect.line import line
-from inflight_tools.fleet.lines.parse import Topics, parse
+from host_tests.tools.fleet.tables import AT
+from host_tests.tools.fleet.without_spark import Fleet, row
+from inflight_tools.fleet.query import views
+from inflight_tools.fleet.query.database import Database
+from inflight_tools.fleet.query.export import write as export
+from inflight_tools.fleet.query.facts import gather
+from inflight_tools.fleet.report import render
 
-TOPICS = Topics("inflight")
 NOW = AT + 4000
 HUGE = (1 << 63) - 1
 # What tables may have: the bound of 1e100 is younger than they are.
@@ -53,18 +55,11 @@ SERIES = [("good", "temperature", "Cel", 20.0 + n, AT + 60 * n) for n in range(3
 
 def parsed(device, at, epoch, seq, kind, body):
     """The row of a delivery as the pipeline reads it."""
-    text = json.dumps({**body, "epoch": epoch, "seq": seq}).encode()
-    return parse(line(1000 * at, "c", f"inflight/{device}/{kind}", 1, False, False, text, 1 << 20), TOPICS)
+    return row(f"{device}/{kind}", {**body, "epoch": epoch, "seq": seq}, at)
 
 
 def told(folder, rows, measured):
     """What is told of the device "good": its figures, and those of its measurements and its health over time."""
-    from inflight_tools.fleet.query import views
-    from inflight_tools.fleet.query.database import Database
-    from inflight_tools.fleet.query.export import write as export
-    from inflight_tools.fleet.query.facts import gather
-    from inflight_tools.fleet.report import render
-
     fleet = Fleet(folder)
     times = [(at * 1_000_000, AT * 1_000_000) for *_, at in measured]
     fleet.batch(
@@ -87,16 +82,21 @@ def told(folder, rows, measured):
     return found, [{name: value for name, value in one.items() if name != "points"} for one in series]
 
 
-def marker():
-    body = b'{"sent":%d}' % (1000 * (AT + 2999))
-    return parse(line(1000 * (AT + 3000), "c", "inflight/c/collector", 1, False, False, body, 1 << 20), TOPICS)
+MARKER = row("c/collector", {"sent": 1000 * (AT + 2999)}, AT + 3000)
 
 
 @functools.cache
 def without():
     """What is told of the device "good" if there is no other one."""
     with tempfile.TemporaryDirectory() as folder:
-        return told(Path(folder), [*(parsed("good", *one) for one in GOOD), marker()], SERIES)
+        return told(Path(folder), [*(parsed("good", *one) for one in GOOD), MARKER], SERIES)
+
+
+# By name of a series. Sums of some overflow, others are none.
+EXTREMES = {"tiny": [5e-324], "huge": [1.7e308, -1.7e308], "none": [math.nan, math.inf], "less": [-math.inf]}
+WRONG = [(AT + n, n, 0, "health", {"counters": {"accepted": 1, "dropped": HUGE}}) for n in (1, 2)]
+WRONG += [(AT, 3, 0, "health", {"counters": {"accepted": 1, "dropped": -HUGE, "damaged": HUGE}})]
+WRONG += [(AT, 4, 0, "status", {"state": "online", "board": {"a": [1]}, "safe": "maybe"})]
 
 
 @settings(
@@ -106,14 +106,14 @@ def without():
     derandomize=not PIPELINE,
 )
 @given(DEVICES, some.lists(MESSAGES, max_size=6), MEASURED)
-@example("evil", [], [("v", "V", 5e-324, AT)])
-@example("evil", [], [("v", "V", 1.7e308, AT), ("v", "V", -1.7e308, AT + 60)])
-@example("evil", [], [("v", "V", math.nan, AT), ("v", "V", math.inf, AT + 60), ("w", "V", -math.inf, 0)])
-@example("evil", [(AT + n, n, 0, "health", {"counters": {"accepted": 1, "dropped": HUGE}}) for n in (1, 2)], [])
-@example("evil", [(AT, 1, 0, "health", {"counters": {"accepted": 1, "dropped": -HUGE, "damaged": HUGE}})], [])
+@example(
+    "evil",
+    WRONG,
+    [(name, "V", value, AT + 60 * n) for name, values in EXTREMES.items() for n, value in enumerate(values)],
+)
 def test_one_device_cannot_spoil_the_report(device, messages, measured):
     good = [parsed("good", *one) for one in GOOD]
     evil = [parsed(device, *one) for one in messages]
     with tempfile.TemporaryDirectory() as folder:
         measured = [(device, *one) for one in measured]
-        assert told(Path(folder), [*good, *evil, marker()], SERIES + measured) == without()
+        assert told(Path(folder), [*good, *evil, MARKER], SERIES + measured) == without()

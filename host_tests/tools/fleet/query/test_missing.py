@@ -1,15 +1,22 @@
-"""Where a missing number is: in a journal, on the way, lost behind the broker, or given up by its device. Which devices
-are silent."""
+"""Where a missing number is, by the report and by `where`: in a journal, on the way, lost, or given up by its device.
+Which devices are silent."""
 
+import functools
 import json
 from types import SimpleNamespace
 
 import paho.mqtt.client as paho
 import pytest
 
+from host_tests.tools.command import fleet as command
 from host_tests.tools.fleet.collect.collecting import Landing, Program, publish, until
 from host_tests.tools.fleet.without_spark import delivery as message
 from host_tests.tools.fleet.without_spark import health, telemetry
+from inflight_tools.fleet import delta
+from inflight_tools.fleet.query import views
+from inflight_tools.fleet.query.database import Database
+from inflight_tools.fleet.where.answer import answer
+from inflight_tools.fleet.where.command import ELSEWHERE
 from tools.peers import mosquitto
 
 NOW = 1_760_000_000_000
@@ -24,9 +31,9 @@ def result(common_fleet):
     broker had then has landed."""
     fleet = common_fleet
 
-    def status(device, seq, at, oldest=None, epoch=7):
+    def status(device, seq, at, oldest=None, epoch=7, **properties):
         fields = {"state": "online", "seq": seq, "epoch": epoch, "oldest": seq if oldest is None else oldest}
-        return message(f"{device}/status", fields, at)
+        return message(f"{device}/status", fields, at, **({"properties": properties} if properties else {}))
 
     def marker(sent, at):
         return message("c/collector", {"sent": sent}, at)
@@ -35,8 +42,9 @@ def result(common_fleet):
     told = [("all", 0, 0, 0), ("all", 2, 30, 2), ("all", 4, 90, 4), ("all", 6, 95, 5)]
     fleet.land(*[status(device, seq, NOW + s * S, oldest) for device, seq, s, oldest in told])
     fleet.land(*[telemetry("silent", seq, at=NOW + s * S) for seq, s in ((0, 0), (2, 30), (4, 90))])
-    gave_up = {"accepted": 9, "dropped": 2}
+    gave_up = {"accepted": 9, "dropped": 2, "expired": 1}  # on the device: it counts among the dropped ones
     fleet.land(status("full", 0, NOW), health("full", 5, counters=gave_up, oldest=5, at=NOW + 20 * S))
+    fleet.land(status("expires", 0, NOW), status("expires", 2, NOW + 30 * S, expiry=60))
     damage = {"live": 0, "damaged": 1, "skipped": 2}
     fleet.land(status("damaged", 0, NOW), health("damaged", 3, journal=damage, oldest=3, at=NOW + 20 * S))
     # The journal counts damage for good: restarts tell the same again. The client counts it from its start on.
@@ -45,6 +53,10 @@ def result(common_fleet):
     restarted = {"journal": {"live": 0, "damaged": 1}, "counters": {"accepted": 1}}
     again = [health("restarts", seq, oldest=seq, at=NOW + seq * S, **restarted) for seq in (20, 24)]
     fleet.land(status("restarts", 0, NOW), first, *again)
+    # What is dropped counts from a start on: the counters of both are added up.
+    lives = [(3, 20, {"accepted": 4, "dropped": 2}, 60), (5, 30, {"accepted": 1, "dropped": 1}, 1)]
+    told = [health("lives", n, up, counters=c, oldest=n, at=NOW + s * S) for n, s, c, up in lives]
+    fleet.land(status("lives", 0, NOW), *told)
     fleet.land(status("new", 0, NOW, 0), status("new", 3, NOW, 1), status("new", 0, NOW + 30 * S, epoch=8))
     fleet.land(*[telemetry("hourly", n, at=NOW + (n - 3) * HOUR) for n in range(4)])
     fleet.land(message("sleeps/status", {"state": "asleep", "next_s": 7200, "seq": 0, "epoch": 7}, NOW))
@@ -63,47 +75,55 @@ def places(found, name):
     return {place: found["by_device"][name][place] for place in PLACES if found["by_device"][name][place]}
 
 
-def test_each_missing_number_has_its_place(result):
-    assert places(result.facts, "all") == {"delivered": 4, "lost": 1, "on_way": 1, "on_device": 1}
+# Of each device: its figures in the report, why it gave up messages, and what `where` tells of numbers: place, proved.
+HISTORIES = {
+    "all": (
+        {"delivered": 4, "lost": 1, "on_way": 1, "on_device": 1},
+        {},
+        dict.fromkeys((0, 2, 4, 6), ("delivered", True))
+        | {1: ("lost", True), 3: ("way", True), 5: ("journal", True), 7: ("after", False)},
+    ),
+    "full": ({"delivered": 2, "given_up": 2, "lost": 2}, {"dropped": 2}, {1: ("lost-or-given-up", True)}),
+    "damaged": ({"delivered": 2, "given_up": 2}, {"damaged": 1, "skipped": 2}, {1: ("given-up", True)}),
+    "restarts": ({"delivered": 4, "given_up": 1, "lost": 20}, {"damaged": 1}, {1: ("lost-or-given-up", True)}),
+    "lives": ({"delivered": 3, "given_up": 3}, {"dropped": 3}, {4: ("given-up", True)}),
+    # Of the newest journal, unless another one is asked for.
+    "new": ({"delivered": 3, "given_up": 2}, {"erased": 2}, {0: ("delivered", True), (2, 7): ("erased", True)}),
+    # By age only: its device tells nothing.
+    "silent": (
+        {"delivered": 3, "lost": 1, "on_way": 1, "guessed": 1},
+        {},
+        {1: ("lost", False), 3: ("way", False)},
+    ),
+    "expires": ({"delivered": 2, "lost": 1}, {}, {1: ("lost", True)}),
+}
 
 
-def test_what_a_device_gave_up_is_not_lost_behind_the_broker(result):
-    assert places(result.facts, "full") == {"delivered": 2, "given_up": 2, "lost": 2}
-    assert result.facts["by_device"]["full"]["gave_up"] == {
-        "erased": 0,
-        "dropped": 2,
-        "thinned": 0,
-        "damaged": 0,
-        "skipped": 0,
-    }
-    assert places(result.facts, "damaged") == {"delivered": 2, "given_up": 2}
-    assert result.facts["by_device"]["restarts"]["gave_up"] == {
-        "erased": 0,
-        "dropped": 0,
-        "thinned": 0,
-        "damaged": 1,
-        "skipped": 0,
-    }
+@pytest.mark.parametrize("name", HISTORIES)
+def test_each_missing_number_has_its_place(result, name):
+    """The report counts it there, and `where` tells it. What a device gave up is not lost behind the broker."""
+    figures, gave_up, wheres = HISTORIES[name]
+    assert places(result.facts, name) == figures
+    assert {why: n for why, n in result.facts["by_device"][name]["gave_up"].items() if n} == gave_up
+    with Database(result.fleet.root) as database:
+        views.judge(database, NOW / 1000 + 120, 60)
+        for number, told in wheres.items():
+            number, epoch = number if isinstance(number, tuple) else (number, None)
+            found = answer(database, name, number, result.fleet.landing, result.fleet.root, "inflight", epoch)
+            assert (found["place"], found["proved"]) == told, number
 
 
-def test_what_was_in_a_journal_that_was_replaced_is_given_up(result):
-    assert places(result.facts, "new") == {"delivered": 3, "given_up": 2}
-    assert result.facts["by_device"]["new"]["gave_up"]["erased"] == 2
-
-
-def test_numbers_of_a_device_that_tells_nothing_are_lost_by_age(result):
-    assert places(result.facts, "silent") == {"delivered": 3, "lost": 1, "on_way": 1, "guessed": 1}
+def test_the_command_where_tells_more_of_what_is_missing(result):
+    told = functools.partial(command, result.fleet.root.parent, "where", "--landing", result.fleet.root)
+    status, text, _ = told("new", 0)
+    assert status == 0 and "epoch 8; the device had others: 7 (--epoch)" in text
+    status, text, _ = told("expires", 1)
+    assert status == ELSEWHERE and "at most 60 s were left on arrival" in text
+    assert "expiry" not in told("all", 1)[1]
 
 
 def test_a_wrong_oldest_number_proves_nothing_and_is_a_dead_letter(result):
     assert result.facts["by_device"]["odd"]["dead_letters"] == 1
-
-
-def test_the_sums_are_those_of_the_devices(result):
-    fleet = result.facts["fleet"]
-    for name in ("accepted", *PLACES):
-        assert fleet[name] == sum(device[name] for device in result.facts["devices"])
-    assert fleet["accepted"] == sum(fleet[name] for name in PLACES[:-1])
 
 
 def test_nothing_is_lost_while_landing_files_are_unread(result):
@@ -125,12 +145,6 @@ def test_silent_devices_come_first(result):
     assert not {"hourly", "sleeps"} & set(two) and two["all"] == 2 * 3600 - 95
     assert "hourly" in four and "sleeps" not in four
     assert silent(7)["sleeps"] == 7 * 3600
-
-
-def test_missing_numbers_one_by_one(result):
-    with result.fleet.database(NOW / 1000 + 60) as database:
-        rows = database.rows("SELECT lo, hi, place, proved FROM missing WHERE device = 'all' ORDER BY lo")
-    assert [tuple(row.values()) for row in rows] == [(1, 1, "gone", True), (3, 3, "way", True), (5, 5, "device", True)]
 
 
 def test_a_collector_that_is_away_may_still_have_messages(fleet):
@@ -228,8 +242,6 @@ def test_nothing_is_lost_while_a_batch_is_written(fleet):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_batch_and_a_merge_while_tables_are_opened(fleet, monkeypatch):
-    from inflight_tools.fleet import delta
-
     fleet.land(telemetry("attic", 0))
     fleet.run()
     opened, names = delta.opened, []

@@ -1,30 +1,19 @@
 """`inflight fleet report` and `export`, without Spark."""
 
-import datetime
 import json
 import shutil
 
+import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
+from deltalake.fs import DeltaStorageHandler
 
 from host_tests.thorough import more
-from host_tests.tools.fleet.where.conftest import AT
+from host_tests.tools.fleet.tables import AT
+from host_tests.tools.fleet.without_spark import exported as rows
 from inflight_tools.fleet.collect.counters import load, save
-from inflight_tools.fleet.commands import app
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.query.times import span, when
 from inflight_tools.fleet.report.verdict import verdict
-
-
-@pytest.fixture
-def run(tmp_path):
-    """run(command, ...) returns (exit status, standard output, standard error)."""
-
-    def ask(*words):
-        done = CliRunner().invoke(app, [*map(str, words), "--data", str(tmp_path)], env={"COLUMNS": "400"})
-        return done.exit_code, done.stdout, done.stderr
-
-    return ask
 
 
 @pytest.fixture
@@ -37,12 +26,6 @@ def small(tables):
     tables.marker(60, 61)
     tables.write()
     return tables
-
-
-def rows(folder):
-    import pyarrow.dataset as parquet
-
-    return parquet.dataset(folder, partitioning="hive").to_table().to_pylist()
 
 
 @pytest.mark.parametrize("scheme", ["file://", *more("")])
@@ -63,34 +46,6 @@ def test_tables_and_landing_files_in_a_folder_or_at_a_uri(small, run, tmp_path, 
     (missing,) = rows(tmp_path / "out/missing")
     assert (missing["device"], missing["lo"], missing["hi"], missing["place"]) == ("attic", 1, 1, "gone")
     assert rows(tmp_path / "out/aggregates") == []
-
-
-def test_numbers_that_json_has_not_are_null(small, run, tmp_path):
-    """Tables may have them from before there was a bound for a measurement: their sums overflow."""
-    import pyarrow as arrow
-    from datasketches import kll_doubles_sketch
-    from deltalake import write_deltalake
-
-    minute = datetime.datetime.fromtimestamp(AT // 60 * 60, datetime.timezone.utc)
-    made = []
-    for name, values in (("a", (1e308, 1e308)), ("b", (-1e308, 1e308)), ("c", (float("inf"), float("-inf")))):
-        sketch = kll_doubles_sketch()
-        for value in values:
-            sketch.update(value)
-        row = {"device": "attic", "name": name, "unit": "V", "minute": minute, "count": 2, "total": sum(values)}
-        made.append(row | {"min": min(values), "max": max(values), "sketch": sketch.serialize()})
-    kinds = {"minute": arrow.timestamp("us", "UTC"), "count": arrow.int64(), "sketch": arrow.binary()}
-    kinds |= dict.fromkeys(("device", "name", "unit"), arrow.string())
-    schema = arrow.schema([(name, kinds.get(name, arrow.float64())) for name in made[0]])
-    write_deltalake(tmp_path / "tables/minutes", arrow.Table.from_pylist(made, schema))
-    small.add("attic", 3, 100_000)  # in steps of more than a minute, as the rows of `minutes` are
-    small.write(mode="overwrite")
-    status, output, error = run("report", "--device", "attic", "--json")
-    assert status == 0, error
-    facts = json.loads(output, parse_constant=pytest.fail)
-    means = {one["name"]: one["mean"] for one in facts["measurements"]["attic"]}
-    assert means == {"a": None, "b": 0.0, "c": None}
-    assert "cellar" in (tmp_path / "report.html").read_text()
 
 
 def test_a_report_may_fail_on_losses(small, run, tmp_path):
@@ -149,8 +104,6 @@ def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
 
 def test_a_folder_of_an_export_that_goes_away(small, run, tmp_path, monkeypatch):
     """The tables lack nothing."""
-    import pyarrow.parquet
-
     write = pyarrow.parquet.write_table
 
     def gone(*words, **more):
@@ -191,8 +144,6 @@ def test_the_name_of_a_folder_is_no_pattern(small, run, tmp_path, name):
 
 def test_tables_are_read_without_python(small, run, tmp_path, monkeypatch):
     """Threads that wait for each other's locks, Arrow's and Python's, hung a report beside a writer."""
-    from deltalake.fs import DeltaStorageHandler
-
     monkeypatch.setattr(DeltaStorageHandler, "open_input_file", lambda *_: pytest.fail("a file is read by Python"))
     for command in ("report", "export out", "where attic 2"):
         status, _, error = run(*command.replace("out", f"{tmp_path}/out").split())
@@ -322,60 +273,35 @@ def test_a_fleet_that_was_silent_for_long_is_on_the_timeline(tables):
     assert sum(point["received"] for point in found["timeline"]["points"]) == 200
 
 
-def lost(tables, now):
-    """(lost, of these by age only, why the collectors prove nothing)"""
-    found = gather(tables.root, "inflight", now=float(AT + now))
-    return found["fleet"]["lost"], found["fleet"]["guessed"], [one["doubt"] for one in found["collectors"]]
+PROVED, BY_AGE, NEVER = (1, 0), (1, 1), (0, 0)  # what is lost in the end, and how much of it by age only
+# Of markers, (run, number, second at which it was sent): what is lost, and why they prove nothing.
+MARKERS = {
+    "two machines": ([(1000, 1, 300), (1000, 2, 900), (1500, 1, 600), (1500, 2, 1200)], BY_AGE, "back"),
+    "its clock was set back": ([(1000, 1, 900), (1000, 2, 300)], BY_AGE, "back"),
+    "by less than clocks differ": ([(1000, 1, 900), (1000, 2, 850)], PROVED, None),
+    "a restart": ([(1000, 1, 300), (1000, 2, 600), (1500, 1, 900), (1500, 2, 1200)], PROVED, None),
+    "delivered twice": ([(1000, 1, 300), (1000, 2, 900), (1000, 1, 300)], PROVED, None),
+    # So what it has received is of another time, too.
+    "its clock is a day ahead": ([(1000, 1, 86_460)], BY_AGE, "ahead"),
+    # The retained one is a copy from the broker: nothing that was sent before need have landed, but another was there.
+    "the retained one of another collector": ([(1000, 1, 20), (1500, 9, 800, True)], NEVER, None),
+    "and then its own": ([(1000, 1, 20), (1500, 9, 800, True), (1000, 2, 1060)], BY_AGE, "back"),
+}
 
 
-@pytest.fixture
-def missing(tables):
+@pytest.mark.parametrize("name", MARKERS)
+def test_what_markers_prove(tables, name):
     """Number 1 is missing, and acknowledged."""
+    markers, in_the_end, doubt = MARKERS[name]
     for seq, s in ((0, 0), (2, 30)):
         tables.add("attic", seq, s, oldest=seq)
-    return tables
+    for run, n, sent, *retain in markers:
+        tables.marker(sent, sent, run, n, retain=bool(retain))
+    tables.write()
 
+    def lost(now):
+        found = gather(tables.root, "inflight", now=float(AT + now))
+        assert [one["doubt"] for one in found["collectors"]] == [doubt]
+        return found["fleet"]["lost"], found["fleet"]["guessed"]
 
-def test_a_marker_of_a_time_that_has_not_come_proves_nothing(missing):
-    """The clock of a collector is a day ahead, so what it has received is of another time, too."""
-    missing.marker(60, 61)
-    missing.marker(86_400 + 60, 86_400 + 61, by="ahead")
-    missing.write()
-    assert lost(missing, 120) == (0, 0, ["ahead", None])
-    assert lost(missing, 7200) == (1, 1, ["ahead", None])
-
-
-@pytest.mark.parametrize(
-    ("name", "markers", "doubt"),
-    [
-        ("two machines, both in the tables", [(1000, 1, 300), (1000, 2, 900), (1500, 1, 600), (1500, 2, 1200)], "back"),
-        ("its clock was set back", [(1000, 1, 900), (1000, 2, 300)], "back"),
-        ("by less than clocks differ", [(1000, 1, 900), (1000, 2, 850)], None),
-        ("a restart", [(1000, 1, 300), (1000, 2, 600), (1500, 1, 900), (1500, 2, 1200)], None),
-        ("delivered twice", [(1000, 1, 300), (1000, 2, 900), (1000, 1, 300)], None),
-    ],
-)
-def test_collectors_that_have_one_name_prove_nothing(missing, name, markers, doubt):
-    for run, n, sent in markers:
-        missing.marker(sent, sent, run, n)
-    missing.write()
-    assert lost(missing, 1300) == ((0, 0, ["back"]) if doubt else (1, 0, [None]))
-    assert lost(missing, 7200) == ((1, 1, ["back"]) if doubt else (1, 0, [None]))
-
-
-def test_the_retained_marker_of_another_collector_is_enough(missing):
-    """It is a copy from the broker, so nothing that was sent before it need have landed; and it tells who was there."""
-    missing.marker(20, 21, run=1000, n=1)
-    missing.marker(800, 1000, run=1500, n=9, retain=True)
-    missing.write()
-    assert lost(missing, 1100) == (0, 0, [None])
-    missing.marker(1060, 1061, run=1000, n=2)
-    missing.write(mode="overwrite")
-    assert lost(missing, 1100) == (0, 0, ["back"])
-
-
-def test_a_marker_that_cannot_be_read_spoils_no_report(missing):
-    missing.marker(60, 61)
-    missing.raw[-1]["payload"] = b"\xff{"
-    missing.write()
-    assert lost(missing, 120) == (1, 0, [None])
+    assert (lost(1300), lost(7200)) == (PROVED if in_the_end == PROVED else NEVER, in_the_end)

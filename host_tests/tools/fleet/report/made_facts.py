@@ -161,18 +161,9 @@ def hostile():
     """Every text that a sender can choose is an attack."""
     facts = fleet(3)
     facts["root"] = HOSTILE
+    texts = dict.fromkeys(("state", "firmware", "board", "micropython", "group"), HOSTILE)
     facts["devices"] = [
-        device(
-            HOSTILE,
-            state=HOSTILE,
-            flags=[HOSTILE],
-            errors={HOSTILE: HOSTILE},
-            resets={HOSTILE: 1},
-            firmware=HOSTILE,
-            board=HOSTILE,
-            micropython=HOSTILE,
-            group=HOSTILE,
-        ),  # fmt: skip
+        device(HOSTILE, flags=[HOSTILE], errors={HOSTILE: HOSTILE}, resets={HOSTILE: 1}, **texts),
         device("x" * 65_000, heap=math.nan, rssi=math.inf, seen=1e30, since=math.nan),
     ]
     facts["events"] = [{"t": START, "device": HOSTILE, "what": HOSTILE, "detail": HOSTILE}]
@@ -180,15 +171,6 @@ def hostile():
     one = _series(random.Random(1), 40, HOSTILE, HOSTILE, 1, 1)
     one["points"][3:5] = [[START + 200, math.nan, math.inf, 1], [START + 230, 1, 0.5, 1e300]]
     facts["measurements"] = {HOSTILE: [one], "__proto__": [{**one, "points": []}]}
-    facts["dead_letters"] = [
-        {
-            "reason": HOSTILE,
-            "count": 1,
-            "first": START,
-            "last": 4e18,
-            "topic": HOSTILE,
-            "content_type": HOSTILE,
-            "example": HOSTILE * 9,
-        }
-    ]
+    letter = dict.fromkeys(("reason", "topic", "content_type"), HOSTILE)
+    facts["dead_letters"] = [letter | {"count": 1, "first": START, "last": 4e18, "example": HOSTILE * 9}]
     return add_up(facts)

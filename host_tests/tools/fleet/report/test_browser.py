@@ -23,12 +23,6 @@ MADE = {
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with chromium.Chromium(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     made = {name: folder / f"{name}.html" for name in MADE}

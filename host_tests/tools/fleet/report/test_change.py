@@ -84,14 +84,3 @@ def test_a_report_that_cannot_be_read_is_none(page):
     for content in damaged(kept):
         page.write_bytes(content)
         assert change(page, later(made_facts.fleet(9))) is None, content[:90]
-
-
-def test_hostile_names_stay_text(tmp_path):
-    path = tmp_path / "report.html"
-    facts = made_facts.hostile()
-    path.write_text(render(facts), encoding="utf-8")
-    assert change(path, facts)["figures"]["lost"] == 0
-    facts["devices"][0]["silent"], facts["fleet"]["silent"] = 9000.0, 1
-    found = change(path, facts)
-    assert found["silent"] == [made_facts.HOSTILE]
-    assert "<script>alert(1)</script>" in read(render(facts, changed=found)).one("p", id="change").text

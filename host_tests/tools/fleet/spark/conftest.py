@@ -1,26 +1,13 @@
 """Fixtures: Spark, and a fleet whose landing files a test writes. All tests share one Spark, which starts slowly."""
 
-import importlib.util
 import os
 import sys
 
 import pytest
 
-from host_tests.absent import absent
-from host_tests.tools.fleet import without_spark
-from inflight_tools.fleet.spark.java import java_home
 from tools.demo.downstream import QUICK_JAVA
 
 WORKER = "first"
-REASON = ""
-if not all(map(importlib.util.find_spec, ("pyspark", "deltalake"))):
-    REASON = "Spark or Delta Lake is not installed: run `make setup-pipeline`"
-elif not java_home():
-    REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, REASON)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,69 +31,62 @@ def spark(tmp_path_factory, quick_java):
     running.stop()
 
 
-class Fleet(without_spark.Fleet):
-    """A fleet in `folder`. The test writes its landing files. as_uri: the pipeline gets a URI of the tables, as in
-    object storage, where Hadoop and delta-rs write all files."""
-
-    def __init__(self, spark, folder, as_uri=False):
-        from inflight_tools.fleet.spark.batch import Tables
-
-        super().__init__(folder)
-        self._spark = spark
-        self.landing.mkdir(parents=True, exist_ok=True)
-        self._place = self.root.as_uri() if as_uri else self.root
-        self.tables = Tables(spark, self._place)
-        self.written = 0
-
-    def land(self, *lines):
-        """Writes one landing file."""
-        self.written += 1
-        hidden = self.landing / f".{self.written:06}"
-        hidden.write_bytes(b"".join(line.encode() if isinstance(line, str) else line for line in lines))
-        hidden.rename(self.landing / f"{self.written:06}.ndjson")
-
-    def run(self, files=500, new_checkpoint=False):
-        """Runs the query once, on the landing files that are present."""
-        from inflight_tools.fleet.spark.stream import start
-
-        query = start(
-            self._spark, self.landing, self._place, "inflight", once=True, files=files, new_checkpoint=new_checkpoint
-        )
-        query.awaitTermination()
-
-    def files(self, table):
-        """The number of a table's files."""
-        from deltalake import DeltaTable
-
-        return len(DeltaTable(self.root / table).file_uris())
-
-    def problems(self):
-        return sorted(row["reason"] for row in self.rows("FROM dead_letters"))
-
-
 @pytest.fixture
 def fleet(spark, tmp_path):
+    from .with_spark import Fleet
+
     return Fleet(spark, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def common_fleet(spark, tmp_path_factory):
     """One for all tests of a file, because each batch takes time. Each test has devices of its own."""
+    from .with_spark import Fleet
+
     return Fleet(spark, tmp_path_factory.mktemp("fleet"))
 
 
-@pytest.fixture(scope="session")
-def telemetry():
-    """telemetry(device, seq, ...) is a delivery of one pack with one temperature."""
-    return without_spark.telemetry
+@pytest.fixture
+def before_commits(monkeypatch):
+    """before_commits(call, work, *args) calls work(*args), and call(number) before each of its commits, which are
+    numbered from 0 on: what the call does itself is not counted. Returns how many commits there were."""
+    from inflight_tools.fleet.spark.tables import Table
+
+    def run(call, work, *args):
+        commit, done = Table.commit, []
+
+        def counted(*args, **more):
+            with monkeypatch.context() as plain:
+                plain.setattr(Table, "commit", commit)
+                call(len(done))
+            done.append(commit(*args, **more))
+
+        with monkeypatch.context() as changed:
+            changed.setattr(Table, "commit", counted)
+            work(*args)
+        return len(done)
+
+    return run
 
 
-@pytest.fixture(scope="session")
-def message():
-    """message(topic, body, ...) is any delivery."""
-    return without_spark.delivery
+class Killed(BaseException):
+    """As if the process was killed."""
 
 
-@pytest.fixture(scope="session")
-def health():
-    return without_spark.health
+@pytest.fixture
+def kill(before_commits):
+    """kill(commits, work, *args) calls work(*args) until it has committed so many times, and written the next files.
+    Returns whether it was killed: it may have ended before."""
+
+    def run(commits, work, *args):
+        def killed(number):
+            if number == commits:
+                raise Killed
+
+        try:
+            before_commits(killed, work, *args)
+        except Killed:
+            return True
+        return False
+
+    return run

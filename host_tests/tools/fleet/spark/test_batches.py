@@ -5,9 +5,12 @@ import base64
 import json
 import random
 
+import pyarrow.parquet as parquet
 import pytest
 
 from host_tests.tools.fleet.without_spark import AT, delivery, telemetry
+from inflight_tools.fleet.query.follow import Follower
+from inflight_tools.fleet.where.answer import deliveries
 
 BASE = AT // 1000  # in s since 1970
 DAY = 86_400_000
@@ -247,8 +250,6 @@ def test_the_tables_have_what_the_ledger_tells(facts, devices):
 
 
 def test_where_tells_when_an_undated_message_was_made(fleet_of_all):
-    from inflight_tools.fleet.where.answer import deliveries
-
     with fleet_of_all.database() as database:
         database.only("c")
         (found,) = deliveries(database, 1, 0)
@@ -257,10 +258,6 @@ def test_where_tells_when_an_undated_message_was_made(fleet_of_all):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_merged_files_are_dated_and_exported_once(fleet, tmp_path):
-    import pyarrow.parquet as parquet
-
-    from inflight_tools.fleet.query.follow import Follower
-
     follower, found = Follower(fleet.root, tmp_path / "out"), []
 
     def follow():

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from host_tests.processes import INFLIGHT
+from host_tests.tools.fleet.without_spark import telemetry
 from host_tests.waiting import wait_for
 from tools.peers.daemon import held_port
 from tools.setup.spark import java_home
@@ -21,8 +23,6 @@ class Cluster:
     """A standalone master and workers of the package pyspark. A master that is started again knows them."""
 
     def __init__(self, folder):
-        import pyspark
-
         self._spark = Path(pyspark.__file__).parent / "bin/spark-class"
         self._folder = folder
         self.port = held_port(self)
@@ -84,7 +84,7 @@ def kill(process):
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(3600)
-def test_workers_and_master_are_killed_in_mid_stream(fleet, telemetry, tmp_path):
+def test_workers_and_master_are_killed_in_mid_stream(fleet, tmp_path):
     for n in range(FILES):
         packs = [telemetry(f"d{i % 50}", (n * EACH + i) // 50, i % 7) for i in range(EACH)]
         fleet.land(*packs, *packs[: EACH // 10])

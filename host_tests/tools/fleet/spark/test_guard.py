@@ -5,21 +5,23 @@ import shutil
 
 import pytest
 
+from host_tests.tools.fleet.without_spark import telemetry
+from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.spark.guard import advice
+
 
 @pytest.fixture(scope="module")
-def begun_once(common_fleet, telemetry):
+def begun_once(common_fleet):
     """A fleet whose tables have one batch, of message 0."""
     common_fleet.land(telemetry("attic", 0))
     common_fleet.run()
-    return common_fleet.root
+    return common_fleet
 
 
 @pytest.fixture
 def begun(fleet, begun_once):
     """A copy of it."""
-    shutil.copytree(begun_once, fleet.root)
-    fleet.written = 1  # no name of a landing file is used twice
-    return fleet
+    return fleet.begin_as(begun_once)
 
 
 def rewrite(file, text):
@@ -47,14 +49,12 @@ def newest(log):
 
 def refused(fleet, words):
     """Runs the query, which must refuse the tables. Returns the error's text."""
-    from inflight_tools.fleet.delta import WrongTables
-
     with pytest.raises(WrongTables, match=words) as found:
         fleet.run()
     return str(found.value)
 
 
-def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun, telemetry):
+def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun):
     """Batch 1 is incomplete: the driver was killed before it had written the ledger."""
     fleet = begun
     fleet.land(telemetry("attic", 1), telemetry("attic", 2))
@@ -70,7 +70,7 @@ def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(begun,
     expect_all(fleet, 5)
 
 
-def test_an_older_checkpoint_is_continued_from_the_landing_files(begun, telemetry):
+def test_an_older_checkpoint_is_continued_from_the_landing_files(begun):
     fleet = begun
     older = shutil.copytree(fleet.root / "_checkpoint", fleet.root / "older")
     for n in (1, 2):
@@ -87,7 +87,7 @@ def test_an_older_checkpoint_is_continued_from_the_landing_files(begun, telemetr
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_rows_that_cannot_be_repaired_are_given_up_by_a_new_checkpoint(begun, telemetry):
+def test_rows_that_cannot_be_repaired_are_given_up_by_a_new_checkpoint(begun):
     fleet = begun
     for n in (1, 2):
         fleet.land(telemetry("attic", n))
@@ -104,7 +104,7 @@ def test_rows_that_cannot_be_repaired_are_given_up_by_a_new_checkpoint(begun, te
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_an_empty_note_beside_the_tables(fleet, telemetry):
+def test_an_empty_note_beside_the_tables(fleet):
     """A driver that was killed at its first start may have left it."""
     note = fleet.root / "pipeline.json"
     fleet.root.mkdir()
@@ -122,9 +122,7 @@ def test_an_empty_note_beside_the_tables(fleet, telemetry):
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_a_checkpoint_of_another_spark_is_tried(begun, telemetry, spark):
-    from inflight_tools.fleet.spark.guard import advice
-
+def test_a_checkpoint_of_another_spark_is_tried(begun, spark):
     fleet = begun
     assert advice(spark, fleet.root) == ""
     notes(fleet, spark="3.5.1")
@@ -144,7 +142,7 @@ def test_a_checkpoint_of_another_spark_is_tried(begun, telemetry, spark):
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_tables_of_another_format_can_be_made_again_as_the_error_says(fleet, telemetry):
+def test_tables_of_another_format_can_be_made_again_as_the_error_says(fleet):
     for n in range(2):
         fleet.land(telemetry("attic", n))
         fleet.run()

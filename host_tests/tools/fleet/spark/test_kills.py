@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 import random
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -12,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import CommitFailedError
 
 from host_tests.processes import INFLIGHT
 from host_tests.tools.fleet.without_spark import AT, delivery, telemetry
+from inflight_tools.fleet.spark.batch import take
 
 FILES, EACH = 12, 50
 KILLS = 6
@@ -80,30 +81,12 @@ def test_a_driver_is_killed_repeatedly(fleet, tmp_path):
     assert fleet.count("minutes", "sum(count)") == len(expected)
 
 
-@pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.timeout(1800)
-def test_a_second_driver_is_refused_while_one_runs(fleet, tmp_path):
-    """What one has begun would look to the other like what a power cut has left."""
-    for n in range(FILES):
-        fleet.land(*[telemetry(f"d{i % 5}", (n * EACH + i) // 5) for i in range(EACH)])
-    with Driver(tmp_path, "--files", "1", "--once") as driver:
-        for begun in range(1, FILES - 2, 2):
-            driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/parts/*"))) > begun)
-            second = subprocess.run(driver.argv, capture_output=True, text=True, timeout=_PATIENCE_S)
-            assert second.returncode == 1 and "another `inflight fleet tables`" in second.stderr
-        driver.finish()
-    expected = sorted((f"d{i}", 7, n) for i in range(5) for n in range(FILES * EACH // 5))
-    assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
-
-
 UNDATED = delivery("attic/telemetry", [{"bt": 0, "up": 1.0, "seq": 10, "epoch": 7, "n": "t", "v": 1}])
 # 10 s before AT.
 DATING = delivery("attic/telemetry", [{"bt": AT / 1000, "boot": 10, "up": 11.0, "seq": 11, "epoch": 7}])
 
 
 def take_batch(spark, fleet, number, *lines):
-    from inflight_tools.fleet.spark.batch import take
-
     lines = [telemetry("attic", line) if isinstance(line, int) else line for line in lines]
     take(
         spark.createDataFrame([(bytearray(line, "utf-8"),) for line in lines], "value BINARY"),
@@ -118,15 +101,14 @@ def begun_once(spark, common_fleet):
     """The tables with batch 0, of numbers 0, 1 and 10; the last one has no time yet."""
     common_fleet.tables.create()
     take_batch(spark, common_fleet, 0, 0, 1, UNDATED)
-    return common_fleet.root
+    return common_fleet
 
 
 @pytest.fixture
 def batch(spark, fleet, begun_once):
     """batch(number, line or number of a message, ...) is a micro-batch as Spark calls it, also again if the driver was
     killed before it had recorded the batch's end. The fleet has a copy of the tables with batch 0."""
-    shutil.copytree(begun_once, fleet.root)
-    return functools.partial(take_batch, spark, fleet)
+    return functools.partial(take_batch, spark, fleet.begin_as(begun_once))
 
 
 def expect(fleet, count, deliveries, dated=False):
@@ -144,30 +126,6 @@ def expect(fleet, count, deliveries, dated=False):
     assert (last["clock"], made) == (("uptime", -10) if dated else ("receipt", 0))
 
 
-class Killed(BaseException):
-    """As if the driver was killed."""
-
-
-@pytest.fixture
-def kill(monkeypatch):
-    """kill(commits, work, *args) calls work(*args) until it has committed so many times, and written the next files."""
-    from inflight_tools.fleet.spark.tables import Table
-
-    def run(commits, work, *args):
-        commit, done = Table.commit, []
-
-        def killed(*args, **more):
-            if len(done) == commits:
-                raise Killed
-            done.append(commit(*args, **more))
-
-        with monkeypatch.context() as changed, pytest.raises(Killed):
-            changed.setattr(Table, "commit", killed)
-            work(*args)
-
-    return run
-
-
 def folders(fleet):
     return {name: len(list(fleet.root.glob(f"{name}/parts/*"))) for name in ("raw", "ledger")}
 
@@ -177,7 +135,7 @@ def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, 
     written, too, when it is killed."""
     lines = 1, 1, 2, 3, DATING
     for commits in (1, 2, 3):  # of those that are left
-        kill(commits, batch, 1, *lines)
+        assert kill(commits, batch, 1, *lines)
     assert fleet.numbers() == [("attic", 7, n) for n in (0, 1, 10)]  # the others are not of a whole batch
     fleet.tables.merge()  # it leaves the batch alone
     batch(1, *lines)
@@ -192,52 +150,32 @@ def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
     batch(1, 1, 2)
-    kill(0, fleet.tables.raw.merge, 1)
+    assert kill(0, fleet.tables.raw.merge, 1)
     expect(fleet, 3, 5)
     assert fleet.tables.merge() >= 4
     expect(fleet, 3, 5)
     assert fleet.tables.merge() == 0
 
 
-@pytest.fixture
-def overtaken(monkeypatch):
-    """overtaken(commits, other, work, *args): work(*args) has made so many commits, and written the files of the next
-    one, when other() is done. The next commit must be refused."""
-    from deltalake.exceptions import CommitFailedError
-
-    from inflight_tools.fleet.spark.tables import Table
-
-    def run(commits, other, work, *args):
-        commit, done = Table.commit, []
-
-        def other_first(*args, **more):
-            if len(done) == commits:
-                monkeypatch.undo()
-                other()
-            done.append(commit(*args, **more))
-
-        monkeypatch.setattr(Table, "commit", other_first)
-        with pytest.raises(CommitFailedError, match="oncurrent"):
-            work(*args)
-
-    return run
-
-
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_of_two_merges_at_once_one_is_refused(fleet, batch, overtaken):
+def test_of_two_merges_at_once_one_is_refused(fleet, batch, before_commits):
     batch(1, 1, 2)
-    overtaken(0, lambda: fleet.tables.raw.merge(1), fleet.tables.raw.merge, 1)
+    with pytest.raises(CommitFailedError, match="oncurrent"):
+        before_commits(lambda _: fleet.tables.raw.merge(1), fleet.tables.raw.merge, 1)
     expect(fleet, 3, 5)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("commits", [0, 2, 3])
-def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, overtaken, commits):
-    """In object storage no lock keeps them apart."""
+def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, before_commits, commits):
+    """In object storage no lock keeps them apart. The other one comes when this one has written the files of its next
+    commit, which is refused."""
 
-    def other():
-        batch(1, 1, 2, 3)
-        batch(2, 3, 4)
+    def other(number):
+        if number == commits:
+            batch(1, 1, 2, 3)
+            batch(2, 3, 4)
 
-    overtaken(commits, other, batch, 1, 1, 2, 3)
+    with pytest.raises(CommitFailedError, match="oncurrent"):
+        before_commits(other, batch, 1, 1, 2, 3)
     expect(fleet, 5, 8)

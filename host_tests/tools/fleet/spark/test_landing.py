@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from host_tests.tools.fleet.without_spark import telemetry
 from inflight_tools.fleet.spark import repair
 from inflight_tools.fleet.spark.landing import LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.storage import Storage
@@ -14,7 +15,7 @@ from inflight_tools.fleet.spark.storage import Storage
 DAY = 86_400
 
 
-def test_a_file_dated_ahead_hides_others_only_until_any_age_is_read(fleet, telemetry, spark, monkeypatch):
+def test_a_file_dated_ahead_hides_others_only_until_any_age_is_read(fleet, spark, monkeypatch):
     """Spark's own limit is 7 days. What nobody reads is told."""
     now = time.time()
     with monkeypatch.context() as limited:
@@ -56,21 +57,21 @@ def listed(checkpoint):
     return {number: [json.loads(line)["path"].rpartition("/")[2] for line in text] for number, text in texts.items()}
 
 
-def test_sparks_list_of_files_does_not_grow(short, fleet, telemetry, spark):
+def test_sparks_list_of_files_does_not_grow(short, fleet, spark):
     """Each file is read once, also by the next starts."""
     every = "spark.sql.streaming.fileSource.log.compactInterval"
     spark.conf.set(every, "2")
     try:
-        for n in range(7):
+        for n in range(5):
             fleet.land(telemetry("attic", n))
-            if n in (0, 5):
+            if n in (0, 3):
                 fleet.run(files=1)
         lists = listed(fleet.root / "_checkpoint")
-        assert lists[max(lists)] == ["000004.ndjson", "000005.ndjson", "000006.ndjson"]
+        assert lists[max(lists)] == ["000002.ndjson", "000003.ndjson", "000004.ndjson"]
         fleet.run(files=1)
     finally:
         spark.conf.unset(every)
-    assert fleet.numbers() == [("attic", 7, n) for n in range(7)]
+    assert fleet.numbers() == [("attic", 7, n) for n in range(5)]
     assert fleet.facts()["fleet"]["repeated"] == 0
     assert LandingFiles(fleet.landing, fleet.root).unread() == {}
 

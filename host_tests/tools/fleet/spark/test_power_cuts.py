@@ -9,21 +9,24 @@ import time
 
 import pytest
 
+from host_tests.tools import command
+from host_tests.tools.fleet.without_spark import delivery, telemetry
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import sync
 
 from .power import Disk
 from .test_kills import Driver
+from .with_spark import Fleet
 
 BATCHES = 3
 CUTS = int(os.environ.get("INFLIGHT_CUTS", "200"))  # of a real file system
 FULL = 20  # so often it has no space
 
 
-def land(fleet, telemetry, message, n):
+def land(fleet, n):
     """A landing file with number n, a repetition of the one before, and a message without a number."""
     again = [telemetry("attic", n - 1, dup=True)] if n else []
-    fleet.land(telemetry("attic", n), *again, message("attic/telemetry", [{"n": f"t{n}", "v": 1}]))
+    fleet.land(telemetry("attic", n), *again, delivery("attic/telemetry", [{"n": f"t{n}", "v": 1}]))
 
 
 def expect_all(fleet, many=BATCHES):
@@ -37,10 +40,10 @@ def expect_all(fleet, many=BATCHES):
 
 
 @pytest.fixture(scope="module")
-def whole(common_fleet, telemetry, message):
+def whole(common_fleet):
     """A fleet after three batches, and what it has of them."""
     for n in range(BATCHES):
-        land(common_fleet, telemetry, message, n)
+        land(common_fleet, n)
     common_fleet.run(files=1)
     shutil.copytree(common_fleet.root.parent, common_fleet.root.parent.with_suffix(".whole"))
     return common_fleet
@@ -96,7 +99,6 @@ TORN = {
     "an empty offset": [(number("offsets"), empty)],
     "checksums without their files": [(number(kind), missing) for kind in ("commits", "offsets", "sources/0")],
     "the checksum of an offset without it": [(number("offsets"), missing), (number("commits"), missing)],
-    "the checksum of a commit without it": [(number("commits"), missing)],
     "no list of files": [(number("sources/0"), missing), (number("offsets"), empty), (number("commits"), missing)],
 }
 MORE = {
@@ -110,6 +112,7 @@ MORE = {
     "a file of raw is full of zeros": [(of(part, "raw"), zeros)],
     "a file of the ledger is cut": [(of(part, "ledger"), cut)],
     "an empty commit of the checkpoint": [(number("commits"), empty)],
+    "the checksum of a commit without it": [(number("commits"), missing)],
     "a torn offset": [(number("offsets"), cut)],
     "a torn list of files": [(number("sources/0"), cut)],
     "an empty identity of the checkpoint": [(lambda root: root / "_checkpoint/metadata", empty)],
@@ -126,30 +129,20 @@ def torn(fleet, damage):
     expect_all(fleet)
 
 
-def command(capsys, *words):
-    """Runs `inflight fleet ...`. Returns its exit status, and what it said."""
-    from inflight_tools.fleet.commands import app
-
-    with pytest.raises(SystemExit) as left:
-        app([*map(str, words)])
-    told = capsys.readouterr()
-    return left.value.code, told.out + told.err
-
-
-def test_an_empty_commit_of_raw_is_told(damaged, capsys):
+def test_an_empty_commit_of_raw_is_told(damaged):
     empty(last_commit(damaged.root, "raw"))
     folder = damaged.root.parent
     assert damaged.facts()["differences"] == [{"table": "raw", "told": 8, "found": 5}]
-    assert command(capsys, "report", "--data", folder)[0] == 0
+    assert command.fleet(folder, "report")[0] == 0
     assert "The tables are damaged: the table raw has 5 of the 8 rows" in (folder / "report.html").read_text()
-    status, said = command(capsys, "where", "attic", 2, "--data", folder)
+    status, said, _ = command.fleet(folder, "where", "attic", 2)
     assert status == 3 and "the next start of `inflight fleet tables` repairs the tables" in said
 
 
 @pytest.mark.parametrize("words", [("report",), ("where", "attic", 2)])
-def test_a_commit_that_cannot_be_read_is_told(damaged, capsys, words):
+def test_a_commit_that_cannot_be_read_is_told(damaged, words):
     zeros(last_commit(damaged.root, "raw"))
-    status, said = command(capsys, *words, "--data", damaged.root.parent)
+    status, _, said = command.fleet(damaged.root.parent, *words)
     assert status == 1 and "raw is damaged" in said and "`inflight fleet tables` repairs the tables" in said
 
 
@@ -165,12 +158,12 @@ def test_anything_that_a_power_cut_has_torn_is_repaired(damaged, what):
     torn(damaged, MORE[what])
 
 
-def cut_at_random(fleet, telemetry, message, monkeypatch, dice, tmp_path, images, chance):
+def cut_at_random(fleet, monkeypatch, dice, tmp_path, images, chance):
     """Cuts the power at so many random instants of a run, and after it. Each time a start continues."""
-    land(fleet, telemetry, message, 0)
+    land(fleet, 0)
     fleet.run()
     for n in range(1, BATCHES):
-        land(fleet, telemetry, message, n)
+        land(fleet, n)
     made = []
     with monkeypatch.context() as patched:
         disk = Disk(fleet.root.parent, patched)
@@ -196,22 +189,20 @@ def cut_at_random(fleet, telemetry, message, monkeypatch, dice, tmp_path, images
 @pytest.fixture
 def elsewhere(spark, tmp_path_factory):
     """A fleet in a folder of its own, so that the whole folder can be copied."""
-    from .conftest import Fleet
-
     return Fleet(spark, tmp_path_factory.mktemp("cut"))
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(600)
-def test_the_power_is_cut(elsewhere, telemetry, message, monkeypatch, tmp_path):
-    assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(3), tmp_path, 3, 0.05) > 2
+def test_the_power_is_cut(elsewhere, monkeypatch, tmp_path):
+    assert cut_at_random(elsewhere, monkeypatch, random.Random(3), tmp_path, 3, 0.05) > 2
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(8))
-def test_the_power_is_cut_often(elsewhere, telemetry, message, monkeypatch, tmp_path, seed):
-    assert cut_at_random(elsewhere, telemetry, message, monkeypatch, random.Random(seed), tmp_path, 25, 0.4) == 26
+def test_the_power_is_cut_often(elsewhere, monkeypatch, tmp_path, seed):
+    assert cut_at_random(elsewhere, monkeypatch, random.Random(seed), tmp_path, 25, 0.4) == 26
 
 
 @pytest.fixture
@@ -256,10 +247,8 @@ def fill(file, left):
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(3600)
-def test_a_full_disk_is_waited_for(mounted, telemetry, message, spark, tmp_path):
+def test_a_full_disk_is_waited_for(mounted, spark, tmp_path):
     """It becomes full at any place of a batch."""
-    from .conftest import Fleet
-
     dice, landed = random.Random(11), 0
     folder = mounted(disk_of(tmp_path, 64 << 20)) / "fleet"
     fleet, ballast = Fleet(spark, folder), folder.parent / "ballast"
@@ -275,7 +264,7 @@ def test_a_full_disk_is_waited_for(mounted, telemetry, message, spark, tmp_path)
             before = told()
             with driver.stopped():
                 for _ in range(4):
-                    land(fleet, telemetry, message, landed)
+                    land(fleet, landed)
                     landed += 1
                 fill(ballast, dice.randrange(200_000))
             driver.until(lambda before=before: told() > before or not unread())
@@ -287,10 +276,8 @@ def test_a_full_disk_is_waited_for(mounted, telemetry, message, spark, tmp_path)
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(14_400)
-def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spark, tmp_path):
+def test_the_power_of_a_real_file_system_is_cut(mounted, spark, tmp_path):
     """ext4 on a file that is copied while `tables` writes. The copy lacks what the kernel has not written yet."""
-    from .conftest import Fleet
-
     dice = random.Random(5)
     image = disk_of(tmp_path, 96 << 20)
     folder = mounted(image) / "fleet"
@@ -300,7 +287,7 @@ def test_the_power_of_a_real_file_system_is_cut(mounted, telemetry, message, spa
             driver.until(lambda: (folder / "tables/_checkpoint/metadata").exists())
             for _ in range(min(CUTS - len(images), 20)):
                 for _ in range(dice.randrange(3)):
-                    land(fleet, telemetry, message, landed)
+                    land(fleet, landed)
                     landed += 1
                 os.sync() if not images else sync(fleet.landing)  # as collectors do
                 ends = time.monotonic() + dice.uniform(0, 6)  # a random instant, not a synchronisation

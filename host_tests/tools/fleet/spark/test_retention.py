@@ -1,12 +1,13 @@
 """Old measurements are replaced by what `minutes` has of them: nothing that the report proves changes."""
 
 import datetime
-import functools
-import shutil
 
 import pytest
 
+from host_tests.tools.fleet import without_spark
 from host_tests.tools.fleet.without_spark import telemetry
+from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.query.export import write
 
 DAY = 86_400_000
 NOW = 1_760_000_040_000  # ms: the begin of a minute
@@ -31,26 +32,19 @@ def begun(common_fleet):
     """Two batches: numbers 0 to 2 of day 0, 4 to 6 of day 2. Number 3 is lost."""
     land(common_fleet, 0, NOW)
     land(common_fleet, 4, NOW + 2 * DAY)
-    return common_fleet.root
+    return common_fleet
 
 
 @pytest.fixture
 def old_and_new(fleet, begun):
     """A copy of it."""
-    shutil.copytree(begun, fleet.root)
-    fleet.written = 2  # no name of a landing file is used twice
-    return fleet
+    return fleet.begin_as(begun)
 
 
 def exported(fleet, folder):
-    import pyarrow.dataset as parquet
-
-    from inflight_tools.fleet.query.export import write
-
     with fleet.database(until=NOW / 1000 + 10 * 86_400) as database:
         write(database, str(folder))
-    found = parquet.dataset(folder / "aggregates", partitioning="hive").to_table().to_pylist()
-    return sorted(found, key=lambda row: (row["size"], row["time"]))
+    return sorted(without_spark.exported(folder / "aggregates"), key=lambda row: (row["size"], row["time"]))
 
 
 def proved(fleet):
@@ -91,56 +85,21 @@ def test_minutes_go_when_they_are_older_still_and_batches_go_on(old_and_new, tmp
     assert facts["fleet"]["lost"] == 0 and facts["fleet"]["delivered"] == 10 and not facts["differences"]
 
 
-@pytest.fixture
-def commits(monkeypatch):
-    """commits(before, work): does `work` with before(number) called before each commit."""
-    from inflight_tools.fleet.spark.tables import Table
-
-    def run(before, work):
-        commit, done = Table.commit, []
-
-        def counted(*args, **more):
-            with monkeypatch.context() as plain:
-                plain.setattr(Table, "commit", commit)
-                before(len(done))
-            done.append(commit(*args, **more))
-
-        with monkeypatch.context() as changed:
-            changed.setattr(Table, "commit", counted)
-            work()
-        return len(done)
-
-    return run
-
-
-class Killed(BaseException):
-    """As if the process was killed."""
-
-
 @pytest.mark.long("INFLIGHT_PIPELINE")
-def test_killed_between_any_two_commits(old_and_new, commits):
+def test_killed_between_any_two_commits(old_and_new, kill):
     fleet, kills = old_and_new, 0
     before = proved(fleet)
-
-    def kill(at, number):
-        if number == at:
-            raise Killed
-
-    while True:
-        try:  # the first one before its first commit, the others before their second one
-            commits(functools.partial(kill, min(kills, 1)), lambda: fleet.tables.merge(None, OLD))
-            break
-        except Killed:
-            kills += 1
-            assert proved(fleet) == before
-            assert fleet.count("minutes", "sum(count)") == 6
+    while kill(min(kills, 1), fleet.tables.merge, None, OLD):  # first before its first commit, then before its second
+        kills += 1
+        assert proved(fleet) == before
+        assert fleet.count("minutes", "sum(count)") == 6
     assert kills >= 3 and fleet.tables.merge(None, OLD) == 0
     assert fleet.numbers("measurements", "true") == [("attic", 7, n) for n in (4, 5, 6)]
     assert proved(fleet) == before
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-def test_a_batch_meanwhile(old_and_new, commits):
+def test_a_batch_meanwhile(old_and_new, before_commits):
     """Before each of its commits a batch ends: its rows stay, those that it deletes go."""
     fleet = old_and_new
     first = iter(range(7, 100, 3))
@@ -148,7 +107,7 @@ def test_a_batch_meanwhile(old_and_new, commits):
     def batch(number):
         land(fleet, next(first), NOW + (3 + number) * DAY)
 
-    many = commits(batch, lambda: fleet.tables.merge(None, OLD))
+    many = before_commits(batch, fleet.tables.merge, None, OLD)
     assert many >= 3
     assert fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(4, 7 + 3 * many)]
     assert fleet.count("minutes", "sum(count)") == 6 + 3 * many
@@ -157,8 +116,6 @@ def test_a_batch_meanwhile(old_and_new, commits):
 
 
 def test_nothing_goes_while_minutes_lack_rows(old_and_new):
-    from inflight_tools.fleet.delta import WrongTables
-
     fleet = old_and_new
     fleet.tables.minutes.remove(0)
     with pytest.raises(WrongTables, match="minutes has 1 of the 2 rows .* repairs the tables"):

@@ -2,12 +2,19 @@
 
 import contextlib
 import datetime
+import functools
 
+import pyarrow
+import pyarrow.parquet
 import pytest
+from datasketches import kll_doubles_sketch
+from deltalake import DeltaTable
 
 from host_tests.tools.fleet import without_spark
-from host_tests.tools.fleet.spark.conftest import Fleet
+from host_tests.tools.fleet.spark.with_spark import Fleet
 from host_tests.tools.fleet.without_spark import AT, delivery, health, telemetry
+from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.spark.tables import Table
 
 NOW = datetime.datetime(2025, 10, 9, 8, 53, 20, 999_999, tzinfo=datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
@@ -17,7 +24,6 @@ SCHEMA = "n bigint, received timestamp"
 @pytest.fixture
 def table(spark, tmp_path):
     """table(schema) is a table with rows of these columns."""
-    from inflight_tools.fleet.spark.tables import Table
 
     def make(schema=SCHEMA):
         found = Table(spark, tmp_path, "rows", schema)
@@ -32,8 +38,6 @@ def values(table, column="n"):
 
 
 def test_a_later_version_adds_columns(spark, table, tmp_path):
-    from deltalake import DeltaTable
-
     table().write(spark.createDataFrame([(1, NOW)], SCHEMA), 0)
     statistics = {"delta.dataSkippingStatsColumns": "received,n"}  # a reader finds nothing by one without any
     DeltaTable(tmp_path / "rows").alter.set_table_properties(statistics)
@@ -71,9 +75,6 @@ def test_rows_are_old_by_another_column(spark, table):
 
 def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
     """In milliseconds, so that a reader leaves out no file that it needs."""
-    import pyarrow
-    from deltalake import DeltaTable
-
     table().write(spark.createDataFrame([(1, NOW), (2, None), (3, NOW - DAY)], SCHEMA).coalesce(1), 0)
     (found,) = pyarrow.table(DeltaTable(tmp_path / "rows").get_add_actions(flatten=True)).to_pylist()
     assert found["num_records"] == 3
@@ -83,8 +84,6 @@ def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_merged_files_have_the_rows_of_a_device_together(spark, table, tmp_path):
-    from deltalake import DeltaTable
-
     schema = f"device string, {SCHEMA}"
     rows = table(schema)
     for batch in range(3):
@@ -95,8 +94,6 @@ def test_merged_files_have_the_rows_of_a_device_together(spark, table, tmp_path)
 
 
 def test_tables_of_the_format_before_are_refused(fleet):
-    from inflight_tools.fleet.delta import WrongTables
-
     (fleet.root / "raw/batch=0").mkdir(parents=True)
     fleet.land(telemetry("attic", 0))
     for command in (fleet.run, fleet.facts, fleet.tables.merge):
@@ -128,29 +125,12 @@ def everything():
 
 def sketched(row):
     """The row with the quantiles of its sketch: it has its values in the order of their arrival."""
-    from datasketches import kll_doubles_sketch
-
     quantiles = {
         name: kll_doubles_sketch.deserialize(row[name]).get_quantiles([n / 20 for n in range(21)])
         for name in ("sketch", "latency")
         if row.get(name)
     }
     return repr(row | {name: list(found) for name, found in quantiles.items()})
-
-
-def content(root, name):
-    """What the files of a table have, in any order: columns, compressed how; bounds in the log; rows."""
-    import pyarrow
-    import pyarrow.parquet
-    from deltalake import DeltaTable
-
-    table = DeltaTable(root / name)
-    files = [pyarrow.parquet.ParquetFile(uri.removeprefix("file://")) for uri in table.file_uris()]
-    columns = {(*str(file.schema).splitlines()[2:], file.metadata.row_group(0).column(0).compression) for file in files}
-    actions = pyarrow.table(table.get_add_actions(flatten=True))
-    bounds = [column for column in actions.column_names if column.startswith(("num_records", "min.", "max."))]
-    rows = table.to_pyarrow_table().to_pylist()
-    return columns, sorted(map(repr, actions.select(bounds).to_pylist())), sorted(map(sketched, rows))
 
 
 @contextlib.contextmanager
@@ -162,43 +142,35 @@ def many(monkeypatch):
         yield
 
 
-def merge_all(tables):
-    return tables.merge() + tables.ledger.merge(tables.last_batch())
+COMPARED = {name: f"SELECT * EXCLUDE (filename) FROM {name}" for name in (*without_spark.SCHEMAS, "clocks")}
+COMPARED["raw"] = "SELECT * EXCLUDE (filename, digest) FROM raw"  # of the payload, by another function without Spark
 
 
-@pytest.fixture
-def alike(tmp_path, spark):
-    """alike(fleet, ...) writes the same lines to each of them, and merges their files: all have the same tables."""
-
-    def check(*fleets):
-        first, *others = (fleet for fleet, _ in fleets)
-        names = [table.name for table in first.tables.all()]
-        for lines in everything():
-            for fleet, how in fleets:
-                fleet.land(*lines)
-                with how():
-                    fleet.run()
-        for name in names:
-            columns, _, rows = content(first.root, name)
-            assert rows, name
-            assert all((columns, rows) == content(other.root, name)[::2] for other in others), name
-        for fleet, how in fleets:
-            with how():
-                merge_all(fleet.tables)
-        for name in names:
-            assert all(content(first.root, name) == content(other.root, name) for other in others), name
-        assert first.facts()["differences"] == []
-
-    return check
+def are_alike(first, second, names):
+    for name in names:
+        rows = [sorted(map(sketched, fleet.rows(COMPARED[name]))) for fleet in (first, second)]
+        assert rows[0] == rows[1] != [], name
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("other", ["many", "uri"])
-def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, alike, other):
-    """One task for a batch, and this process for the files, change nothing of a table; nor does a URI."""
+def test_few_rows_are_written_as_many_are_and_at_a_uri(spark, tmp_path, monkeypatch, other):
+    """One task for a batch, and this process for the files, change nothing of a table; nor does a URI, nor a merge."""
+    first, second = Fleet(spark, tmp_path / "few"), Fleet(spark, tmp_path / other, as_uri=other == "uri")
     plain = contextlib.nullcontext
-    how = plain if other == "uri" else lambda: many(monkeypatch)
-    alike((Fleet(spark, tmp_path / "few"), plain), (Fleet(spark, tmp_path / other, as_uri=other == "uri"), how))
+    how = {first: plain, second: plain if other == "uri" else functools.partial(many, monkeypatch)}
+    for lines in everything():
+        for fleet in (first, second):
+            fleet.land(*lines)
+            with how[fleet]():
+                fleet.run()
+    are_alike(first, second, COMPARED)
+    for fleet in (first, second):
+        with how[fleet]():
+            fleet.tables.merge()
+            fleet.tables.ledger.merge(fleet.tables.last_batch())
+    are_alike(first, second, COMPARED)
+    assert first.facts()["differences"] == []
 
 
 def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
@@ -208,10 +180,4 @@ def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
     for fleet in (with_spark, without):
         fleet.land(*lines)
         fleet.run()
-    for name in without_spark.SCHEMAS:
-        rows = [sorted(map(sketched, fleet.rows(COMPARED[name]))) for fleet in (with_spark, without)]
-        assert rows[0] == rows[1] != [], name
-
-
-COMPARED = {name: f"SELECT * EXCLUDE (filename) FROM {name}" for name in without_spark.SCHEMAS}
-COMPARED["raw"] = "SELECT * EXCLUDE (filename, digest) FROM raw"  # of the payload, by another function
+    are_alike(with_spark, without, without_spark.SCHEMAS)

@@ -1,19 +1,16 @@
 """Fixtures: a folder in the place of a bucket, landing files, and both ways."""
 
-import importlib.util
+import contextlib
+import functools
 import threading
 
 import pytest
-from typer.testing import CliRunner
 
-from host_tests.absent import absent
-from inflight_tools.fleet import commands
-
-REASON = "" if importlib.util.find_spec("deltalake") else "Delta Lake is not installed: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, REASON)
+from host_tests.tools.command import inflight
+from inflight_tools.fleet.transfer.download import Download
+from inflight_tools.fleet.transfer.loop import Loop
+from inflight_tools.fleet.transfer.objects import Objects
+from inflight_tools.fleet.transfer.upload import Upload
 
 
 class Way:
@@ -30,25 +27,20 @@ class Way:
 
     def side(self, name, keep=False):
         """An Upload or a Download, to be closed."""
-        from inflight_tools.fleet.transfer.download import Download
-        from inflight_tools.fleet.transfer.objects import Objects
-        from inflight_tools.fleet.transfer.upload import Upload
-
         if name == "upload":
             return Upload(self.here, Objects(self.uri), keep)
         return Download(self.there, Objects(self.uri), keep, self.said.append)
 
     def move(self, name, keep=False):
         """Uploads or downloads what is there. Returns the Figures."""
-        from inflight_tools.fleet.transfer.loop import Loop
+        with contextlib.closing(self.side(name, keep)) as side:
+            return self.once(side)
 
-        side = self.side(name, keep)
-        try:
-            loop = Loop(side, self.said.append, lambda figures: None)
-            loop.once(threading.Event())
-            return loop.figures
-        finally:
-            side.close()
+    def once(self, side):
+        """Moves the files of an Upload or a Download that are there. Returns the Figures."""
+        loop = Loop(side, self.said.append, lambda figures: None)
+        loop.once(threading.Event())
+        return loop.figures
 
     def arrived(self):
         """{name in the collector's folder: text}"""
@@ -60,7 +52,7 @@ class Way:
 @pytest.fixture
 def run_here():
     """run_here(word, ...) returns the finished command `inflight fleet ...`, which ran in this process."""
-    return lambda *words: CliRunner().invoke(commands.app, [str(word) for word in words], env={"COLUMNS": "400"})
+    return functools.partial(inflight, "fleet")
 
 
 @pytest.fixture

@@ -39,8 +39,3 @@ def test_a_file_that_appears_while_they_are_listed_waits_for_those_before_it():
     second = first | {f"{name}.ndjson": 1 for name in ("c-1-000001", "c-1-000003", "d-1-000000")}
     lists = iter([first, second])
     assert list(in_order(lambda: next(lists))) == [f"c-1-00000{n}.ndjson" for n in range(3)]
-
-
-def test_an_empty_folder_is_listed_once():
-    lists = iter([{}])
-    assert in_order(lambda: next(lists)) == {}

@@ -9,10 +9,12 @@ import threading
 import time
 
 import pytest
+from deltalake import DeltaTable
+from pyarrow.fs import FileSelector, LocalFileSystem, copy_files
 
+from host_tests.tools.fleet.tables import Tables, landed
 from host_tests.tools.fleet.transfer import writer
 from host_tests.tools.fleet.transfer.storage import BUCKET, PATIENCE_S, Cable, Command, Killer, Moto, arrow, settings
-from host_tests.tools.fleet.where.conftest import AT, Tables
 from host_tests.waiting import wait_for
 from inflight_tools.fleet.transfer.names import is_whole
 from tools.setup import object_storage
@@ -56,8 +58,6 @@ def run(s3, tmp_path):
 
 def objects(place):
     """{name: path} of the landing files that are there."""
-    from pyarrow.fs import FileSelector
-
     files, folder = place
     found = files.get_file_info(FileSelector(folder, allow_not_found=True))
     return {one.base_name: one.path for one in found if one.is_file}
@@ -232,8 +232,6 @@ def test_wrong_credentials_end_the_command(invoke, tmp_path, name):
 
 def numbers(uri, port):
     """The numbers in the table, in order."""
-    from deltalake import DeltaTable
-
     return sorted(DeltaTable(f"{uri}/raw", storage_options=settings(port)).to_pyarrow_table()["number"].to_pylist())
 
 
@@ -264,27 +262,20 @@ def test_who_writes_a_table_is_killed_repeatedly(s3, place, run, tmp_path):
 
 
 def everything(files, folder):
-    from pyarrow.fs import FileSelector
-
     return [one.path for one in files.get_file_info(FileSelector(folder, recursive=True)) if one.is_file]
 
 
 @pytest.fixture
 def copied(place, tmp_path):
     """Tables and landing files of a small fleet in this folder, and a copy of it in S3. Returns its URI."""
-    from pyarrow.fs import LocalFileSystem, copy_files
-
     tables = Tables(tmp_path / "tables")
     for seq, s, oldest in ((0, 0, 0), (2, 30, 2), (4, 90, 4), (6, 95, 5)):
         tables.add("attic", seq, s, oldest)
     tables.marker(60, 61)
     tables.write()
     for folder, file, number, s in (("landing", "c-1-000009", 7, 99), ("tables/landed/here", "c-1-000001", 0, 0)):
-        body = json.dumps({"seq": number, "epoch": 7, "state": "online", "oldest": 0})
-        message = {"at": 1000 * (AT + s), "by": "c", "topic": "inflight/attic/status", "qos": 1, "dup": False}
-        line = json.dumps(message | {"retain": False, "text": body}, separators=(",", ":")) + "\n"
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / f"{file}.ndjson").write_text(line)
+        (tmp_path / folder / f"{file}.ndjson").write_bytes(landed(number, s))
     files, folder = place
     for name in ("landing", "tables"):
         copy_files(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from host_tests.thorough import more
+from host_tests.tools.fleet.transfer.conftest import Way
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.transfer import download
 from inflight_tools.fleet.transfer.loop import Loop
@@ -109,7 +110,7 @@ def killed(way, name, keep, at, monkeypatch):
         Steps(changed, at)
         try:
             side = way.side(name, keep)
-            Loop(side, way.said.append, lambda figures: None).once(threading.Event())
+            way.once(side)
         except Killed:
             return True
         finally:
@@ -123,8 +124,6 @@ def killed(way, name, keep, at, monkeypatch):
 def test_killed_at_every_step(name, keep, tmp_path_factory, monkeypatch):
     """Spark reads what is in the landing folder, and moves it away, before the next start."""
     files = dict(itertools.islice(FILES.items(), 2))
-    from host_tests.tools.fleet.transfer.conftest import Way
-
     for at in itertools.count():
         way = Way(tmp_path_factory.mktemp("killed"))
         for file, text in files.items():
@@ -147,6 +146,23 @@ def test_killed_at_every_step(name, keep, tmp_path_factory, monkeypatch):
     assert at > 10
 
 
+def waits_of(way, name, passes):
+    """(Figures, pauses in s) of so many passes of a service that looks for files every 77 s."""
+    stopping, waits = threading.Event(), []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == passes:
+            stopping.set()
+
+    stopping.wait = wait
+    side = way.side(name)
+    loop = Loop(side, way.said.append, lambda figures: None)
+    loop.run(stopping, 77)
+    side.close()
+    return loop.figures, waits
+
+
 def test_an_object_that_is_not_whole_holds_up_its_collector_alone(landed):
     landed.move("upload")
     (damaged,) = landed.bucket.glob("c-1-000000*")
@@ -155,6 +171,8 @@ def test_an_object_that_is_not_whole_holds_up_its_collector_alone(landed):
     with pytest.raises(Blocked, match=r"c-1-000000\.\w+\.ndjson is not what was uploaded: .* Upload the file again"):
         landed.move("download")
     assert landed.arrived() == {name: text for name, text in FILES.items() if name.startswith("d")}
+    landed.said.clear()
+    assert waits_of(landed, "download", 3)[1] == [77] * 3 and len(landed.said) == 1  # it does not slow the others down
     damaged.write_bytes(whole)
     assert landed.move("download").files == 2
     assert landed.arrived() == FILES
@@ -226,7 +244,6 @@ def test_what_cannot_be_started_leaves_nothing_open(way, name):
 
 def test_after_a_failure_it_goes_on(landed, monkeypatch):
     """Said once for each outage."""
-    stopping, waits = threading.Event(), []
     write, failures = Objects.write, iter([True, True, False, False, True, *[False] * 10])
 
     def fragile(objects, name, content):
@@ -234,18 +251,9 @@ def test_after_a_failure_it_goes_on(landed, monkeypatch):
             raise OSError("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7, no connection")
         write(objects, name, content)
 
-    def wait(seconds):
-        waits.append(seconds)
-        if seconds == 77:  # a pause after a pass without an error
-            stopping.set()
-
     monkeypatch.setattr(Objects, "write", fragile)
-    monkeypatch.setattr(stopping, "wait", wait)
-    side = landed.side("upload")
-    loop = Loop(side, landed.said.append, lambda figures: None)
-    loop.run(stopping, 77)
-    side.close()
-    assert (loop.figures.files, loop.figures.errors) == (4, 3)
+    figures, waits = waits_of(landed, "upload", 4)
+    assert (figures.files, figures.errors) == (4, 3)
     assert [text.rpartition(": ")[2] for text in landed.said] == ["7, no connection; retrying", "it works again"]
     assert 0.5 <= waits[0] <= 1 <= waits[1] <= 2 <= waits[2] <= 4 and waits[3] == 77
 
@@ -254,14 +262,6 @@ def test_a_file_that_somebody_took_away_meanwhile_is_no_error(landed, monkeypatc
     (landed.here / "c-1-000000.ndjson").unlink()
     monkeypatch.setattr("inflight_tools.fleet.transfer.upload.Upload.names", lambda _: dict.fromkeys(FILES, 1))
     assert landed.move("upload").files == 3
-
-
-def test_an_object_that_is_not_whole_does_not_slow_the_others_down(landed):
-    landed.move("upload")
-    (damaged,) = landed.bucket.glob("c-1-000000*")
-    damaged.write_text("half")
-    assert waits_of(landed, "download", 5) == [77] * 5
-    assert len(landed.said) == 1 and "is not what was uploaded" in landed.said[0]
 
 
 ENCODE = "percent-encode what a URI cannot have there: %20 for a space"  # Arrow would leave out what is behind # and ?
@@ -302,13 +302,6 @@ def test_a_landing_folder_among_the_objects_on_their_way_is_refused(way, run_her
     assert done.exit_code == 1 and "share files" in done.stderr and left(way.bucket) == []
 
 
-def once(side):
-    """Moves the present files. Returns the Figures."""
-    loop = Loop(side, lambda text: None, lambda figures: None)
-    loop.once(threading.Event())
-    return loop.figures
-
-
 @pytest.mark.parametrize("step", ["record", "rename"])
 def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed, monkeypatch, step):
     """The record has its name by then: in the case of "record" the error came although the name was written."""
@@ -334,9 +327,9 @@ def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed,
     monkeypatch.setattr(Path, "rename", renamed)
     side.record = Record()
     with pytest.raises(OSError, match="error"):
-        once(side)
+        landed.once(side)
     assert order == [] and len(left(landed.bucket)) == 4
-    assert once(side).files == 4
+    assert landed.once(side).files == 4
     side.close()
     assert order == [name.removesuffix(".ndjson") for name in FILES]
     assert landed.arrived() == FILES and left(landed.bucket) == []
@@ -381,42 +374,6 @@ def test_a_file_that_cannot_be_read_holds_up_its_collector_alone(landed, monkeyp
     landed.move("download")
     assert landed.arrived() == {name: text for name, text in FILES.items() if name.startswith("d")}
     assert landed.move("upload").files == 2
-
-
-def test_a_file_that_is_taken_away_while_files_are_listed_is_no_error(landed, monkeypatch):
-    scandir = os.scandir
-
-    class Entry:
-        def __init__(self, entry):
-            self._entry, self.name, self.stat = entry, entry.name, entry.stat
-
-        def is_file(self):
-            found = self._entry.is_file()
-            if self.name == "c-1-000000.ndjson":
-                os.remove(self._entry.path)
-            return found
-
-    def taken(folder):
-        return [Entry(entry) for entry in scandir(folder)]
-
-    monkeypatch.setattr(os, "scandir", taken)
-    assert landed.move("upload").files == 3
-
-
-def waits_of(way, name, passes):
-    """The pauses in s of so many passes of a service that looks for files every 77 s."""
-    stopping, waits = threading.Event(), []
-
-    def wait(seconds):
-        waits.append(seconds)
-        if len(waits) == passes:
-            stopping.set()
-
-    stopping.wait = wait
-    side = way.side(name)
-    Loop(side, way.said.append, lambda figures: None).run(stopping, 77)
-    side.close()
-    return waits
 
 
 def test_each_new_error_is_said_once(way, monkeypatch):

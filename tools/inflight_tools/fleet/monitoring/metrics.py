@@ -1,6 +1,7 @@
 """The metrics of `collect`, `tables`, `upload`, `download` and `serve`, and the HTTP server that Prometheus asks for
 those of the first four."""
 
+import contextlib
 import os
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -44,33 +45,38 @@ class CollectorMetrics:
     def __init__(self, collector, name, disk):
         self._collector, self._name, self._disk = collector, name, disk
 
-    def _one(self, family, name, text, value):
-        metric = family(f"inflight_collector_{name}", text, labels=["collector"])
-        metric.add_metric([self._name], value)
-        return metric
-
     def collect(self):
-        counters = self._collector.counters
-        for name, attribute, text in _COUNTERS:
-            yield self._one(CounterMetricFamily, name, text, getattr(counters, attribute))
-        yield self._one(CounterMetricFamily, "landing_files", "Landing files finished.", self._collector.files)
-        connected = "Whether the broker accepts the collector."
-        yield self._one(GaugeMetricFamily, "connected", connected, int(self._collector.connected))
+        counted = self._collector.counters
+        counters = [(name, text, getattr(counted, attribute)) for name, attribute, text in _COUNTERS]
+        counters.append(("landing_files", "Landing files finished.", self._collector.files))
         acknowledged = "When messages were last acknowledged, in s since 1970; 0: not since the start."
-        yield self._one(GaugeMetricFamily, "acknowledged_timestamp_seconds", acknowledged, counters.acknowledged_at)
-        try:
+        gauges = [
+            ("connected", "Whether the broker accepts the collector.", int(self._collector.connected)),
+            ("acknowledged_timestamp_seconds", acknowledged, counted.acknowledged_at),
+        ]
+        with contextlib.suppress(OSError):  # the folder is gone, which `write_errors` counts
             disk = os.statvfs(self._disk)
-        except OSError:  # it is gone, which `write_errors` counts
-            return
-        free = "Bytes that are free for landing files."
-        yield self._one(GaugeMetricFamily, "disk_free_bytes", free, disk.f_bavail * disk.f_frsize)
+            free = disk.f_bavail * disk.f_frsize
+            gauges.append(("disk_free_bytes", "Bytes that are free for landing files.", free))
+        return _families("collector", counters, gauges, collector=self._name)
 
 
-def _families(source, counters, gauges):
-    """Yields the metrics inflight_<source>_<name>. counters, gauges: (name, text, value) of each."""
+def _families(source, counters, gauges, **labels):
+    """Yields the metrics inflight_<source>_<name>, which have these labels. counters, gauges: (name, text, value) of
+    each."""
     for family, given in ((CounterMetricFamily, counters), (GaugeMetricFamily, gauges)):
         for name, text, value in given:
-            yield family(f"inflight_{source}_{name}", text, value)
+            metric = family(f"inflight_{source}_{name}", text, labels=labels)
+            metric.add_metric(labels.values(), value)
+            yield metric
+
+
+def _gauge(name, text, label, values):
+    """The metric inflight_fleet_<name>. values: {what the label says: value}"""
+    metric = GaugeMetricFamily(f"inflight_fleet_{name}", text, labels=[label])
+    for told, value in values.items():
+        metric.add_metric([told], value)
+    return metric
 
 
 class TablesMetrics:
@@ -137,20 +143,11 @@ class FleetMetrics:
             ("dead_letters", "Messages that could not be read.", "dead_letters"),
         )
         for name, text, key in by_group:
-            metric = GaugeMetricFamily(f"inflight_fleet_{name}", text, labels=["group"])
-            for one in facts["groups"]:
-                metric.add_metric([one["group"]], one[key])
-            yield metric
+            yield _gauge(name, text, "group", {one["group"]: one[key] for one in facts["groups"]})
         least = "The least time for which a journal of the devices that the report lists holds what they publish."
-        holds = GaugeMetricFamily("inflight_fleet_journal_holds_seconds", least, labels=["group"])
-        for group, seconds in self.holds().items():
-            holds.add_metric([group], seconds)
-        yield holds
+        yield _gauge("journal_holds_seconds", least, "group", self.holds())
         told = "Messages that devices gave up, by the cause that they count."
-        gave_up = GaugeMetricFamily("inflight_fleet_given_up_messages", told, labels=["cause"])
-        for cause, number in facts["gave_up"].items():
-            gave_up.add_metric([cause], number)
-        yield gave_up
+        yield _gauge("given_up_messages", told, "cause", facts["gave_up"])
         late = "Collectors that have not shown for ten minutes that they have received all."
         made = "When these figures were computed, in s since 1970."
         gauges = (("collectors_behind", late, self._behind), ("timestamp_seconds", made, facts["made"]))

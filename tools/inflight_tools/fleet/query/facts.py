@@ -30,13 +30,9 @@ _TRENDS = (
     ("erased sectors of the journal", "", "journal_erases"),
     ("restarts", "", "restarts"),
 )
-_COUNTS = (
-    *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
-    *("before", "repeated", "measurements"),
-)
+_COUNTS = "accepted delivered on_device on_way given_up lost guessed before repeated measurements".split()
 _WORST = (
-    *("silent", "lost", "given_up", "conflicts", "dead_letters", "on_way", "on_device"),
-    *("shared", "refused", "odd_clock", "restarts", "repeated"),
+    "silent lost given_up conflicts dead_letters on_way on_device shared refused odd_clock restarts repeated".split()
 )
 _RESTART = f"(start AND was IS NOT NULL AND {views.NO_WAKE})"
 

@@ -20,7 +20,7 @@ from inflight_tools.fleet.collect.spool import make_folder
 from inflight_tools.fleet.columns import FACTS
 from inflight_tools.fleet.delta import BATCHES, LOG, UNDATED, columns_of, last_batch, opened_together
 from inflight_tools.fleet.lock import take_lock
-from inflight_tools.fleet.spark.storage import files_in, sync, sync_folder
+from inflight_tools.fleet.spark.storage import files_in, sync, sync_alone
 
 TABLE = "measurements"
 FORMS = {"parquet": "parquet", "line-protocol": "lp"}  # and how the names of their files end
@@ -101,14 +101,14 @@ class Follower:
         new.write_text(json.dumps(self._position), encoding="utf-8")
         sync(new)
         os.replace(new, path)
-        sync_folder(self._folder)
+        sync_alone(self._folder)
 
     def _show(self):
         """Gives the file that the position tells its name, if it has none yet."""
         name = self._position and self._position["file"]
         if name and (hidden := self._folder / f".{name}").exists():
             os.replace(hidden, self._folder / name)
-            sync_folder(self._folder)
+            sync_alone(self._folder)
 
     def step(self):
         """Exports what is new, as one file if it has rows. Returns how many; None if nothing is new."""

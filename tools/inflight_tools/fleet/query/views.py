@@ -152,20 +152,10 @@ FROM (
 """
 # expires: the longest expiry with which a message of the device arrived, in s.
 _EXPIRIES = "SELECT device, max(expiry) AS expires FROM days WHERE expiry IS NOT NULL GROUP BY device"
-_PLACES = ("accepted", "delivered", "on_device", "erased", "on_way", "gone", "guessed", "before")
-_OF_JOURNALS = (*_PLACES, "repeated", "measurements", "odd_clock")
-_OF_DEVICES = (
-    "dead_letters",
-    "conflicts",
-    "jumps",
-    "undated",
-    "restarts",
-    "resends",
-    "outages",
-    "refused",
-    *rules.COUNTED,
-)
-COUNTS = (*_OF_JOURNALS, "epochs", *_OF_DEVICES, "given_up", "lost")
+_PLACES = "accepted delivered on_device erased on_way gone guessed before"
+_OF_JOURNALS = f"{_PLACES} repeated measurements odd_clock".split()
+_OF_DEVICES = "dead_letters conflicts jumps undated restarts resends outages refused".split()
+COUNTS = (*_OF_JOURNALS, "epochs", *_OF_DEVICES, *rules.COUNTED, "given_up", "lost")
 _CHANGED = f"least(gone, {' + '.join(rules.COUNTED)})"
 # One row for each device. accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the
 # numbers that are gone as many as the device counts as dropped, damaged or skipped. lost: the others. "group": the

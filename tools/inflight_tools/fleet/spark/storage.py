@@ -25,16 +25,12 @@ def sync(path, since_ns=0):
                     with contextlib.suppress(FileNotFoundError):
                         if entry.is_dir() or entry.stat().st_ctime_ns >= since_ns:
                             sync(entry.path, since_ns)
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_alone(path)
 
 
-def sync_folder(folder):
-    """Makes the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_alone(path):
+    """Makes a file durable, or the names in a folder."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
@@ -90,7 +86,7 @@ class Folder:
             sync(self.path(name).rstrip("/"), since_ns)
         above = {parent for name in names for parent in Path(self.path(name)).parents}
         for folder in sorted(above - set(Path(self._root).parents), reverse=True):
-            sync_folder(folder)
+            sync_alone(folder)
 
     def text(self, name):
         """The text of a file. Raises FileNotFoundError; ValueError if it is damaged."""

@@ -5,12 +5,12 @@ written. So an object gets its name after it was read back, and whoever reads it
 """
 
 import contextlib
-import os
+import functools
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from inflight_tools.fleet.spark.storage import arrow_files, shown, without_credentials
+from inflight_tools.fleet.spark.storage import arrow_files, shown, sync_alone, without_credentials
 from inflight_tools.fleet.transfer.names import ENDING
 
 STAGING = "uploading"  # folder of objects that are not yet compared
@@ -23,17 +23,9 @@ _NO_ACCESS = (
     "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of a user who may list the "
     "bucket, and read, write and delete its objects"
 )
-_ADVICE = {"NO_SUCH_BUCKET": _NO_BUCKET} | dict.fromkeys(
-    (
-        "ACCESS_DENIED",
-        "INVALID_ACCESS_KEY_ID",
-        "INVALID_CLIENT_TOKEN_ID",
-        "MISSING_AUTHENTICATION_TOKEN",
-        "SIGNATURE_DOES_NOT_MATCH",
-        "UNRECOGNIZED_CLIENT",
-    ),
-    _NO_ACCESS,
-)
+_REFUSALS = "ACCESS_DENIED INVALID_ACCESS_KEY_ID INVALID_CLIENT_TOKEN_ID MISSING_AUTHENTICATION_TOKEN"
+_REFUSALS += " SIGNATURE_DOES_NOT_MATCH UNRECOGNIZED_CLIENT"
+_ADVICE = {"NO_SUCH_BUCKET": _NO_BUCKET} | dict.fromkeys(_REFUSALS.split(), _NO_ACCESS)
 
 
 class Refused(Exception):
@@ -46,6 +38,23 @@ def _is_missing(files, bucket):
     with contextlib.suppress(OSError):  # who may only see some of its folders may not ask for the bucket
         return files.get_file_info(bucket).type == FileType.NotFound
     return False
+
+
+def _asking(work):
+    """A method that asks the storage, which is opened before."""
+
+    @functools.wraps(work)
+    def asked(self, *words):
+        try:
+            if not self._files:
+                self._open()
+            return work(self, *words)
+        except FileNotFoundError:
+            raise
+        except OSError as e:
+            raise self._told(e) from None
+
+    return asked
 
 
 class Objects:
@@ -77,17 +86,6 @@ class Objects:
         here, landing = Path(self._arrow()[1]).resolve(), Path(landing).resolve()
         if here.is_relative_to(landing) or any(landing.is_relative_to(here / name) for name in below):
             raise ValueError(f"{self.uri} and the landing folder {landing} share files: give a folder outside of it")
-
-    def _call(self, work, *words):
-        """Calls work(file system, folder, ...)."""
-        try:
-            if not self._files:
-                self._open()
-            return work(*words)
-        except FileNotFoundError:
-            raise
-        except OSError as e:
-            raise self._told(e) from None
 
     def _options(self):
         if not self._is_s3:
@@ -128,35 +126,33 @@ class Objects:
     def _path(self, name):
         return f"{self._folder}/{name}"
 
+    @_asking
     def open(self):
         """Asks the storage, if nothing has been asked so far. Any method does so itself."""
-        self._call(lambda: None)
 
+    @_asking
     def names(self):
         """{name: bytes} of landing files. Names with a dot in front are left out."""
-        return self._call(self._names)
-
-    def _names(self):
         from pyarrow.fs import FileSelector
 
         found = self._files.get_file_info(FileSelector(self._folder, allow_not_found=True))
         names = {one.base_name: one.size for one in found if one.is_file}
         return {name: size for name, size in names.items() if name.endswith(ENDING) and not name.startswith(".")}
 
+    @_asking
     def read(self, name):
         """The content of an object. Raises FileNotFoundError."""
-        return self._call(self.read_once, name)
+        return self.read_once(name)
 
     def read_once(self, name):
         with self._files.open_input_stream(self._path(name)) as file:
             return file.read()
 
+    @_asking
     def write(self, name, content):
         """Writes an object into the folder STAGING, reads it again, and moves it. So nobody sees it, or takes it away,
         before that. It is durable then. Raises OSError if what was read is not the `content`."""
-        self._call(self._write, f"{STAGING}/{name}", name, content)
-
-    def _write(self, staged, name, content):
+        staged = f"{STAGING}/{name}"
         self._make(STAGING)
         with self._files.open_output_stream(self._path(staged)) as file:
             file.write(content)
@@ -169,33 +165,21 @@ class Objects:
     def _sync(self, path):
         """Makes a file or a folder of this machine durable, as S3 does with an object by itself."""
         if self._is_here:
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_alone(path)
 
     def _make(self, folder):
         if not self._is_s3:  # which has no folders
             self._files.create_dir(self._path(folder))
 
+    @_asking
     def delete(self, name):
         """Deletes an object, if it is there."""
-        self._call(self._delete, name)
-
-    def _delete(self, name):
-        try:
+        with contextlib.suppress(FileNotFoundError):
             self._files.delete_file(self._path(name))
-        except FileNotFoundError:
-            return
 
+    @_asking
     def move(self, name, folder):
         """Moves an object into a folder below, if it is there."""
-        self._call(self._move, name, folder)
-
-    def _move(self, name, folder):
         self._make(folder)
-        try:
+        with contextlib.suppress(FileNotFoundError):
             self._files.move(self._path(name), self._path(f"{folder}/{name}"))
-        except FileNotFoundError:
-            return

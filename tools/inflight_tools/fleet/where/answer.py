@@ -110,10 +110,8 @@ def _missing(database, epoch, number):
     )
     if missing["place"] != "gone":
         return {"place": _PLACES[missing["place"]], "proved": missing["proved"]}
-    gone = database.row("SELECT CAST(sum(hi - lo + 1) AS BIGINT) AS many FROM missing WHERE place = 'gone'")["many"]
-    told = database.rows(f"SELECT {', '.join(COUNTED)} FROM health_sums")
-    counted = {name: (told[0][name] if told else 0) or 0 for name in COUNTED}
-    given_up = min(sum(counted.values()), gone)
-    place = "lost" if not given_up else "given-up" if given_up == gone else "lost-or-given-up"
-    expires = database.row("SELECT max(expires) AS expires FROM expiries")["expires"]
-    return {"place": place, "proved": missing["proved"], "gone": gone, "counted": counted, "expires": expires}
+    told = database.row(f"SELECT gone, lost, expires, {', '.join(COUNTED)} FROM devices")
+    counted = {name: told.pop(name) for name in COUNTED}
+    gone, lost = told["gone"], told.pop("lost")
+    place = "lost" if lost == gone else "lost-or-given-up" if lost else "given-up"
+    return {"place": place, "proved": missing["proved"], "counted": counted} | told

@@ -1,19 +1,13 @@
-"""Fixtures: tables of a small fleet, written without Spark."""
+"""Tables of a small fleet, row by row, written without Spark."""
 
 import datetime
-import importlib.util
 import json
 
-import pytest
+import pyarrow as arrow
+from deltalake import write_deltalake
 
-from host_tests.absent import absent
-
-REASON = "" if importlib.util.find_spec("deltalake") else "Delta Lake is not installed: run `make setup-pipeline`"
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    return absent(parent, module_path, REASON)
-
+from host_tests.tools.fleet.without_spark import SCHEMAS, sketch
+from inflight_tools.fleet.collect.line import line
 
 AT = 1_760_000_000  # s: when the first message of a test is received
 
@@ -24,11 +18,8 @@ def _time(seconds):
 
 def _minute(row):
     """The row of `minutes` of a measurement."""
-    from datasketches import kll_doubles_sketch
-
-    sketch, value = kll_doubles_sketch(200), row["value"]
-    sketch.update(value)
-    sums = {"count": 1, **dict.fromkeys(("total", "min", "max"), value), "sketch": sketch.serialize()}
+    value = row["value"]
+    sums = {"count": 1, **dict.fromkeys(("total", "min", "max"), value), "sketch": sketch([value])}
     kept = {name: row[name] for name in ("device", "name", "unit")}
     return kept | {"minute": row["time"].replace(second=0, microsecond=0)} | sums
 
@@ -77,11 +68,6 @@ class Tables:
 
     def write(self, without=(), **how):
         """without: columns that an earlier version did not have."""
-        import pyarrow as arrow
-        from deltalake import write_deltalake
-
-        from host_tests.tools.fleet.without_spark import SCHEMAS
-
         ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self.ranges.items()]
         minutes = [_minute(row) for row in self._measurements if "value" in row]
         tables = {"raw": self.raw, "measurements": self._measurements, "dead_letters": self._dead}
@@ -91,6 +77,25 @@ class Tables:
             write_deltalake(self.root / name, arrow.Table.from_pylist(rows, schema), **how)
 
 
-@pytest.fixture
-def tables(tmp_path):
-    return Tables(tmp_path / "tables")
+def landed(number, s):
+    """The line of a landing file with that message of attic, which was received at second `s`."""
+    body = json.dumps({"seq": number, "epoch": 7, "state": "online", "oldest": 0}).encode()
+    return line(1000 * (AT + s), "c", "inflight/attic/status", 1, False, False, body, 1 << 20)
+
+
+def troubled(tables):
+    """Number 1 of attic is lost. The journal of cellar is nearly full, it is in safe mode, and has sent its log; one of
+    its messages is a dead letter, as is one of no device."""
+    tables.status("attic", 0, 0, oldest=0, state="online", board="esp32", group="north", micropython="1.28.0")
+    tables.status("attic", 2, 30, oldest=2, state="offline")
+    tables.status("cellar", 0, 0, state="online", board="rp2", safe=True)
+    full = {"journal_live": 9, "journal_used": 40_000, "journal_limit": 49_152}
+    tables.health("cellar", 1, 20, {"accepted": 2}, **full)
+    tables.add("cellar", 2, 25, kind="log", payload=json.dumps({"lines": ["first", "<b>second</b>"]}).encode())
+    tables.add("cellar", 3, 27, kind="log", payload=b"no JSON", problem="not JSON")
+    tables.add(None, None, 26, kind=None, problem="no device")
+    for device, seq, state in (("attic", 3, "trial"), ("cellar", 4, "good")):
+        tables.add(device, seq, 40, kind="release", payload=json.dumps({"release": 7, "state": state}).encode())
+    tables.marker(60, 61)
+    tables.write()
+    return tables
