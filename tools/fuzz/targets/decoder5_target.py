@@ -9,7 +9,7 @@ from inflight.packet import CONNACK, DISCONNECT, PINGRESP, PUBLISH
 from outcome import STRICT, Outcome, demand
 
 if STRICT:
-    import wire_reference5
+    from wire_reference import judge
 
 _PLACES = {CONNACK: IN_CONNACK, DISCONNECT: IN_DISCONNECT, 15: IN_AUTH}
 
@@ -58,7 +58,7 @@ def run(data):
     again = decoded(pieces(first) if first & 8 else always(1))
     demand(again == whole, "split in another way: %r, %r", again, whole)
     if STRICT:
-        wire_reference5.judge(stream, size, *whole)
+        judge(stream, 5, size, *whole)
     outcome = Outcome()
     for event in whole[0]:
         outcome.note(*event[:-1])

@@ -8,7 +8,7 @@ from inflight.session.packet_buffer import PacketBuffer
 from outcome import STRICT, Finding, Outcome, demand
 
 if STRICT:
-    import wire_reference
+    from wire_reference import judge
 
 BUFFERS = (64, 100, 256, 512)
 
@@ -88,7 +88,7 @@ def run(data):
     again = decoded(pieces(first) if first & 8 else always(1))
     demand(again == whole, "split in another way: %r, %r", again, whole)
     if STRICT:
-        wire_reference.judge(stream, level, size, *whole)
+        judge(stream, level, size, *whole)
     outcome = Outcome()
     for event in whole[0]:
         outcome.note(*event)
