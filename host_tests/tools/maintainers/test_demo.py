@@ -19,24 +19,10 @@ from rich.console import Console
 from host_tests.broker import PATIENCE_S
 from tools.demo import sensor
 from tools.demo.__main__ import _NONE, check_tables, main, result
-from tools.demo.downstream import _Program
 from tools.demo.subscriber import number
-from tools.patience import Patience
-from tools.peers.network import Network, _Frames
+from tools.peers.network import Network
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
-
-
-def test_patience_begins_anew_with_progress(monkeypatch):
-    now = [0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    patience = Patience(10)
-    for now[0] in range(0, 100, 10):
-        assert not patience.over(now[0])
-    now[0] += 10
-    assert not patience.over(90)
-    now[0] += 1
-    assert patience.over(90)
 
 
 def test_a_network_that_was_joined_stays_up():
@@ -52,42 +38,10 @@ def test_a_network_that_was_joined_stays_up():
             pass  # forwarded, not reset
 
 
-def test_an_endless_program_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tools.demo.downstream._PATIENCE_S", 0.1)
-    endless = tmp_path / "endless.py"
-    endless.write_text("import time\nwhile True:\n    time.sleep(1)\n")
-    program = _Program(tmp_path / "endless.log", endless)
-    with pytest.raises(RuntimeError, match="endless: no end in 0.1 s"):
-        program.run()
-    assert program.process.poll() is not None
-
-
 @pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])
 def test_qos_that_promises_nothing_is_refused(qos):
     with pytest.raises(typer.BadParameter, match="QoS 0 messages may be lost"):
         main(qos=qos)
-
-
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_repetitions_are_counted_in_chunks_of_any_size(size):
-    repeated = Counter()
-    stream = (
-        bytes((0x10, 3))
-        + b"abc"
-        + bytes((0x32, 4))
-        + b"\x00\x01t1"
-        + bytes((0xC0, 0))
-        + bytes((0x3A, 0x81, 0x01))
-        + b"x" * 129
-        + bytes((0x3C, 2))
-        + b"xx"
-        + bytes((0x30, 1))
-        + b"x"
-    )
-    frames = _Frames(repeated)
-    for at in range(0, len(stream), size):
-        frames.feed(stream[at : at + size])
-    assert +repeated == {1: 1, 2: 1}
 
 
 def test_numbers_of_messages():

@@ -329,21 +329,6 @@ def test_answers_of_level_5():
     assert answer == unsuback(1, 0, 0x11, properties=NONE)
 
 
-def test_messages_wait_for_a_place_in_flight():
-    connection, _ = connect(Server(window=1))
-    assert give(connection, b"a", b"b", qos=1) == publish("t", b"a", 1, 1)
-    says(connection, puback(1))
-    assert give(connection) == publish("t", b"b", 1, 2)
-    assert connection.session.flight
-
-
-def test_message_ids_in_flight_are_passed_over():
-    connection, _ = connect(Server())
-    connection.session.last_mid = 65534
-    connection.session.flight[1] = Message("t", b"", 1, False), False
-    assert give(connection, b"a", b"b", qos=1) == publish("t", b"a", 1, 65535) + publish("t", b"b", 1, 2)
-
-
 def test_qos_2_is_new_once_and_any_pubrel_is_answered():
     connection, _ = connect(Server())
     p = parse(publish("t", b"x", 2, 5))
