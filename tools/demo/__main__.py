@@ -95,7 +95,7 @@ class Show:
 
     def _kill(self, name, program):
         if not program.off():
-            raise RuntimeError(f"the {name} ended by itself:\n{program.said()[-2000:]}")
+            raise RuntimeError(f"the {name} ended by itself:\n{program.log()}")
         program.on()
         self.say(f"{name} killed, and started again")
 

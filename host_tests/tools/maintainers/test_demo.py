@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,39 +18,14 @@ from rich.console import Console
 from host_tests.broker import PATIENCE_S
 from tools.demo import sensor
 from tools.demo.__main__ import _NONE, check_tables, main, result
-from tools.demo.subscriber import number
-from tools.peers.network import Network
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
-
-
-def test_a_network_that_was_joined_stays_up():
-    with socket.create_server(("127.0.0.1", 0)) as server, Network(server.getsockname()[1]) as network:
-        server.settimeout(240)
-        running, go_on = threading.Event(), threading.Event()
-        network._loop.call_soon_threadsafe(lambda: (running.set(), go_on.wait()))  # delays cut() and join()
-        running.wait()
-        network.cut()
-        network.join()
-        go_on.set()
-        with socket.create_connection(("127.0.0.1", network.port)), server.accept()[0]:
-            pass  # forwarded, not reset
 
 
 @pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])
 def test_qos_that_promises_nothing_is_refused(qos):
     with pytest.raises(typer.BadParameter, match="QoS 0 messages may be lost"):
         main(qos=qos)
-
-
-def test_numbers_of_messages():
-    pack = [{"bn": "urn:dev:mac:s1:", "seq": 5, "epoch": 9, "n": "load", "v": 1}, {"n": "memory", "v": 2}]
-    assert number("inflight/s1/telemetry", json.dumps(pack)) == ("s1", 9, 5)
-    assert number("inflight/s1/health", b'{"seq": 6, "epoch": 9}') == ("s1", 9, 6)
-    assert number("inflight/s1/status", b'{"state": "offline"}') is None
-    for bad in (b"", b"[]", b"\xff", b"[1]"):
-        with pytest.raises((ValueError, KeyError, IndexError, TypeError)):
-            number("inflight/s1/telemetry", bad)
 
 
 GOOD = {("s1", 0): 2, ("s1", 1): 1}  # deliveries of message 0, of QoS 1, and of message 1, of QoS 2

@@ -1,6 +1,5 @@
 """The set-up as a person meets it, offline: a mirror in a folder, a package made on the spot, a cache of its own."""
 
-import hashlib
 import json
 import os
 import platform
@@ -11,11 +10,9 @@ import threading
 
 import pytest
 
-from host_tests.tools.boards.site import serving
-from inflight_tools.boards.images.variants import Variant
 from tools.peers import chromium
 from tools.setup import __main__ as set_up
-from tools.setup import common, environment, firmware, packages, programs, relock, sources
+from tools.setup import common, environment, packages, programs, relock, sources
 from tools.setup.common import SetupError
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -216,28 +213,6 @@ def test_the_help_of_relock_changes_no_file(monkeypatch, capsys):
             relock.main()
         assert (end.value.code, started) == (status, [])
     assert "Renews all pins" in capsys.readouterr().out
-
-
-# --- firmware images
-
-
-@pytest.fixture
-def images(cache, tmp_path, monkeypatch):
-    """Two of them, with the same content."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("INFLIGHT_FIRMWARE", raising=False)
-    sha256 = hashlib.sha256(b"image").hexdigest()
-    boards = [Variant(name, "rp2040", "uf2", 64, f"{name}.uf2", sha256) for name in ("a", "b")]
-    monkeypatch.setattr(firmware, "variants", lambda: boards)
-    return cache / "firmware"
-
-
-def test_firmware_images_are_downloaded_once(images, monkeypatch, capsys):
-    with serving(b"image", monkeypatch) as site:
-        assert firmware.ensure(None) and not firmware.ensure(None)
-    assert site.asked == ["/files/a.uf2", "/files/b.uf2"]
-    assert [path.read_bytes() for path in images.iterdir()] == [b"image"] * 2
-    assert capsys.readouterr().err == "setup: fetched a.uf2\nsetup: fetched b.uf2\n"
 
 
 # --- one device file on one runtime

@@ -160,14 +160,19 @@ class Rabbitmq(_Installed):
         self._name_server = subprocess.Popen(self._names, env=self.environ, stderr=subprocess.DEVNULL)
         return super().start()
 
-    def _end(self, how):
-        try:
-            super()._end(how)
-        finally:
-            if self._name_server:
-                self._name_server.kill()
-                self._name_server.wait()
-                self._name_server = None
+    def stop(self):
+        super().stop()
+        self._stop_name_server()
+
+    def off(self):
+        self._stop_name_server()
+        return super().off()
+
+    def _stop_name_server(self):
+        if self._name_server:
+            self._name_server.kill()
+            self._name_server.wait()
+            self._name_server = None
 
 
 BROKERS = (Mosquitto, Amqtt, Aedes, Rabbitmq)
