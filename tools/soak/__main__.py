@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from tools.demo.sensors import Fleet
+from tools.demo.subscriber import Subscriber
 from tools.patience import Patience
 from tools.peers.mosquitto import Mosquitto
 from tools.reference.oracle import Tally, judge
@@ -21,7 +22,6 @@ from tools.soak import day, storm
 from tools.soak.fleet import Share, more_files
 from tools.soak.proxy import KINDS
 from tools.soak.result import Row, histogram, table_of
-from tools.soak.watcher import Watcher
 
 _NO_PROGRESS_S = 100  # settle() ends after so long without progress
 _FIRST_S, _LONGEST_S = 1, 60  # a client's default back-off
@@ -120,7 +120,7 @@ def _memory(console, resident, heaps):
         console.print(f"RAM of process {i}: {early:.1f} MB in the second quarter, {late:.1f} MB in the last")
         if late > early * 1.15 + 2:
             problems.append(f"process {i} grew from {early:.1f} to {late:.1f} MB")
-    least = [_quarters([free for _, free in values]) for values in heaps.values() if len(values) >= 8]
+    least = [_quarters(values) for values in heaps.values() if len(values) >= 8]
     if least:
         early, late = min(e for e, _ in least), min(late for _, late in least)
         console.print(f"heap free on MicroPython, the least of {len(least)}: {early:.0f} bytes, then {late:.0f}")
@@ -158,7 +158,7 @@ def _storm(console, devices, away, seed):
 def _real(console, folder, devices, firmware, seconds, seed):
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(folder / "broker", "max_inflight_messages 2000"))
-        watcher = stack.enter_context(Watcher(broker.port))
+        watcher = stack.enter_context(Subscriber(broker.port))
         interval = max(2, devices / 250)
         numbers = [range(i, devices, 2) for i in range(2)]
         shares = [Share(broker.port, some, interval, seed + i) for i, some in enumerate(numbers)]
