@@ -75,21 +75,21 @@ def kept(parts):
     return inputs
 
 
-def replay(console, parts, name, heap):
+def replay(console, parts):
     """Replays the kept inputs on MicroPython. Returns the number of findings."""
-    found = runtime(name)
+    found = runtime("micropython-x86")
     if found.reason:
-        console.print(f"not replayed: {name} is unavailable: {found.reason}", markup=False)
+        console.print(f"not replayed: {found.name} is unavailable: {found.reason}", markup=False)
         return 0
     grown = OUT / "grown.txt"
     corpus.write(grown, kept(parts))
     try:
-        done, most = corpus.replayed(found, grown, heap)
+        done, most = corpus.replayed(found, grown, HEAP)
     except RuntimeError as error:
-        console.print(f"finding: replayed on {name} with {heap} of heap:\n{error}", markup=False)
+        console.print(f"finding: replayed on {found.name} with {HEAP} of heap:\n{error}", markup=False)
         return 1
     told = f"{done:,} inputs, the same of each; {most:,} bytes in use at most"
-    console.print(f"replayed on {name} with {heap} of heap: {told}")
+    console.print(f"replayed on {found.name} with {HEAP} of heap: {told}")
     return 0
 
 
@@ -99,7 +99,6 @@ def main(
     minutes: float = typer.Option(20, help="ends by then, with fewer inputs if need be"),
     jobs: int = typer.Option(2, min=1, help="workers at a time"),
     save: bool = typer.Option(False, help="adds some of what was reached to the corpus in host_tests/fuzz"),
-    heap: str = typer.Option(HEAP, help="of the MicroPython that replays"),
 ):
     """Coverage-guided and grammar-based fuzzing."""
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -122,7 +121,7 @@ def main(
     total = sum(part.done for part in parts)
     late = "" if total >= inputs * 0.999 else f", {inputs - total:,} fewer than asked for: out of time"
     console.print(f"{total:,} inputs in {time.monotonic() - began:.0f} s{late}")
-    found = keep_findings(console, parts) + replay(console, parts, "micropython-x86", heap)
+    found = keep_findings(console, parts) + replay(console, parts)
     for part in parts:
         if part.end_kb - part.start_kb > _GROWTH_KB:
             found += 1
