@@ -14,6 +14,7 @@ def until(condition):
     return wait_for(condition, 90, pause_s=0.1)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(1800)
 def test_share(mosquitto):
     """Two devices of each kind, QoS 1 and 2. The broker restarts, the access points go off; nothing is lost."""
