@@ -8,24 +8,15 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import typer
 from rich.console import Console
 
 from host_tests.broker import PATIENCE_S
-from tools.demo import sensor
-from tools.demo.__main__ import _NONE, check_tables, main, result
+from tools.demo.__main__ import _NONE, check_tables, result
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
-
-
-@pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])
-def test_qos_that_promises_nothing_is_refused(qos):
-    with pytest.raises(typer.BadParameter, match="QoS 0 messages may be lost"):
-        main(qos=qos)
 
 
 GOOD = {("s1", 0): 2, ("s1", 1): 1}  # deliveries of message 0, of QoS 1, and of message 1, of QoS 2
@@ -83,11 +74,6 @@ def test_problems_of_the_tables(problem, raw, rows, fleet):
     raw = [dict(zip(("device", "seq", "kind", "first"), row, strict=True)) for row in raw]
     rows = [dict(zip(("device", "seq", "place"), row, strict=True)) for row in rows]
     assert check_tables({("s1", 0, 1), ("s1", 1, 2)}, facts, raw, rows) == ([problem] if problem else [])
-
-
-def test_sensor_without_a_configuration():
-    with pytest.raises(typer.BadParameter, match="no file /nowhere.json"):
-        sensor.main(Path("/nowhere.json"))
 
 
 def test_sensor_in_a_folder_with_names_of_modules(tmp_path):

@@ -3,8 +3,6 @@
 import os
 import socket
 import stat
-import struct
-import time
 
 import pytest
 
@@ -15,7 +13,6 @@ from tools.emulators.esp32.chip import CHIP
 from tools.emulators.esp32.console import Console
 from tools.emulators.firmware_image import FirmwareImage, NoImage
 from tools.emulators.power import HOW
-from tools.peers import ntp
 from tools.setup.packages import sha256_of
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -160,12 +157,3 @@ def test_firmware_is_all_of_its_image_or_none(monkeypatch, tmp_path):
     file.unlink()
     with pytest.raises(NoImage, match=f"no Pico W firmware in {tmp_path}: put PICO.uf2"):
         FirmwareImage("Pico W", file.name, *pinned).find()
-
-
-def test_the_time_server_tells_the_time():
-    with ntp.Server(port=0) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.settimeout(240)
-        before = int(time.time())
-        client.sendto(b"\x1b" + bytes(47), server.address)
-        seconds, _ = struct.unpack_from("!II", client.recv(100), 40)
-    assert before <= seconds - 2_208_988_800 <= time.time()
