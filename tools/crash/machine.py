@@ -24,19 +24,7 @@ QOS = st.sampled_from([1, 2, 1, 2, 0])
 FEW = st.integers(0, 3)
 ARRIVE = st.sampled_from([None, 0, 1, 2])
 # Small rings wrap around quickly, so there are more of them.
-RINGS = [
-    (4, 512),
-    (4, 1024),
-    (3, 1024),
-    (5, 512),
-    (6, 512),
-    (4, 512),
-    (4, 1024),
-    (8, 512),
-    (4, 2048),
-    (4, 4096),
-    (16, 1024),
-]
+RINGS = 2 * [(4, 512), (4, 1024)] + [(3, 1024), (5, 512), (6, 512), (8, 512), (4, 2048), (4, 4096), (16, 1024)]
 # For journals with checkpoints: so many sectors that some are not read.
 LONGER_RINGS = [(16, 512), (16, 1024), (8, 512), (24, 512), (6, 1024), (5, 512), (64, 512), (32, 1024)]
 SETUPS = st.fixed_dictionaries(

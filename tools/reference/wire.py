@@ -307,23 +307,14 @@ def _parse_subscribe(p, f, level):
         raise Violation("no filters")
 
 
-def _parse_bare(p, f, level):
-    pass
-
-
 _PARSERS = {
     CONNECT: _parse_connect,
     PUBLISH: _parse_publish,
-    PUBACK: _parse_code,
-    PUBREC: _parse_code,
-    PUBREL: _parse_code,
-    PUBCOMP: _parse_code,
     SUBSCRIBE: _parse_subscribe,
     UNSUBSCRIBE: _parse_subscribe,
-    PINGREQ: _parse_bare,
-    DISCONNECT: _parse_code,
-    AUTH: _parse_code,  # of level 5 alone
+    PINGREQ: lambda p, f, level: None,
 }
+_PARSERS.update({kind: _parse_code for kind in _CODES})  # AUTH of level 5 alone
 
 
 class Stream:

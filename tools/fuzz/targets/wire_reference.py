@@ -2,18 +2,7 @@
 and that allows no topic alias: implemented without the code under test."""
 
 from outcome import demand
-from tools.reference.kinds import (
-    AUTH,
-    CONNACK,
-    DISCONNECT,
-    PINGRESP,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    SUBACK,
-    UNSUBACK,
-)
+from tools.reference.kinds import AUTH, CONNACK, DISCONNECT, PINGRESP, PUBCOMP, PUBLISH, PUBREL, SUBACK, UNSUBACK
 from tools.reference.properties import ACK, FORMS, OF_SERVER, encoded, variable
 from tools.reference.wire import Fields, Violation, span
 
@@ -126,7 +115,7 @@ def _other(kind, flags, f, level):
             raise
         found = None  # a refusal, whatever is behind its code
     if kind <= PUBCOMP and kind != CONNACK:
-        _require(code in (0, 0x92) if kind > PUBREC else code in (0, 0x10) or code >= 0x80)
+        _require(code in (0, 0x92) if kind >= PUBREL else code in (0, 0x10) or code >= 0x80)
     return [kind, flags, mid, code, fixed, found]
 
 
