@@ -1,8 +1,8 @@
-"""Soak tests on the virtual clock: half an hour of a fleet (`make soak` runs a day), and reconnects after an outage."""
+"""Soak tests on the virtual clock: minutes of a fleet (`make soak` runs a day), and reconnects after an outage."""
 
 import pytest
 
-from host_tests.thorough import some
+from host_tests.thorough import THOROUGH, some
 from inflight import Journal
 from inflight.journal.journal import DONE
 from inflight.session import drop
@@ -13,19 +13,20 @@ from tools.soak.proxy import KINDS
 CLEAN = [way for way in WAYS if True in way.clean]
 
 
-def test_half_an_hour_in_bad_networks():
+def test_a_fleet_in_bad_networks():
     """Only messages that may be lost are lost, and these are counted; QoS 2 exactly once in both directions; no device
     is stuck."""
-    result = day.simulate(0.5, 2 * len(KINDS), 30, seed=15)
+    hours = 0.5 if THOROUGH else 0.1
+    result = day.simulate(hours, 2 * len(KINDS), 30, seed=15)
     assert result.problems() == []
-    assert result.broker_restarts >= 1  # so every device reconnects
-    assert result.device_restarts > result.cuts >= 10
-    assert result.commands.accepted >= 100
-    assert sum(row.given_up for row in result.rows.values()) >= 1
-    assert sum(row.dropped for row in result.rows.values()) >= 10
-    for kind, row in result.rows.items():
-        assert row.accepted >= 30
-        assert row.faults >= 1 or kind == "clear"
+    assert result.device_restarts > result.cuts >= 20 * hours
+    assert result.commands.accepted >= 200 * hours
+    assert sum(row.dropped for row in result.rows.values()) >= 20 * hours
+    assert all(row.accepted >= 60 * hours for row in result.rows.values())
+    if THOROUGH:
+        assert result.broker_restarts >= 1  # so every device reconnects
+        assert sum(row.given_up for row in result.rows.values()) >= 1
+        assert all(row.faults >= 1 or kind == "clear" for kind, row in result.rows.items())
 
 
 def test_reconnects_are_spread():

@@ -3,22 +3,23 @@
 import pytest
 
 from host_tests.waiting import wait_for
+from tools.demo.subscriber import Subscriber
 from tools.reference.oracle import Tally
 from tools.soak.fleet import Share
 from tools.soak.proxy import KINDS
 from tools.soak.result import Row
-from tools.soak.watcher import Watcher
 
 
 def until(condition):
     return wait_for(condition, 90, pause_s=0.1)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(1800)
 def test_share(mosquitto):
     """Two devices of each kind, QoS 1 and 2. The broker restarts, the access points go off; nothing is lost."""
     broker = mosquitto()
-    with Watcher(broker.port) as watcher:
+    with Subscriber(broker.port) as watcher:
         share = Share(broker.port, range(2 * len(KINDS)), 0.5, seed=1)
         assert until(lambda: share.ask("accepted") >= 100)
         watcher.leave()

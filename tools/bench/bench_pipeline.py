@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import platform
-import shutil
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -59,7 +58,6 @@ def main(
     runs: int = typer.Option(3, min=1, help="runs of each stage and of the collector; the median counts"),
     out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="file for the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
-    keep: bool = typer.Option(False, help="keep landing files and tables"),
 ):
     """Measures stages, history, small batches, commits, fleets, collector and delay. A part of size 0 or "" is left
     out."""
@@ -80,24 +78,13 @@ def main(
     ]
     found = {"machine": _machine(), "tables": {}}
     out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on a disk: /tmp may be in memory
-    try:
-        for number, (title, measure, size, *more) in enumerate(parts):
-            if not size:
-                continue
+    for title, measure, size, *more in parts:
+        if size:
             log(f"{title}: {size:g}")
-            folder = work / str(number)
-            folder.mkdir()
-            found["tables"].setdefault(title, {}).update(_in_process(measure, folder, size, *more))
+            with tempfile.TemporaryDirectory(prefix="bench-", dir=out.parent) as folder:  # /tmp may be in memory
+                found["tables"].setdefault(title, {}).update(_in_process(measure, Path(folder), size, *more))
             # After each part: a large run takes an hour, and may be stopped.
             write_atomic(out, json.dumps(found, indent=2) + "\n")
-            if not keep:
-                shutil.rmtree(folder)
-    finally:
-        if keep:
-            log(f"landing files and tables are in {work}")
-        else:
-            shutil.rmtree(work)
     log(found["machine"])
     show([(title, across(columns)) for title, columns in found["tables"].items()], markdown)
     log(f"figures are in {out}")

@@ -76,8 +76,7 @@ def main(
     others: Path = typer.Option(
         None, "--peers", help="a folder with checkouts of umqtt.simple, umqtt.simple2, mqtt_as"
     ),
-    out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="file for the figures"),
-    pictures: Path = typer.Option(None, "--plots", help="folder for the plots; default: that of the figures"),
+    out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="file for the figures, beside the plots"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
     tiny: bool = typer.Option(False, help="use few messages: sizes are exact, rates mean nothing"),
 ):
@@ -92,8 +91,7 @@ def main(
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, json.dumps(figures, indent=1) + "\n")
     for name, picture in plots(figures).items():
-        (pictures or out.parent).mkdir(parents=True, exist_ok=True)
-        write_atomic((pictures or out.parent) / name, picture)
+        write_atomic(out.parent / name, picture)
     show(tables(figures), markdown)
     log(f"figures are in {out}")
 

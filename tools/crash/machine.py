@@ -24,19 +24,7 @@ QOS = st.sampled_from([1, 2, 1, 2, 0])
 FEW = st.integers(0, 3)
 ARRIVE = st.sampled_from([None, 0, 1, 2])
 # Small rings wrap around quickly, so there are more of them.
-RINGS = [
-    (4, 512),
-    (4, 1024),
-    (3, 1024),
-    (5, 512),
-    (6, 512),
-    (4, 512),
-    (4, 1024),
-    (8, 512),
-    (4, 2048),
-    (4, 4096),
-    (16, 1024),
-]
+RINGS = 2 * [(4, 512), (4, 1024)] + [(3, 1024), (5, 512), (6, 512), (8, 512), (4, 2048), (4, 4096), (16, 1024)]
 # For journals with checkpoints: so many sectors that some are not read.
 LONGER_RINGS = [(16, 512), (16, 1024), (8, 512), (24, 512), (6, 1024), (5, 512), (64, 512), (32, 1024)]
 SETUPS = st.fixed_dictionaries(
@@ -71,6 +59,45 @@ CAMPAIGNS = {
 }
 
 
+def _is_connected(script):
+    return script.simulation.device and script.simulation.device.connected
+
+
+def _is_offline(script):
+    return not _is_connected(script)
+
+
+def _can_be_filled(script):
+    return _is_offline(script) and script.setup["sectors"] * script.setup["size"] <= 4096
+
+
+def _repeats(script):
+    return _is_connected(script) and script.setup["protocol_level"] == 3
+
+
+# Rules that are one step of a Simulation: when it is possible (None: always), and what its arguments are drawn from.
+STEPS = {
+    "publish": (None, SIZES, QOS, st.sampled_from([0, 0, 1])),
+    "fill": (_can_be_filled, st.sampled_from([20, 60, 100, 200, 300, 450]), QOS),
+    "connect": (_is_offline, st.sampled_from([None, None, None, 0, 1, 2, 3, 4]), ARRIVE),
+    "arrive": (_is_connected, ARRIVE),
+    "incoming": (_is_connected, QOS, st.sampled_from([0, 5, 60, 300])),
+    "redeliver": (_is_connected, FEW),
+    "subscribe": (_is_connected, FEW, st.integers(0, 2)),
+    "unsubscribe": (_is_connected, FEW),
+    "break": (_is_connected, ARRIVE),
+    "poll": (_is_connected,),
+    "disconnect": (_is_connected,),
+    "collect": (None,),
+    "discard": (None, FEW),
+    "lose_session": (None,),
+    "stray_ack": (_is_connected, st.sampled_from([4, 5, 7]), st.sampled_from([1, 45, 70, 65535])),
+    "wrong_ack": (_is_connected, FEW),
+    "retransmit": (_repeats,),
+    "settle": (None,),
+}
+
+
 class Script(RuleBasedStateMachine):
     """Plays the rules and records them as a script. `search` chooses the flash, and explores the script."""
 
@@ -99,95 +126,28 @@ class Script(RuleBasedStateMachine):
         except Exception:  # the exploration finds it again
             self.failed = True
 
-    @property
-    def _connected(self):
-        return self.simulation.device and self.simulation.device.connected
-
-    @rule(size=SIZES, qos=QOS, retain=st.sampled_from([0, 0, 1]))
-    def publish(self, size, qos, retain):
-        self._do("publish", size, qos, retain)
-
     @rule(n=st.integers(2, 12), size=SIZES, qos=QOS)
     def publish_many(self, n, size, qos):
         for _ in range(n):
             self._do("publish", size, qos, 0)
 
-    @precondition(lambda self: not self._connected and self.setup["sectors"] * self.setup["size"] <= 4096)
-    @rule(size=st.sampled_from([20, 60, 100, 200, 300, 450]), qos=QOS)
-    def fill(self, size, qos):
-        self._do("fill", size, qos)
-
-    @precondition(lambda self: not self._connected)
-    @rule(max_answers=st.sampled_from([None, None, None, 0, 1, 2, 3, 4]), arrive=ARRIVE)
-    def connect(self, max_answers, arrive):
-        self._do("connect", max_answers, arrive)
-
-    @precondition(lambda self: self._connected)
-    @rule(n=ARRIVE)
-    def arrive(self, n):
-        self._do("arrive", n)
-
-    @precondition(lambda self: self._connected)
-    @rule(i=FEW)
-    def receive(self, i):
-        self._do("arrive", None)
-        self._do("receive", i)
-
-    @precondition(lambda self: self._connected)
+    @precondition(_is_connected)
     @rule(n=st.integers(1, 12), i=FEW)
     def receive_many(self, n, i):
         for _ in range(n):
             self._do("arrive", None)
             self._do("receive", i)
 
-    @precondition(lambda self: self._connected)
-    @rule(qos=QOS, size=st.sampled_from([0, 5, 60, 300]))
-    def incoming(self, qos, size):
-        self._do("incoming", qos, size)
-
-    @precondition(lambda self: self._connected)
+    @precondition(_is_connected)
     @rule(i=FEW)
-    def redeliver(self, i):
-        self._do("redeliver", i)
+    def receive(self, i):
+        self.receive_many(1, i)
 
     @rule(mode=st.sampled_from([["ok"], ["raise"], ["publish", 20, 2], ["publish", 90, 1], ["publish", -1, 2]]))
     def handler(self, mode):
         self._do("handler", *mode)
 
-    @precondition(lambda self: self._connected)
-    @rule(which=FEW, qos=FEW.map(lambda n: n % 3))
-    def subscribe(self, which, qos):
-        self._do("subscribe", which, qos)
-
-    @precondition(lambda self: self._connected)
-    @rule(which=FEW)
-    def unsubscribe(self, which):
-        self._do("unsubscribe", which)
-
-    @precondition(lambda self: self._connected)
-    @rule(arrive=ARRIVE)
-    def break_link(self, arrive):
-        self._do("break", arrive)
-
-    @precondition(lambda self: self._connected)
-    @rule()
-    def poll(self):
-        self._do("poll")
-
-    @precondition(lambda self: self._connected)
-    @rule()
-    def disconnect(self):
-        self._do("disconnect")
-
-    @rule()
-    def collect(self):
-        self._do("collect")
-
-    @rule(i=FEW)
-    def discard(self, i):
-        self._do("discard", i)
-
-    @precondition(lambda self: self._connected)
+    @precondition(_is_connected)
     @rule(n=st.sampled_from([1, 8, 9, 10]))
     def break_links(self, n):
         """Links break before the oldest message makes progress. With the third one it is sent alone, when a PINGREQ is
@@ -202,20 +162,6 @@ class Script(RuleBasedStateMachine):
                 self._do("arrive", None)
                 self._do("receive", 0)
                 self._do("poll")
-
-    @rule()
-    def lose_session(self):
-        self._do("lose_session")
-
-    @precondition(lambda self: self._connected)
-    @rule(kind=st.sampled_from([4, 5, 7]), mid=st.sampled_from([1, 45, 70, 65535]))
-    def stray_ack(self, kind, mid):
-        self._do("stray_ack", kind, mid)
-
-    @precondition(lambda self: self._connected)
-    @rule(i=FEW)
-    def wrong_ack(self, i):
-        self._do("wrong_ack", i)
 
     @rule(
         window=st.integers(1, 8),
@@ -233,18 +179,24 @@ class Script(RuleBasedStateMachine):
             settings["protocol_level"] = level
         self._do("restart", settings, arrive, lost)
 
-    @precondition(lambda self: self._connected and self.setup["protocol_level"] == 3)
-    @rule()
-    def retransmit(self):
-        self._do("retransmit")
-
-    @rule()
-    def settle(self):
-        self._do("settle")
-
     def teardown(self):
         if self.steps is not None:
             self.search.explore(self.setup, self.steps)
+
+
+def _add_rule(step, possible, *arguments):
+    names = [f"argument{i}" for i in range(len(arguments))]
+
+    def do(self, **given):
+        self._do(step, *map(given.get, names))
+
+    do.__name__ = f"do_{step}"  # by which Hypothesis leaves some rules out of a script
+    made = rule(**dict(zip(names, arguments, strict=True)))(do)
+    setattr(Script, step, precondition(possible)(made) if possible else made)
+
+
+for _step, _row in STEPS.items():
+    _add_rule(_step, *_row)
 
 
 class Search:

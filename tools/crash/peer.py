@@ -43,7 +43,8 @@ class Peer:
         self._connection = Connection(self.server)
 
     def copy(self):
-        other = copied(self, "out", "inc", "server", "uplink", "with_properties", "aliases")
+        other = copied(self)
+        other.out, other.inc, other.server = self.out.copy(), self.inc.copy(), self.server.copy()
         other._connection = self._connection.copy(other.server)
         return other
 

@@ -95,7 +95,7 @@ class Show:
 
     def _kill(self, name, program):
         if not program.off():
-            raise RuntimeError(f"the {name} ended by itself:\n{program.said()[-2000:]}")
+            raise RuntimeError(f"the {name} ended by itself:\n{program.log()}")
         program.on()
         self.say(f"{name} killed, and started again")
 
@@ -213,7 +213,6 @@ def main(
     qos: str = typer.Option("1,2", help="QoS of the sensors in turn"),
     interval: int = typer.Option(200, min=100, help="ms between two readings of a sensor"),
     seed: int = typer.Option(None, help="repeats the faults of an earlier run"),
-    keep: Path = typer.Option(None, help="keep the fleet's files in this folder"),
     report: Path = typer.Option(REPORT, help="the page to write"),
 ):
     """Runs virtual sensors, mosquitto, a collector and Spark; cuts power and network, restarts the broker, and kills
@@ -222,8 +221,7 @@ def main(
     console = Console()
     levels = _parse_qos(qos)
     seed = random.randrange(1 << 32) if seed is None else seed
-    folder = keep or Path(tempfile.mkdtemp(prefix="inflight-demo-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="inflight-demo-"))
     try:
         problems = _perform(console, folder, devices, duration, levels, interval, seed, report)
     except RuntimeError as e:
@@ -232,8 +230,7 @@ def main(
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
         raise typer.Exit(1)
     console.print("[bold green]Nothing was lost, no QoS 2 message came twice, each is in the tables once.[/bold green]")
-    if not keep:
-        shutil.rmtree(folder)
+    shutil.rmtree(folder)
 
 
 def _perform(console, folder, devices, duration, levels, interval, seed, report):

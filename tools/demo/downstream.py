@@ -2,81 +2,34 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 
 from inflight_tools.fleet.spark.landing import LandingFiles
 from tools.demo.subscriber import numbers
 from tools.peers import mosquitto
+from tools.peers.daemon import Program
 
 COLLECTOR = "collector-0"  # its name, and its user's
 
 _FLEET = ("-m", "inflight_tools", "fleet")
-_PATIENCE_S = 3600  # a batch takes Spark a second, but minutes on a loaded machine
 # These Java processes run for a minute: full optimization would cost more time than it saves.
 QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
-class _Program:
-    """A Python process. off() kills it with all processes that it has started."""
+class _Program(Program):
+    """A Python process."""
+
+    group = True
+    patience_s = 3600  # a batch takes Spark a second, but minutes on a loaded machine
 
     def __init__(self, log, *words, out=None):
-        """log: the file for its output. out: another file for its standard output."""
-        self._log, self._out = log, out or log
-        self._argv = [sys.executable, *map(str, words)]
-        self.process = None
-        self.kills = 0
+        super().__init__(log, (sys.executable, *words), out)
+        self.environ = QUICK_JAVA | os.environ
 
-    def on(self):
-        with open(self._log, "ab") as log, open(self._out, "ab") as out:
-            self.process = subprocess.Popen(
-                self._argv, stdout=out, stderr=log, start_new_session=True, env=QUICK_JAVA | os.environ
-            )
-
-    def off(self):
-        """Returns False if it had already exited, which is an error."""
-        alive = self.process.poll() is None
-        if alive:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.kills += 1
-        self.process.wait()
-        return alive
-
-    def stop(self):
-        """Ends it by SIGTERM."""
-        self.process.terminate()
-        self._end()
-
-    def _end(self):
-        """Waits until it exits. Raises RuntimeError if it fails, or has to be killed after a time-out."""
-        try:
-            status = self.process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.off()
-            status = f"no end in {_PATIENCE_S} s"
-        if status:
-            raise RuntimeError(f"{self._log.stem}: {status}\n{self.said()[-2000:]}")
-
-    def run(self):
-        self.on()
-        self._end()
-
-    def wait(self, condition):
-        """Waits until condition() is true. Raises RuntimeError if the process ends before, or that takes too long."""
-        end = time.monotonic() + _PATIENCE_S
-        while not condition():
-            if time.monotonic() > end or self.process.poll() is not None:
-                raise RuntimeError(f"{self._log.stem} ended, or hangs:\n{self.said()[-2000:]}")
-            time.sleep(0.02)
-
-    def wait_for(self, words):
-        """The same, until its log contains these words."""
-        self.wait(lambda: words in self.said())
-
-    def said(self):
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
+    def end(self):
+        """RuntimeError if it fails, too."""
+        if status := super().end():
+            raise RuntimeError(f"{self.file.stem}: {status}\n{self.log()}")
 
 
 class Downstream:
@@ -126,7 +79,9 @@ class Downstream:
         self.spark.off()
         facts = self.folder / "facts.json"
         page = (*_FLEET, "report", *self._of, "--grace", 0, "--json")
-        _Program(self.folder / "report.log", *page, out=facts).run()
+        report = _Program(self.folder / "report.log", *page, out=facts)
+        report.on()
+        report.end()
         return json.loads(facts.read_text())
 
     def rows(self, table):

@@ -11,6 +11,7 @@ from pathlib import Path
 from tools.demo.subscriber import ROOT
 from tools.patience import Patience
 from tools.peers import mosquitto
+from tools.peers.daemon import Program
 from tools.runtimes import runtime
 from tools.runtimes.device_run import application
 
@@ -27,14 +28,16 @@ def best_runtime():
     raise RuntimeError("; ".join(f"{r.name}: {r.reason}" for r in found))
 
 
-class Sensor:
+class Sensor(Program):
     """The device `name`. Its flash is a folder; a power cut is SIGKILL. fields: more of its configuration."""
 
     def __init__(self, name, folder, code, interpreter, port, qos, interval_ms, **fields):
+        super().__init__(folder / "console.log")
         self.name, self.qos = name, qos
-        self.log = folder / "accepted.log"
-        self._folder, self._code, self._interpreter = folder, code, interpreter
-        self._process = None
+        self._accepted = folder / "accepted.log"
+        self._command = interpreter.command(HEAP)
+        self.environ = dict(os.environ, MICROPYPATH=str(code), INFLIGHT_HOME=str(folder))
+        self.environ |= {"INFLIGHT_DEVICE_ID": name, "INFLIGHT_ACCEPTED_LOG": str(self._accepted)}
         folder.mkdir(parents=True)
         self._config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
         self._config |= {"health_ms": 5000, "keepalive": 10, "max_inflight": 8}
@@ -42,41 +45,26 @@ class Sensor:
         self._configure(timeout_ms=3000)
 
     def _configure(self, **fields):
-        (self._folder / "config.json").write_text(json.dumps(self._config | fields))
+        self.file.with_name("config.json").write_text(json.dumps(self._config | fields))
 
-    def on(self, *arguments, stdout=None):
+    def on(self, *arguments, **options):
         """Starts the firmware, or what the interpreter's arguments say."""
-        env = dict(os.environ, MICROPYPATH=str(self._code), INFLIGHT_HOME=str(self._folder))
-        env |= {"INFLIGHT_DEVICE_ID": self.name, "INFLIGHT_ACCEPTED_LOG": str(self.log)}
-        command = [*self._interpreter.command(HEAP), *(arguments or ("-m", "main"))]
-        with open(self._folder / "console.log", "ab") as console:
-            self._process = subprocess.Popen(command, env=env, stdout=stdout or console, stderr=console)
+        super().on(*self._command, *(arguments or ("-m", "main")), **options)
 
     def start_drain(self):
         """Starts the device only to deliver the messages in its journal."""
         self._configure(timeout_ms=60_000, keepalive=60, watchdog_ms=0)
         self.on(str(_DRAIN), stdout=subprocess.PIPE)
 
-    @property
-    def running(self):
-        return self._process.poll() is None
-
     def end_drain(self):
         """Returns the next sequence number of the journal, which is delivered. RuntimeError if it is not."""
-        if self.running or self._process.returncode:
+        if self.running or self.process.returncode:
             raise RuntimeError(f"{self.name} does not deliver the messages in its journal: see its console.log")
-        return int(self._process.communicate()[0].split()[-1])
-
-    def off(self):
-        """Cuts the power. Returns False if the process had already exited, which is an error."""
-        alive = self._process.poll() is None
-        self._process.kill()
-        self._process.wait()
-        return alive
+        return int(self.process.communicate()[0].split()[-1])
 
     def accepted(self):
         """Messages that publish() accepted: {(sequence number, QoS)}. A line cut short by a power cut is ignored."""
-        lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
+        lines = self._accepted.read_text().split("\n")[:-1] if self._accepted.exists() else []
         return {(int(seq), int(qos)) for seq, qos, _ in (line.split(" ", 2) for line in lines)}
 
 

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 
 from tools.peers import subscriber
 
@@ -28,12 +28,13 @@ def numbers(topic, payload):
 
 class Subscriber(subscriber.Subscriber):
     """Subscribes to all messages of a fleet. `seen` counts each (device, sequence number); `epochs`: the journal epochs
-    of each device."""
+    of each device; `heap`: for each device the free bytes that its health messages tell."""
 
     def __init__(self, port):
         super().__init__(port, f"{ROOT}/#", user=NAME)
         self.seen = Counter()
         self.epochs = {}
+        self.heap = defaultdict(list)
         self.unreadable = []
         self._lock = threading.Lock()
 
@@ -44,6 +45,8 @@ class Subscriber(subscriber.Subscriber):
             except (ValueError, KeyError, IndexError, TypeError):
                 self.unreadable.append((message.topic, message.payload))
                 return
+            if message.topic.endswith("/health") and (free := json.loads(message.payload).get("heap")):
+                self.heap[message.topic.split("/")[1]].append(free)
             for device, epoch, seq in () if message.retain else keys:
                 self.epochs.setdefault(device, set()).add(epoch)
                 self.seen[device, seq] += 1

@@ -1,4 +1,4 @@
-"""Fuzzing: grammars that generate inputs, workers with and without coverage guidance, the corpus. The targets, which
+"""Fuzzing: grammars that generate inputs, campaigns with and without coverage guidance, the corpus. The targets, which
 also run on devices, are in targets/."""
 
 from tools.setup.common import CHECKOUT

@@ -32,9 +32,9 @@ def _row(parts):
     edges, features = max(part.edges for part in parts), max(part.features for part in parts)
     start, end = min(part.start_kb for part in parts), max(part.end_kb for part in parts)
     return (
-        parts[0].target + (", guided" if parts[0].guided else ""),
+        parts[0].target + (", guided" if parts[0].folder else ""),
         f"{done:,}",
-        f"{done / spent * len(parts):,.0f}" if spent else "",
+        f"{done / spent:,.0f}" if spent else "",
         *(f"{n:,}" if n else "" for n in (edges, features)),
         *(f"{kb / 1024:.0f} MB" if kb else "" for kb in (start, end)),
         str(sum(len(part.findings) for part in parts)),
@@ -42,11 +42,14 @@ def _row(parts):
 
 
 def report(parts):
-    table = Table(title="What was tried", box=box.SIMPLE_HEAD)
+    table = Table(title="What was tried (a second: by one process)", box=box.SIMPLE_HEAD)
     for column in ("target", "inputs", "a second", "edges", "features", "RSS at start", "at end", "findings"):
         table.add_column(column, justify="left" if column == "target" else "right")
-    for key in dict.fromkeys((part.target, part.guided) for part in parts):
-        table.add_row(*_row([part for part in parts if (part.target, part.guided) == key]))
+    rows = {}
+    for part in parts:
+        rows.setdefault((part.target, bool(part.folder)), []).append(part)
+    for key in sorted(rows):
+        table.add_row(*_row(rows[key]))
     total, found = sum(part.done for part in parts), sum(len(part.findings) for part in parts)
     table.add_section()
     table.add_row("all", f"{total:,}", "", "", "", "", "", str(found))
@@ -67,26 +70,26 @@ def keep_findings(console, parts):
 def kept(parts):
     """{target: [input, ...]}: the inputs kept by all parts, those found by coverage first."""
     inputs = {}
-    for part in sorted(parts, key=lambda part: not part.guided):
+    for part in sorted(parts, key=lambda part: not part.folder):
         inputs.setdefault(part.target, []).extend(part.kept)
     return inputs
 
 
-def replay(console, parts, name, heap):
+def replay(console, parts):
     """Replays the kept inputs on MicroPython. Returns the number of findings."""
-    found = runtime(name)
+    found = runtime("micropython-x86")
     if found.reason:
-        console.print(f"not replayed: {name} is unavailable: {found.reason}", markup=False)
+        console.print(f"not replayed: {found.name} is unavailable: {found.reason}", markup=False)
         return 0
     grown = OUT / "grown.txt"
     corpus.write(grown, kept(parts))
     try:
-        done, most = corpus.replayed(found, grown, heap)
+        done, most = corpus.replayed(found, grown, HEAP)
     except RuntimeError as error:
-        console.print(f"finding: replayed on {name} with {heap} of heap:\n{error}", markup=False)
+        console.print(f"finding: replayed on {found.name} with {HEAP} of heap:\n{error}", markup=False)
         return 1
     told = f"{done:,} inputs, the same of each; {most:,} bytes in use at most"
-    console.print(f"replayed on {name} with {heap} of heap: {told}")
+    console.print(f"replayed on {found.name} with {HEAP} of heap: {told}")
     return 0
 
 
@@ -96,26 +99,29 @@ def main(
     minutes: float = typer.Option(20, help="ends by then, with fewer inputs if need be"),
     jobs: int = typer.Option(2, min=1, help="workers at a time"),
     save: bool = typer.Option(False, help="adds some of what was reached to the corpus in host_tests/fuzz"),
-    heap: str = typer.Option(HEAP, help="of the MicroPython that replays"),
 ):
     """Coverage-guided and grammar-based fuzzing."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     seed = seed or random.randrange(1, 1 << 31)
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
+    folder = OUT / "guided"
     guided = campaign.can_be_guided()
     if not guided:
         console.print("no coverage-guided fuzzing: there is no atheris for this Python; grammars only")
-    parts = campaign.plan(inputs, seed, minutes * 60, jobs, guided)
     began = time.monotonic()
     console.print(f"{inputs:,} inputs, seed {seed}, {jobs} workers, {minutes:g} minutes at most")
+    parts = []
     with Live(console=console, refresh_per_second=1, transient=True) as live:
-        campaign.run(parts, jobs, OUT / "guided", lambda parts: live.update(report(parts)))
+        planned = campaign.plan(inputs, seed, minutes * 60, jobs, folder if guided else None)
+        for part in campaign.run(planned, jobs, folder):
+            parts.append(part)
+            live.update(report(parts))
     console.print(report(parts))
     total = sum(part.done for part in parts)
     late = "" if total >= inputs * 0.999 else f", {inputs - total:,} fewer than asked for: out of time"
     console.print(f"{total:,} inputs in {time.monotonic() - began:.0f} s{late}")
-    found = keep_findings(console, parts) + replay(console, parts, "micropython-x86", heap)
+    found = keep_findings(console, parts) + replay(console, parts)
     for part in parts:
         if part.end_kb - part.start_kb > _GROWTH_KB:
             found += 1

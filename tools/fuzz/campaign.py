@@ -1,19 +1,24 @@
-"""Runs the workers, a limited number at a time, and collects their reports."""
+"""Runs the parts of a campaign, a limited number at a time: inputs of a grammar in a process of ours, or those that
+libFuzzer makes in one of its own."""
 
 import importlib.util
-import json
+import random
 import re
+import resource
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.fuzz import CHECKOUT, SHARES, corpus
-from tools.fuzz.attempt import LIMIT_S
+from account import quick_crc
+from tools.fuzz import CHECKOUT, SHARES, corpus, grammar, target
+from tools.fuzz.attempt import LIMIT_S, broken
+from tools.processes import workers
 
 KEEP = 100  # inputs of each target that are replayed on MicroPython afterwards
+_MANY = 5  # findings that end a part
+_SLICES = 10  # parts of a target's inputs from grammars, for each process
 _LONGEST = 512
 _DONE = re.compile(r"DONE +cov: (\d+) ft: (\d+)")
 _STATE = re.compile(r"^#(\d+)\s.*rss: (\d+)Mb")
@@ -25,13 +30,13 @@ def can_be_guided():
 
 @dataclass
 class Part:
-    """One worker's part of one target, and its results."""
+    """Some inputs of one target, and their results. folder: for what coverage finds; None: a grammar makes them."""
 
     target: str
-    guided: bool
     inputs: int
     seed: int
     seconds: float
+    folder: Path | None = None
     done: int = 0
     spent: float = 0
     start_kb: int = 0
@@ -41,97 +46,82 @@ class Part:
     findings: list = field(default_factory=list)  # (what, input)
     kept: list = field(default_factory=list)
 
-    def read_report(self, told):
-        """Reads a line of an unguided worker."""
-        if "finding" in told:
-            self.findings.append((told["finding"], bytes.fromhex(told["data"])))
-            return
-        self.done = told["done"]
-        if "kept" in told:
-            self.spent, self.start_kb, self.end_kb = told["seconds"], told["start_kb"], told["end_kb"]
-            self.kept = [bytes.fromhex(text) for text in told["kept"]]
+    def run(self):
+        """Runs the inputs. It ends early when the time is over, or after a few findings."""
+        if self.folder:
+            self._run_guided()
+        else:
+            self._run_grammar()
+        return self
+
+    def _run_grammar(self):
+        run, make = target(self.target).run, getattr(grammar, self.target)
+        rng = random.Random(self.seed)
+        began, every = time.monotonic(), max(1, self.inputs * _SLICES // KEEP)
+        while self.done < self.inputs and len(self.findings) < _MANY and time.monotonic() - began < self.seconds:
+            for _ in range(min(100, self.inputs - self.done)):
+                data = make(rng)
+                if trouble := broken(run, data):
+                    self.findings.append((trouble, data))
+                if self.done % every == 0:
+                    self.kept.append(data)
+                self.done += 1
+            self.start_kb = self.start_kb or _peak_kb()
+        self.spent, self.end_kb = time.monotonic() - began, _peak_kb()
+
+    def _run_guided(self):
+        folder = self.folder
+        folder.mkdir(parents=True)
+        seeds = folder.parent / "seeds" / self.target
+        options = {"runs": self.inputs, "seed": self.seed % 2**32 or 1, "max_total_time": int(self.seconds) + 1}
+        options |= {"max_len": _LONGEST, "timeout": LIMIT_S, "artifact_prefix": f"{folder}.", "verbosity": 1}
+        words = [f"-{name}={value}" for name, value in options.items()]
+        command = [sys.executable, "-m", "tools.fuzz.guided", self.target, *words, folder]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        process = subprocess.Popen([*command, *([seeds] if seeds.exists() else [])], cwd=CHECKOUT, **pipes)
+        trouble = []
+        for line in process.stdout:
+            if state := _STATE.match(line):
+                self.done, self.end_kb = int(state[1]), int(state[2]) * 1024
+                self.start_kb = self.start_kb or self.end_kb
+            elif line.startswith("stat::number_of_executed_units"):
+                self.done = int(line.split()[-1])
+            elif line.startswith("Done "):
+                self.spent = float(line.split()[-2])
+            elif "Error" in line or "Finding" in line or "==" in line:
+                trouble.append(line.strip())
+            if done := _DONE.search(line):
+                self.edges, self.features = int(done[1]), int(done[2])
+        if process.wait():
+            what = next((line for line in trouble if not line.startswith("=")), "the worker ended without a word")
+            files = sorted(folder.parent.glob(folder.name + ".*"))
+            self.findings = [(what, file.read_bytes()) for file in files] or [(what, b"")]
+        found = sorted(folder.iterdir(), key=lambda file: (file.stat().st_size, file.name))
+        self.kept = [file.read_bytes() for file in found[:: len(found) // KEEP + 1]]
 
 
-def plan(inputs, seed, seconds, jobs, guided):
-    """The parts for all targets, long ones first. Each has its share of the time."""
+def _peak_kb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def plan(inputs, seed, seconds, jobs, folder):
+    """The parts of all targets. Each target has its share of the time. folder: for what coverage finds; None: nothing
+    is guided by it."""
     parts = []
     for name, (share, of_guided, of_time) in SHARES.items():
-        by_coverage = int(inputs * share * of_guided) if guided else 0
+        by_coverage = int(inputs * share * of_guided) if folder else 0
         blind = int(inputs * share) - by_coverage
         time = seconds * of_time
-        parts += [Part(name, True, by_coverage, seed, time * 0.25 * jobs)] if by_coverage else []
-        parts += [Part(name, False, blind // jobs, seed + k, time * (0.75 if by_coverage else 1)) for k in range(jobs)]
-    return sorted(parts, key=lambda part: (part.target not in ("mount", "session"), part.target))
+        if by_coverage:
+            parts.append(Part(name, by_coverage, seed, time * 0.25 * jobs, folder / name))
+        n = jobs * _SLICES
+        own = time * (0.75 if by_coverage else 1) / _SLICES
+        parts += [Part(name, blind // n + (k < blind % n), seed + k, own) for k in range(n)]
+    return sorted(parts, key=lambda part: not part.folder)  # long ones first
 
 
-def _start(module, *words):
-    command = [sys.executable, "-m", f"tools.fuzz.{module}", *map(str, words)]
-    return subprocess.Popen(
-        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-
-
-def _run_blind(part):
-    process = _start("work", part.target, part.inputs, part.seed, part.seconds, KEEP)
-    last = ""
-    for line in process.stdout:
-        if line.startswith("{"):
-            part.read_report(json.loads(line))
-        else:
-            last = line.strip() or last
-    if process.wait():
-        part.findings.append((f"the worker ended with status {process.returncode}: {last}", b""))
-
-
-def _run_guided(part, folder):
-    folder.mkdir(parents=True)
-    seeds = folder.parent / "seeds" / part.target
-    options = {"runs": part.inputs, "seed": part.seed % 2**32 or 1, "max_total_time": int(part.seconds) + 1}
-    options |= {"max_len": _LONGEST, "timeout": LIMIT_S, "artifact_prefix": f"{folder}.", "verbosity": 1}
-    folders = [folder] + ([seeds] if seeds.exists() else [])
-    process = _start("guided", part.target, *(f"-{name}={value}" for name, value in options.items()), *folders)
-    trouble = []
-    for line in process.stdout:
-        state, done = _STATE.match(line), _DONE.search(line)
-        if state:
-            part.done, part.end_kb = int(state[1]), int(state[2]) * 1024
-            part.start_kb = part.start_kb or part.end_kb
-        elif line.startswith("stat::number_of_executed_units"):
-            part.done = int(line.split()[-1])
-        elif line.startswith("Done "):
-            part.spent = float(line.split()[-2])
-        elif "Error" in line or "Finding" in line or "==" in line:
-            trouble.append(line.strip())
-        if done:
-            part.edges, part.features = int(done[1]), int(done[2])
-    if process.wait():
-        part.findings += _artifacts(part, folder, trouble)
-    found = sorted(folder.iterdir(), key=lambda file: (file.stat().st_size, file.name))
-    part.kept = [file.read_bytes() for file in found[:: len(found) // KEEP + 1]]
-
-
-def _artifacts(part, folder, trouble):
-    what = next((line for line in trouble if not line.startswith("=")), "the worker ended without a word")
-    return [(what, file.read_bytes()) for file in sorted(folder.parent.glob(folder.name + ".*"))] or [(what, b"")]
-
-
-def run(parts, jobs, folder, progress):
-    """Runs the parts, `jobs` at a time; inputs found by coverage are stored below `folder`. progress(parts) is called
-    each second."""
-
-    def one(part):
-        if part.guided:
-            _run_guided(part, Path(folder) / f"{part.target}-{part.seed}")
-        else:
-            _run_blind(part)
-
+def run(parts, jobs, folder):
+    """Yields the parts with their results, `jobs` at a time."""
     corpus.seeds(Path(folder) / "seeds")
-    with ThreadPoolExecutor(jobs) as pool:
-        pending = [pool.submit(one, part) for part in parts]
-        tick = threading.Event()
-        while not all(task.done() for task in pending):
-            progress(parts)
-            tick.wait(1)
-        for task in pending:
-            task.result()
-    progress(parts)
+    with workers(jobs, quick_crc) as work:
+        yield from work(Part.run, parts)

@@ -1,6 +1,5 @@
 """Generates inputs of each target. Every function has an argument random.Random and returns bytes."""
 
-from tools.fuzz import packets5
 from tools.fuzz.packets import packet, stream
 
 _LEVELS = (b"", b"a", b"b", b"+", b"#", b"a+", b"$SYS", b"\xc3\xbc", b"\xff", b"\0", b"long" * 9)
@@ -11,7 +10,7 @@ def decoder(rng):
 
 
 def decoder5(rng):
-    return bytes((rng.randrange(256),)) + packets5.stream(rng)
+    return bytes((rng.randrange(256),)) + stream(rng, 5)
 
 
 def topic(rng):
@@ -46,11 +45,11 @@ def mount(rng):
 
 
 def session(rng):
-    return _session(rng, packet, _to, b"")
+    return _session(rng, 4, _to)
 
 
 def session5(rng):
-    return _session(rng, packets5.packet, _to_5, b"\0")
+    return _session(rng, 5, _to_5)
 
 
 def calls(rng):
@@ -63,12 +62,13 @@ def calls(rng):
     return bytes(out)
 
 
-def _session(rng, make, to, properties):
+def _session(rng, level, to):
+    properties = b"\0" if level == 5 else b""
     out = bytearray((rng.randrange(256), *(rng.randrange(0x80, 0xA0) for _ in range(rng.randrange(4)))))
     for _ in range(rng.randrange(1, 5)):
         out.append(0xA0 | rng.choice((0, 1, 1, 2)))
         for _ in range(rng.randrange(8)):
-            out += _move(rng, make, to)
+            out += _move(rng, level, to)
         if rng.random() < 0.1:  # a full journal, and a broker that sends no PUBREL
             out += bytes(rng.choices((0x80, 0x81, 0x9E, 0x9F), k=8)) + b"".join(
                 bytes((8 + len(properties), 0x34, 6 + len(properties))) + b"\0\1t\0" + bytes((k,)) + properties + b"x"
@@ -79,10 +79,10 @@ def _session(rng, make, to, properties):
     return bytes(out)
 
 
-def _move(rng, make, to):
+def _move(rng, level, to):
     kind = rng.random()
     if kind < 0.4:
-        said = (make(rng, 0.05) if rng.random() < 0.8 else to(rng))[:0x7F]
+        said = (packet(rng, 0.05, level) if rng.random() < 0.8 else to(rng))[:0x7F]
         return bytes((len(said),)) + said
     return bytes((rng.randrange(0xD0, 0xE0) if kind < 0.7 else rng.randrange(0x80, 0xC8),))
 

@@ -1,12 +1,12 @@
-"""A server on loopback that a test starts, stops, restarts and kills."""
+"""Processes that tests and tools start, stop, restart and kill; servers on loopback among them."""
 
+import os
+import signal
 import socket
 import subprocess
 import time
 import weakref
 from pathlib import Path
-
-_PATIENCE_S = 300  # on a loaded machine
 
 
 def held_port(owner, kind=socket.SOCK_STREAM):
@@ -21,61 +21,102 @@ def held_port(owner, kind=socket.SOCK_STREAM):
     return held.getsockname()[1]
 
 
-class Daemon:
+class Program:
+    """A process of `argv` that is started and killed, again and again. `file` gets its output, the file `out`, if there
+    is one, its standard output. environ: None: inherited. group: it is killed with all that it has started."""
+
+    group = False
+    patience_s = 300  # on a loaded machine
+    environ: dict | None = None
+
+    def __init__(self, file, argv=(), out=None):
+        self.file, self.argv = Path(file), [*map(str, argv)]
+        self._out = out or file
+        self.process = None
+        self.kills = 0
+
+    def on(self, *argv, **options):
+        """Starts it, or another command line of it."""
+        options = {"env": self.environ, "start_new_session": self.group, **options}
+        with open(self.file, "ab") as log, open(self._out, "ab") as out:
+            self.process = subprocess.Popen(argv or self.argv, **{"stdout": out, "stderr": log, **options})
+
+    @property
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def off(self):
+        """Kills it. Returns False if it had already exited, which is an error."""
+        alive = self.running
+        if alive:
+            os.killpg(self.process.pid, signal.SIGKILL) if self.group else self.process.kill()
+            self.kills += 1
+        if self.process:
+            self.process.wait()
+        return alive
+
+    def stop(self):
+        """Ends it by SIGTERM: it saves its state."""
+        if self.running:
+            self.process.terminate()
+        return self.end() if self.process else None
+
+    def end(self):
+        """Waits until it exits, and returns its status. RuntimeError if it has to be killed after a time-out."""
+        try:
+            return self.process.wait(self.patience_s)
+        except subprocess.TimeoutExpired:
+            self.off()
+            raise RuntimeError(f"{self.file.stem}: no end in {self.patience_s} s\n{self.log()}") from None
+
+    def wait(self, condition):
+        """Waits until condition() is true. RuntimeError if the process ends before, or that takes too long."""
+        end = time.monotonic() + self.patience_s
+        while not condition():
+            if time.monotonic() > end or not self.running:
+                raise RuntimeError(f"{self.file.stem} ended, or hangs:\n{self.log()}")
+            time.sleep(0.01)
+
+    def wait_for(self, words):
+        """The same, until its log contains these words."""
+        self.wait(lambda: self.file.exists() and words in self.file.read_text(errors="replace"))
+
+    def log(self):
+        """The end of its log."""
+        return self.file.read_text(errors="replace")[-4000:] if self.file.exists() else ""
+
+
+class Daemon(Program):
     """A process that listens on `port`, with its files in `folder`. Subclasses define `name` and `argv`."""
 
     name: str
-    argv: list
-    environ: dict | None = None  # None: inherited
 
     def __init__(self, folder):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(self.folder / f"{self.name}.log")
         self.port = held_port(self)
-        self._process = None
-
-    @property
-    def file(self):
-        """Its log file."""
-        return self.folder / f"{self.name}.log"
 
     def start(self):
         """Returns when it accepts connections. Raises RuntimeError if it does not."""
-        with open(self.file, "ab") as log:
-            self._process = subprocess.Popen(self.argv, stdout=log, stderr=log, env=self.environ, cwd=self.folder)
-        end = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < end and self._process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                time.sleep(0.01)
-        self.kill()
-        raise RuntimeError(f"{self.name} does not start:\n{self.log()}")
+        self.on(cwd=self.folder)
+        try:
+            self.wait(self._is_listening)
+        except RuntimeError:
+            self.kill()
+            raise
+        return self
 
-    def log(self):
-        """The end of its log."""
-        return self.file.read_text(errors="replace")[-4000:]
-
-    def stop(self):
-        """Ends it by SIGTERM: it saves its state."""
-        self._end(subprocess.Popen.terminate)
+    def _is_listening(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        except OSError:
+            return False
 
     def kill(self):
         """Ends it by SIGKILL: unsaved state is lost."""
-        self._end(subprocess.Popen.kill)
-
-    def _end(self, how):
-        if self._process:
-            how(self._process)
-            try:
-                self._process.wait(_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-                raise RuntimeError(f"{self.name} does not end when asked to:\n{self.log()}") from None
-            finally:
-                self._process = None
+        self.off()
 
     def restart(self):
         self.stop()

@@ -32,11 +32,6 @@ class JudgedSession(Session):
         super().__init__()
         self.seen = {}  # Message ID: (its last (topic, payload), whether that was released), for the latest ids
 
-    def copy(self):
-        other = super().copy()
-        other.seen = self.seen.copy()
-        return other
-
     def publish_arrived(self, p):
         if p.qos:
             self._check(p, (p.topic, p.payload))
@@ -113,20 +108,7 @@ class Outgoing:
         self.last_seq = -1
 
     def copy(self):
-        return copied(
-            self,
-            "messages",
-            "accepted",
-            "received",
-            "open",
-            "may_be_dropped",
-            "lapsed",
-            "maybe_damaged",
-            "given_up",
-            "discarded",
-            "aside",
-            "maybe_sent",
-        )
+        return copied(self)
 
     def _set(self, e, **new):
         self.open[e.number] = Exchange(*[new.get(name, old) for name, old in zip(_FIELDS, e)])
@@ -437,7 +419,7 @@ class Incoming:
         self._at = 0
 
     def copy(self):
-        return copied(self, "messages", "excused", "attempts", "deliveries", "done")
+        return copied(self)
 
     def add(self, message):
         number = len(self.messages)

@@ -15,13 +15,15 @@ Message = namedtuple("Message", "topic payload qos retain")
 NOBODY, CLIENT, SERVER = range(3)
 
 
-def copied(thing, *names):
-    """A copy of an object, with copies of the containers in these attributes."""
+_CONTAINERS = {dict, set, list}
+
+
+def copied(thing):
+    """A copy of an object, with copies of its containers."""
     other = thing.__class__.__new__(thing.__class__)
     fields = other.__dict__
-    fields.update(thing.__dict__)
-    for name in names:
-        fields[name] = fields[name].copy()
+    for name, value in thing.__dict__.items():
+        fields[name] = value.copy() if value.__class__ in _CONTAINERS else value
     return other
 
 
@@ -36,7 +38,7 @@ class Session:
         self.last_mid = 0
 
     def copy(self):
-        return copied(self, "subscriptions", "unreleased", "flight", "queue")
+        return copied(self)
 
     def publish_arrived(self, p):
         """Handles a PUBLISH. Returns whether it is a new message."""
@@ -110,7 +112,7 @@ class Connection:
 
     def copy(self, server):
         """This connection to a copy of its server, whose sessions are copies."""
-        other = copied(self, "aliases", "out", "held", "open")
+        other = copied(self)
         other.server = server
         if self.session:
             kept = [name for name, session in self.server.sessions.items() if session is self.session]

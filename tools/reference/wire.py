@@ -1,9 +1,6 @@
 """The wire format: encodes a server's packets and parses a client's, refusing everything that the standard forbids a
 client. Runs on MicroPython."""
 
-import struct
-
-from tools.reference import properties as props
 from tools.reference.kinds import (
     AUTH,
     CONNECT,
@@ -18,6 +15,7 @@ from tools.reference.kinds import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
+from tools.reference.properties import OF_CLIENT, WILL, read, string, variable
 
 
 class Violation(AssertionError):
@@ -29,17 +27,12 @@ class Violation(AssertionError):
 
 
 def _mid(n):
-    return struct.pack(">H", n)
-
-
-def string(data):
-    data = data.encode() if isinstance(data, str) else data
-    return struct.pack(">H", len(data)) + data
+    return n.to_bytes(2, "big")
 
 
 def packet(first, body=b""):
     """A packet with this first byte and body, and their remaining length."""
-    return bytes((first,)) + props.variable(len(body)) + body
+    return bytes((first,)) + variable(len(body)) + body
 
 
 def connack(present=0, code=0, properties=None):
@@ -149,7 +142,7 @@ class Packet:
         return "%s %r" % (NAMES[self.kind], self.raw[:40])
 
 
-class _Fields:
+class Fields:
     """Reads the fields of a packet's body one after the other; end() checks that nothing is left."""
 
     def __init__(self, body):
@@ -165,10 +158,7 @@ class _Fields:
         return self.take(1)[0]
 
     def word(self):
-        return struct.unpack(">H", self.take(2))[0]
-
-    def four(self):
-        return struct.unpack(">I", self.take(4))[0]
+        return int.from_bytes(self.take(2), "big")
 
     def variable(self):
         n = shift = 0
@@ -184,10 +174,8 @@ class _Fields:
             raise Violation("variable byte integer is not the shortest")
         return n
 
-    var = variable
-
-    def properties(self, allowed):
-        return props.read(self, allowed, Violation)
+    def properties(self, packet, places=OF_CLIENT):
+        return read(self, packet, places, Violation)
 
     def mid(self):
         mid = self.word()
@@ -227,7 +215,7 @@ def parse(raw, level=4):
     if p.kind != PUBLISH and p.flags not in allowed:
         raise Violation("flags %d of %s" % (p.flags, NAMES[p.kind]))
     p.dup = bool(p.flags & 8)
-    f = _Fields(raw[span(raw)[0] :])
+    f = Fields(raw[span(raw)[0] :])
     read(p, f, level)
     f.end()
     return p
@@ -238,7 +226,7 @@ def _parse_connect(p, f, _):
     if (p.name, p.level) not in ((b"MQTT", 4), (b"MQIsdp", 3), (b"MQTT", 5)):
         raise Violation("protocol %r level %d" % (p.name, p.level))
     if p.level == 5:
-        p.properties = f.properties(props.CONNECT)
+        p.properties = f.properties(CONNECT)
     will_qos = flags >> 3 & 3
     if flags & 1 or will_qos == 3:
         raise Violation("connect flags %#x" % flags)
@@ -250,7 +238,7 @@ def _parse_connect(p, f, _):
     p.client_id = f.text()
     if flags & 4:
         if p.level == 5:
-            p.will_properties = f.properties(props.WILL)
+            p.will_properties = f.properties(WILL)
         p.will = (f.text(), f.data(), will_qos, bool(flags & 0x20))
     if flags & 0x80:
         p.user = f.text()
@@ -270,7 +258,7 @@ def _parse_publish(p, f, level):
     if p.qos:
         p.mid = f.mid()
     if level == 5:
-        p.properties = f.properties(props.PUBLISH)
+        p.properties = f.properties(PUBLISH)
     if "+" in p.topic or "#" in p.topic or not (p.topic or 0x23 in [kind for kind, _ in p.properties]):
         raise Violation("topic name %r" % p.topic)
     p.payload = f.rest()
@@ -284,19 +272,18 @@ _CODES = {
     DISCONNECT: b"\x00\x04\x80\x81\x82\x83\x90\x93\x94\x95\x96\x97\x98\x99",
     AUTH: b"\x18\x19",
 }
-_PLACES = {DISCONNECT: props.DISCONNECT, AUTH: props.AUTH}
 
 
 def _parse_code(p, f, level):
     # Acknowledgements, DISCONNECT and AUTH. At level 5 the code and the properties behind it may be left out.
-    if p.kind not in _PLACES:
+    if p.kind < SUBSCRIBE:
         p.mid = f.mid()
     if level < 5:
         return
     if f.body:
         p.code = f.byte()
     if f.body:
-        p.properties = f.properties(_PLACES.get(p.kind, props.ACK))
+        p.properties = f.properties(p.kind)
     if p.code not in _CODES[p.kind]:
         raise Violation("reason code %#x of %s" % (p.code, NAMES[p.kind]))
 
@@ -304,7 +291,7 @@ def _parse_code(p, f, level):
 def _parse_subscribe(p, f, level):
     p.mid = f.mid()
     if level == 5:
-        p.properties = f.properties(props.SUBSCRIBE if p.kind == SUBSCRIBE else props.UNSUBSCRIBE)
+        p.properties = f.properties(p.kind)
     p.filters = []
     p.options = []
     while f.body:
@@ -320,23 +307,14 @@ def _parse_subscribe(p, f, level):
         raise Violation("no filters")
 
 
-def _parse_bare(p, f, level):
-    pass
-
-
 _PARSERS = {
     CONNECT: _parse_connect,
     PUBLISH: _parse_publish,
-    PUBACK: _parse_code,
-    PUBREC: _parse_code,
-    PUBREL: _parse_code,
-    PUBCOMP: _parse_code,
     SUBSCRIBE: _parse_subscribe,
     UNSUBSCRIBE: _parse_subscribe,
-    PINGREQ: _parse_bare,
-    DISCONNECT: _parse_code,
-    AUTH: _parse_code,  # of level 5 alone
+    PINGREQ: lambda p, f, level: None,
 }
+_PARSERS.update({kind: _parse_code for kind in _CODES})  # AUTH of level 5 alone
 
 
 class Stream:

@@ -62,20 +62,24 @@ def ensure(venv=VENV, requirements=REQUIREMENTS):
 
 
 class Apart:
-    """An environment in the folder `name` of the cache, for packages that need other versions than ours do."""
+    """An environment in the folder `name` of the cache, for packages that need other versions than ours do. advice:
+    where there is none."""
 
-    def __init__(self, name, lock):
-        self._name, self._lock = name, lock
+    def __init__(self, name, lock, advice=""):
+        self._name, self._lock, self._advice = name, lock, advice
 
     @property
     def folder(self):
         return cache_dir() / self._name / key(self._lock)
 
-    @property
-    def ready(self):
-        return ready(self.folder, self._lock)
+    def unavailable(self):
+        """Why there is none here; empty if there is one."""
+        return "" if ready(self.folder, self._lock) else self._advice
 
-    def ensure(self):
+    def program(self, name):
+        return self.folder / "bin" / name
+
+    def ensure(self, _installer=None):
         return ensure(self.folder, self._lock)
 
 

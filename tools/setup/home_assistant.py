@@ -8,24 +8,15 @@ from tools.setup.environment import Apart
 
 LOCK = CHECKOUT / "tools/home_assistant/home_assistant.lock"
 PYTHONS = ((3, 11), (3, 12))  # of its wheels
-APART = Apart("home-assistant", LOCK)
-
-
-def unavailable():
-    """Why there is no Home Assistant here; empty if there is one."""
-    return "" if APART.ready else "Home Assistant is not set up: run `make test-home-assistant`"
-
-
-def program(name):
-    """The path of a program of its environment: `python`, which can import Home Assistant, or `hass`, its core."""
-    return APART.folder / "bin" / name
+_APART = Apart("home-assistant", LOCK, "Home Assistant is not set up: run `make test-home-assistant`")
+unavailable = _APART.unavailable
+program = _APART.program  # "python", which can import Home Assistant, or "hass", its core
 
 
 def ensure(_installer):
-    """Returns True if there was something to do. Raises SetupError."""
     if sys.version_info[:2] not in PYTHONS:
         raise SetupError("this Home Assistant needs CPython 3.11 or 3.12: make PYTHON=python3.11 test-home-assistant")
-    made = APART.ensure()
+    made = _APART.ensure()
     if made:
         say("Home Assistant takes some 620 MB in the cache")
     return made

@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import re
 import shutil
 import signal
 import statistics
@@ -15,16 +14,16 @@ import typer
 from rich.console import Console
 
 from tools.demo.sensors import Fleet
+from tools.demo.subscriber import Subscriber
+from tools.patience import Patience
 from tools.peers.mosquitto import Mosquitto
 from tools.reference.oracle import Tally, judge
 from tools.soak import day, storm
 from tools.soak.fleet import Share, more_files
 from tools.soak.proxy import KINDS
 from tools.soak.result import Row, histogram, table_of
-from tools.soak.watcher import Watcher
 
 _NO_PROGRESS_S = 100  # settle() ends after so long without progress
-_CONNECTED = re.compile(r"^(\d+): New client connected ", re.M)
 _FIRST_S, _LONGEST_S = 1, 60  # a client's default back-off
 
 
@@ -37,7 +36,6 @@ class Soak:
         self._shares = shares
         self._seconds = seconds
         self._began = time.monotonic()
-        self.back = 0  # when the broker returned from its longest outage, by its own clock
 
     def say(self, what):
         self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {what}", highlight=False)
@@ -73,29 +71,19 @@ class Soak:
         self._watcher.leave()
         self._broker.stop()
         time.sleep(away)
-        self.back = int(time.time())
         self._broker.start()
         self._watcher.join()
         self.say(f"broker restarted, after {away:.0f} s" if away else "broker restarted")
 
     def settle(self, accepted):
         """Waits until all messages have arrived, or nothing changes any more. `accepted`: by the real firmware."""
-        last, changed = None, time.monotonic()
-        while time.monotonic() - changed < _NO_PROGRESS_S:
+        patience = Patience(_NO_PROGRESS_S)
+        while True:
             seen = self._watcher.counts()
-            waiting = sum(not seen[device, seq] for device, seq, _ in accepted)
-            state = waiting, sum(self.all("unsettled")), len(seen)
-            if not any(state[:2]):
-                break
-            if state != last:
-                last, changed = state, time.monotonic()
+            waiting = sum(not seen[device, seq] for device, seq, _ in accepted) + sum(self.all("unsettled"))
+            if not waiting or patience.over((waiting, len(seen))):
+                return
             time.sleep(0.5)
-
-    def spread(self):
-        """Reconnects in each second after the broker returned, by its own log."""
-        times = [int(at) - self.back for at in _CONNECTED.findall(self._broker.file.read_text(errors="replace"))]
-        times = [at for at in times if 0 <= at < min(60, self._seconds / 8)]  # then the access points go off
-        return [times.count(second) for second in range(max(times, default=-1) + 1)]
 
 
 def _rows(shares, seen):
@@ -132,7 +120,7 @@ def _memory(console, resident, heaps):
         console.print(f"RAM of process {i}: {early:.1f} MB in the second quarter, {late:.1f} MB in the last")
         if late > early * 1.15 + 2:
             problems.append(f"process {i} grew from {early:.1f} to {late:.1f} MB")
-    least = [_quarters([free for _, free in values]) for values in heaps.values() if len(values) >= 8]
+    least = [_quarters(values) for values in heaps.values() if len(values) >= 8]
     if least:
         early, late = min(e for e, _ in least), min(late for _, late in least)
         console.print(f"heap free on MicroPython, the least of {len(least)}: {early:.0f} bytes, then {late:.0f}")
@@ -170,7 +158,7 @@ def _storm(console, devices, away, seed):
 def _real(console, folder, devices, firmware, seconds, seed):
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(folder / "broker", "max_inflight_messages 2000"))
-        watcher = stack.enter_context(Watcher(broker.port))
+        watcher = stack.enter_context(Subscriber(broker.port))
         interval = max(2, devices / 250)
         numbers = [range(i, devices, 2) for i in range(2)]
         shares = [Share(broker.port, some, interval, seed + i) for i, some in enumerate(numbers)]
@@ -185,8 +173,6 @@ def _real(console, folder, devices, firmware, seconds, seed):
         rows, resident = _rows(shares, seen)
         rows["all, real firmware"] = _firmware(accepted, seen)
         console.print(table_of(f"{devices} virtual devices, {firmware} with firmware, {seconds:.0f} s", rows))
-        console.print("Reconnects after the longest outage of the broker:")
-        console.print("\n".join(histogram(soak.spread())), highlight=False)
         problems = _memory(console, resident, watcher.heap)
     return problems + [problem for kind, row in rows.items() for problem in row.problems(kind)]
 

@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tools.soak.clock import virtual_time
-from tools.soak.device import WAYS, Device
+from tools.soak.device import WAYS
+from tools.soak.fleet import Fleet
 from tools.soak.network import Broker, Network
-from tools.soak.proxy import KINDS, Proxy
 from tools.soak.result import Row
 
 _BROKER = 1  # its port
@@ -50,26 +50,17 @@ class Day:
         return found
 
 
-class _Fleet:
+class _Fleet(Fleet):
     def __init__(self, devices, interval, seed, ways):
-        self.random = random.Random(seed)
         random.seed(seed)  # for the clients' jitter
         self.network, self.broker = Network(), Broker()
-        self.network.ports[_BROKER] = self.broker.serve
-        self.proxies = [Proxy(kind, self._connect, self.random) for kind in KINDS]
-        for port, proxy in enumerate(self.proxies, _BROKER + 1):
-            self.network.ports[port] = proxy.serve
-        self.devices = [self._device(i, interval, ways[i % len(ways)]) for i in range(devices)]
+        super().__init__(lambda: self.network.connect(_BROKER), random.Random(seed))
+        ports = range(_BROKER + 1, _BROKER + 1 + len(self.proxies))
+        self.network.ports = {_BROKER: self.broker.serve}
+        self.network.ports |= {port: proxy.serve for port, proxy in zip(ports, self.proxies, strict=True)}
+        for number in range(devices):
+            self.add("device", number, ports, interval, ways)
         self.sent = Counter()
-
-    def _connect(self):
-        return self.network.connect(_BROKER)
-
-    def _device(self, i, interval, way):
-        place = i % len(self.proxies)
-        qos = 1 + i // len(self.proxies) % 2
-        kind = self.proxies[place].kind
-        return Device(f"device{i:04}", kind, qos, _BROKER + 1 + place, interval, self.random, way)
 
     async def restart_devices(self, day):
         """Restarts devices at random."""
@@ -103,10 +94,9 @@ class _Fleet:
             if self.broker.command(name, b"%d" % (self.sent[name] + 1)):
                 self.sent[name] += 1
 
-    def end_faults(self):
+    def clear(self):
         self.network.ports[_BROKER] = self.broker.serve
-        for proxy in self.proxies:
-            proxy.end_faults()
+        super().clear()
 
     def judge(self, day):
         day.violations += self.broker.violations
@@ -141,9 +131,7 @@ async def _live(fleet, day, hours, interval):
     await asyncio.sleep(hours * 3600)
     for task in others:
         task.cancel()
-    for device in fleet.devices:
-        device.finish()
-    fleet.end_faults()
+    fleet.clear()
     await asyncio.sleep(_SETTLE_S)
     fleet.judge(day)
     for task in devices:

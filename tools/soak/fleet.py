@@ -1,4 +1,4 @@
-"""Virtual devices on the real clock. Each share of them, with its proxies, runs in a process of its own."""
+"""Virtual devices and their networks; on the real clock each share of them runs in a process of its own."""
 
 import asyncio
 import multiprocessing
@@ -26,29 +26,63 @@ def _resident():
         return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
 
-class _Work:
+class Fleet:
+    """Devices at QoS 1 and 2, each behind a proxy: one for each kind of bad network. connect: as for Proxy."""
+
+    def __init__(self, connect, random):
+        self.random = random
+        self.proxies = [Proxy(kind, connect, random) for kind in KINDS]
+        self.devices = []
+
+    def add(self, name, number, ports, interval, ways):
+        """ports: of the proxies."""
+        place = number % len(ports)
+        qos = 1 + number // len(ports) % 2
+        kind, way = self.proxies[place].kind, ways[number % len(ways)]
+        self.devices.append(Device(f"{name}{number:04}", kind, qos, ports[place], interval, self.random, way))
+
+    def outage(self):
+        """Each access point goes off."""
+        for proxy in self.proxies:
+            proxy.outage()
+
+    def join(self):
+        """It is on again."""
+        for proxy in self.proxies:
+            proxy.join()
+
+    def clear(self):
+        """No more faults, no new messages."""
+        for device in self.devices:
+            device.finish()
+        for proxy in self.proxies:
+            proxy.end_faults()
+
+    def accepted(self):
+        return sum(device.accepted for device in self.devices)
+
+    def unsettled(self):
+        return sum(not device.settled for device in self.devices)
+
+
+class _Work(Fleet):
     """Runs in the process of a Share."""
 
     def __init__(self, pipe, broker, numbers, interval, seed):
-        self._pipe, self._broker = pipe, broker
-        self._numbers, self._interval = numbers, interval
-        self._random = random.Random(seed)
+        super().__init__(lambda: asyncio.open_connection("127.0.0.1", broker), random.Random(seed))
+        self._pipe, self._numbers, self._interval = pipe, numbers, interval
         self._resident = []  # MB, every second
-        self._proxies = [Proxy(kind, self._connect, self._random) for kind in KINDS]
-        self._devices = []
         self._tasks = set()
-
-    async def _connect(self):
-        return await asyncio.open_connection("127.0.0.1", self._broker)
 
     async def run(self):
         ports = []
-        for proxy in self._proxies:
+        for proxy in self.proxies:
             server = await asyncio.start_server(self._served(proxy), "127.0.0.1", 0, backlog=1024)
             ports.append(server.sockets[0].getsockname()[1])
         self._pipe.send(ports)
-        self._devices = [self._device(number, ports) for number in self._numbers]
-        tasks = [asyncio.ensure_future(device.run()) for device in self._devices]
+        for number in self._numbers:
+            self.add("virtual", number, ports, self._interval, _WAYS)
+        tasks = [asyncio.ensure_future(device.run()) for device in self.devices]
         tasks.append(asyncio.ensure_future(self._watch()))
         await self._serve_commands()
         tasks += self._tasks
@@ -63,13 +97,6 @@ class _Work:
             task.add_done_callback(self._tasks.discard)
 
         return serve
-
-    def _device(self, number, ports):
-        place = number % len(ports)
-        qos = 1 + number // len(ports) % 2
-        kind = self._proxies[place].kind
-        way = _WAYS[number % len(_WAYS)]
-        return Device(f"virtual{number:04}", kind, qos, ports[place], self._interval, self._random, way)
 
     async def _watch(self):
         while True:
@@ -88,31 +115,11 @@ class _Work:
                     command = self._pipe.recv()
                 except EOFError:  # the parent process has ended
                     return
-                self._pipe.send(getattr(self, "_do_" + command)())
+                self._pipe.send(getattr(self, command)())
 
-    def _do_outage(self):
-        for proxy in self._proxies:
-            proxy.outage()
-
-    def _do_join(self):
-        for proxy in self._proxies:
-            proxy.join()
-
-    def _do_clear(self):
-        for device in self._devices:
-            device.finish()
-        for proxy in self._proxies:
-            proxy.end_faults()
-
-    def _do_accepted(self):
-        return sum(device.accepted for device in self._devices)
-
-    def _do_unsettled(self):
-        return sum(not device.settled for device in self._devices)
-
-    def _do_end(self):
-        connections = {proxy.kind: proxy.connections for proxy in self._proxies}
-        devices = [SimpleNamespace(**{name: getattr(device, name) for name in _REPORTED}) for device in self._devices]
+    def end(self):
+        connections = {proxy.kind: proxy.connections for proxy in self.proxies}
+        devices = [SimpleNamespace(**{name: getattr(device, name) for name in _REPORTED}) for device in self.devices]
         return devices, connections, self._resident
 
 
@@ -133,8 +140,7 @@ class Share:
         self.ports = self._pipe.recv()
 
     def ask(self, command):
-        """Commands: outage; join (ends the outage); clear (no more faults, no new messages); accepted, unsettled
-        (return how many); end."""
+        """Calls a method of its Fleet; returns what that returns."""
         self._pipe.send(command)
         return self._pipe.recv()
 

@@ -61,25 +61,15 @@ class Row:
         return [f"{kind}: {n} {what}" for name, what in words.items() if (n := getattr(self, name))]
 
 
-_COLUMNS = {
-    "devices": "devices",
-    "connections": "connections",
-    "faults": "with fault",
-    "accepted": "accepted",
-    "lost": "lost",
-    "repeated": "QoS 1 repeated",
-    "twice": "QoS 2 twice",
-    "given_up": "given up",
-    "dropped": "dropped",
-    "stuck": "stuck",
-}
+_COLUMNS = "devices connections faults accepted lost repeated twice given_up dropped stuck".split()
+_HEADS = {"faults": "with fault", "repeated": "QoS 1 repeated", "twice": "QoS 2 twice", "given_up": "given up"}
 
 
 def table_of(title, rows):
     """rows: {kind: Row}."""
     lines = [(kind, *(getattr(row, name) for name in _COLUMNS)) for kind, row in rows.items()]
     sums = [sum(column) for column in zip(*(counts for _, *counts in lines), strict=True)]
-    return table(title, [("network", *_COLUMNS.values()), *lines, ("all", *sums)])
+    return table(title, [("network", *(_HEADS.get(name, name) for name in _COLUMNS)), *lines, ("all", *sums)])
 
 
 def histogram(counts, width=60):

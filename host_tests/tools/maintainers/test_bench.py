@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tools.bench import benchmark
-from tools.bench.figures import measure, peers
+from tools.bench.figures import measure
 from tools.bench.figures.run import OURS, Code, Failed
 from tools.peers.mosquitto import unavailable
 from tools.runtimes import runtime
@@ -49,12 +48,12 @@ def test_steady_state_allocates_nothing(name, mosquitto, tmp_path):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """What a run with other clients beside ours wrote, and printed: one works, one fails."""
+    """What a run with other clients beside ours, which fail, wrote and printed."""
     _available(benchmark.best_runtime().name)
     folder = tmp_path_factory.mktemp("bench")
     (folder / "peers/umqtt").mkdir(parents=True)
-    shutil.copy(HERE / "standin_peer.py", folder / "peers/umqtt/simple.py")
-    (folder / "peers/umqtt/simple2.py").write_text("raise OSError('no thanks')\n")
+    for name in ("simple", "simple2"):
+        (folder / f"peers/umqtt/{name}.py").write_text("raise OSError('no thanks')\n")
     effort = dataclasses.replace(measure.TINY, heap=16_384)
     words = ["--tiny", "--markdown", "--peers", folder / "peers", "--json", folder / "bench.json"]
     with pytest.MonkeyPatch.context() as patch:
@@ -66,15 +65,16 @@ def measured(tmp_path_factory):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_run_has_a_figure_for_each_client_in_each_row(measured):
-    """One that fails leaves the others theirs."""
+    """Those that fail leave ours its own."""
     figures, text, folder = measured
     goals = [[cell.strip() for cell in line.split("|")[3:-1]] for line in text.splitlines() if line.startswith("| ")]
     names, _, *rows = goals[:23]
     assert names == ["Inflight", "umqtt.simple", "umqtt.simple2", "level 5", "WebSocket"]
-    failed = [row[2] for row in rows if row[2] != "-"]
-    assert len(failed) == 15 and {*failed} == {"OSError: no thanks"}
+    for column in (1, 2):
+        failed = [row[column] for row in rows if row[column] != "-"]
+        assert len(failed) == 15 and {*failed} == {"OSError: no thanks"}
     assert all(row[0] not in ("", "-") for row in rows) and "Inflight | Paho |" in text
-    assert figures["costs"]["umqtt_simple"]["publish_1"] > 0 and figures["sizes"]["umqtt_simple"]["umqtt/simple"] > 100
+    assert figures["sizes"]["umqtt_simple"]["umqtt/simple"] > 0
     for name in ("throughput.svg", "wear.svg"):
         assert len(ElementTree.parse(folder / name).getroot().findall("{*}path")) >= 4
 
@@ -89,22 +89,6 @@ def test_flash_that_a_message_takes(measured):
     assert ours["bytes", 1]["programmed"] < ours["bytes", 2]["programmed"] < 112
     most = max(row["erases"] for row in ours.values())
     assert all(row["erases"] > most and row["programmed"] > 111 for row in rows if row["way"] != OURS)
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_checkouts_are_found_wherever_they_lie(tmp_path):
-    done = CliRunner().invoke(benchmark.app, ["--peers", str(tmp_path)])
-    assert done.exit_code == 1
-    assert "looked for umqtt/simple.py, umqtt/simple2.py, mqtt_as/__init__.py" in done.output.replace("\n", " ")
-    for path in ("lib/micropython/umqtt.simple/umqtt/simple.py", "b/src/umqtt/simple2.py", "c/mqtt_as/properties.py"):
-        (tmp_path / path).parent.mkdir(parents=True)
-        (tmp_path / path).touch()
-    (tmp_path / "c/mqtt_as/__init__.py").write_text("from .properties import Properties")
-    assert {driver: list(files) for driver, files in peers.find(tmp_path).items()} == {
-        "umqtt_simple": ["umqtt/simple"],
-        "umqtt_simple2": ["umqtt/simple2"],
-        "mqtt_as_client": ["mqtt_as/__init__", "mqtt_as/properties"],
-    }
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")

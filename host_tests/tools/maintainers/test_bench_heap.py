@@ -2,7 +2,6 @@
 
 import pytest
 
-from tools.bench import heap_of_application
 from tools.bench.application import heap
 from tools.demo.sensors import best_runtime
 from tools.peers.mosquitto import unavailable
@@ -33,15 +32,3 @@ def test_modules_that_stay_are_listed(tmp_path):
     _available()
     found = heap.modules_of("rp2040", tmp_path)
     assert {"inflight.core", "node", "app", "board"} <= {*found} and min(found.values()) > 0
-
-
-def test_an_application_that_ends_is_an_error(mosquitto, tmp_path):
-    """Its last lines tell why."""
-    _available()
-    with pytest.raises(heap.Failed, match="host"):
-        list(heap.Application("rp2040", mosquitto().port, tmp_path).run({"host": None, "qos": 7}))
-
-
-def test_the_tables_have_a_column_for_each_board():
-    rows = heap_of_application.rows({board: {heap.BASE: (60_000, 500), "MQTT 5": (8_000, 118)} for board in MOST})
-    assert rows[1:] == [[heap.BASE, *["60,000", "500"] * 2], ["MQTT 5", *["+8,000", "+118"] * 2]]

@@ -39,11 +39,6 @@ def test_no_finding(folder):
     assert not list(folder.iterdir())
 
 
-def test_unknown_campaign():
-    result = run("--campaign", "cut")
-    assert result.exit_code == 2 and "cut is none of cuts, undecided, stuck, checkpoints" in result.output
-
-
 def test_finding_is_saved(folder, monkeypatch):
     monkeypatch.setattr(Session, "free_mid", lambda self, other: 7)
     monkeypatch.setattr(campaign.Endurance, "run", lambda self, erases: 0)

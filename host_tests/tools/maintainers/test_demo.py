@@ -7,97 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import typer
 from rich.console import Console
 
 from host_tests.broker import PATIENCE_S
-from tools.demo import sensor
-from tools.demo.__main__ import _NONE, check_tables, main, result
-from tools.demo.downstream import _Program
-from tools.demo.subscriber import number
-from tools.patience import Patience
-from tools.peers.network import Network, _Frames
+from tools.demo.__main__ import _NONE, check_tables, result
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
-
-
-def test_patience_begins_anew_with_progress(monkeypatch):
-    now = [0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    patience = Patience(10)
-    for now[0] in range(0, 100, 10):
-        assert not patience.over(now[0])
-    now[0] += 10
-    assert not patience.over(90)
-    now[0] += 1
-    assert patience.over(90)
-
-
-def test_a_network_that_was_joined_stays_up():
-    with socket.create_server(("127.0.0.1", 0)) as server, Network(server.getsockname()[1]) as network:
-        server.settimeout(240)
-        running, go_on = threading.Event(), threading.Event()
-        network._loop.call_soon_threadsafe(lambda: (running.set(), go_on.wait()))  # delays cut() and join()
-        running.wait()
-        network.cut()
-        network.join()
-        go_on.set()
-        with socket.create_connection(("127.0.0.1", network.port)), server.accept()[0]:
-            pass  # forwarded, not reset
-
-
-def test_an_endless_program_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tools.demo.downstream._PATIENCE_S", 0.1)
-    endless = tmp_path / "endless.py"
-    endless.write_text("import time\nwhile True:\n    time.sleep(1)\n")
-    program = _Program(tmp_path / "endless.log", endless)
-    with pytest.raises(RuntimeError, match="endless: no end in 0.1 s"):
-        program.run()
-    assert program.process.poll() is not None
-
-
-@pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])
-def test_qos_that_promises_nothing_is_refused(qos):
-    with pytest.raises(typer.BadParameter, match="QoS 0 messages may be lost"):
-        main(qos=qos)
-
-
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_repetitions_are_counted_in_chunks_of_any_size(size):
-    repeated = Counter()
-    stream = (
-        bytes((0x10, 3))
-        + b"abc"
-        + bytes((0x32, 4))
-        + b"\x00\x01t1"
-        + bytes((0xC0, 0))
-        + bytes((0x3A, 0x81, 0x01))
-        + b"x" * 129
-        + bytes((0x3C, 2))
-        + b"xx"
-        + bytes((0x30, 1))
-        + b"x"
-    )
-    frames = _Frames(repeated)
-    for at in range(0, len(stream), size):
-        frames.feed(stream[at : at + size])
-    assert +repeated == {1: 1, 2: 1}
-
-
-def test_numbers_of_messages():
-    pack = [{"bn": "urn:dev:mac:s1:", "seq": 5, "epoch": 9, "n": "load", "v": 1}, {"n": "memory", "v": 2}]
-    assert number("inflight/s1/telemetry", json.dumps(pack)) == ("s1", 9, 5)
-    assert number("inflight/s1/health", b'{"seq": 6, "epoch": 9}') == ("s1", 9, 6)
-    assert number("inflight/s1/status", b'{"state": "offline"}') is None
-    for bad in (b"", b"[]", b"\xff", b"[1]"):
-        with pytest.raises((ValueError, KeyError, IndexError, TypeError)):
-            number("inflight/s1/telemetry", bad)
 
 
 GOOD = {("s1", 0): 2, ("s1", 1): 1}  # deliveries of message 0, of QoS 1, and of message 1, of QoS 2
@@ -155,11 +74,6 @@ def test_problems_of_the_tables(problem, raw, rows, fleet):
     raw = [dict(zip(("device", "seq", "kind", "first"), row, strict=True)) for row in raw]
     rows = [dict(zip(("device", "seq", "place"), row, strict=True)) for row in rows]
     assert check_tables({("s1", 0, 1), ("s1", 1, 2)}, facts, raw, rows) == ([problem] if problem else [])
-
-
-def test_sensor_without_a_configuration():
-    with pytest.raises(typer.BadParameter, match="no file /nowhere.json"):
-        sensor.main(Path("/nowhere.json"))
 
 
 def test_sensor_in_a_folder_with_names_of_modules(tmp_path):

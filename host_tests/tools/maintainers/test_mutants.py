@@ -1,10 +1,7 @@
 """Kept mutants fit the tree; a fixed tenth of them is seen by a test that each names; what `make mutants` does with a
 mutant that no test sees, with a tree that is not committed, and with names that there are not."""
 
-import os
-import signal
 import subprocess
-import sys
 import textwrap
 from collections import Counter
 
@@ -119,31 +116,6 @@ def test_a_test_that_fails_by_itself_sees_nothing(project):
         file.write("    assert False\n")
     ((_, test, _, complaints),) = judged(project, mutant())
     assert not test and "fails without a mutant, too" in complaints[0]
-
-
-def test_interrupted_it_leaves_the_tree_as_it_is(project):
-    """While a test of a mutant waits, Ctrl-C ends the command, and that test."""
-    entered = project.parent / "entered"
-    (project / "host_tests/test_part.py").write_text(
-        f"import pathlib, signal\ndef test_tripled():\n    pathlib.Path({str(entered)!r}).touch()\n    signal.pause()\n"
-    )
-    code = f"""
-from host_tests.tools.maintainers.test_mutants import judged, mutant
-import pathlib
-judged(pathlib.Path({str(project)!r}), mutant())
-"""
-    copies = project.parent / "copies"
-    copies.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=CHECKOUT, env={**os.environ, "TMPDIR": str(copies)}, stderr=subprocess.DEVNULL
-    )
-    while not entered.exists():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) != 0
-    assert not list(copies.glob("inflight-mutants-*"))
-    done = subprocess.run(["git", "-C", project, "diff", "--stat"], capture_output=True, text=True)
-    assert "part.py" not in done.stdout.replace("test_part.py", "")
 
 
 @pytest.mark.parametrize("ask", [lambda: mutants.chosen(KEPT, ["dup"]), lambda: mutants.test_files(CHECKOUT, ["dup"])])

@@ -76,34 +76,30 @@ def test_what_is_no_version(checkout, version):
 
 
 def test_another_version_than_the_library_has(checkout):
-    line = refused(checkout, "99.0.0")
-    assert f"has {VERSION}, not 99.0.0: write 99.0.0 there" in line
-    assert (CHECKOUT / line.split()[1]).read_text().count(f'"{VERSION}"') == 1
+    assert f"lib/inflight/__init__.py has {VERSION}, not 99.0.0: write 99.0.0 there" in refused(checkout, "99.0.0")
+
+
+WANTED = f"write ## [{VERSION}] - YYYY-MM-DD"
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("name", "text", "problem"),
     [
-        (DATED.replace(VERSION, "0.0.9"), f"has no section {VERSION}: write ## [{VERSION}] - YYYY-MM-DD"),
-        (DATED.replace(" - 2026-03-01", ""), f"the section {VERSION} has no date: write ## [{VERSION}] - YYYY-MM-DD"),
-        (DATED.replace("2026-03-01", "soon"), "has no date"),
-        (DATED.replace("2026-03-01", "2026-02-30"), "has no date"),
+        ("CHANGELOG.md", DATED.replace(VERSION, "0.0.9"), f"has no section {VERSION}: {WANTED}"),
+        ("CHANGELOG.md", DATED.replace(" - 2026-03-01", ""), f"the section {VERSION} has no date: {WANTED}"),
+        ("CHANGELOG.md", DATED.replace("2026-03-01", "2026-02-30"), "has no date"),
+        ("README.md", "changed", "the checkout is not clean: commit or remove README.md"),
+        ("new.py", "new", "the checkout is not clean: commit or remove new.py"),
+        (".git", None, "not a git repository"),
     ],
+    ids=["no section", "no date", "no day", "changed", "new", "no git"],
 )
-def test_a_changelog_that_does_not_tell_of_the_version(checkout, text, problem):
-    (checkout / "CHANGELOG.md").write_text(text)
+def test_a_checkout_that_is_not_ready(checkout, name, text, problem):
+    if text is None:
+        shutil.rmtree(checkout / name)
+    else:
+        (checkout / name).write_text(text)
     assert problem in refused(checkout)
-
-
-@pytest.mark.parametrize("name", ["README.md", "new.py"])
-def test_a_checkout_with_changes_that_are_not_committed(checkout, name):
-    (checkout / name).write_text("changed")
-    assert f"the checkout is not clean: commit or remove {name}" in refused(checkout)
-
-
-def test_a_folder_that_is_no_checkout(checkout):
-    shutil.rmtree(checkout / ".git")
-    assert "not a git repository" in refused(checkout)
 
 
 def test_the_changelog_has_sections_that_a_release_finds():

@@ -1,23 +1,19 @@
 """The set-up as a person meets it, offline: a mirror in a folder, a package made on the spot, a cache of its own."""
 
-import hashlib
 import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 
 import pytest
 
-from host_tests.tools.boards.site import serving
-from inflight_tools.boards.images.variants import Variant
 from tools.peers import chromium
 from tools.setup import __main__ as set_up
-from tools.setup import common, environment, firmware, npm, packages, programs, relock, sources
-from tools.setup.common import CHECKOUT, SetupError, sweep
+from tools.setup import common, environment, packages, programs, relock, sources
+from tools.setup.common import SetupError
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 MIRROR = "http://mirror.example/debian"
@@ -111,21 +107,6 @@ def test_a_file_that_the_mirror_dropped_is_told_apart(mirror, tmp_path):
         packages.install(mirror[1], mirror[0], tmp_path / "store")
 
 
-def test_an_unpacking_that_was_killed_is_made_good(mirror, tmp_path):
-    base, package = mirror
-    command = f"import os, signal; from tools.setup import packages; package = packages.{package!r}\n"
-    command += "packages.unpack = lambda deb, folder: os.kill(os.getpid(), signal.SIGKILL)\n"
-    command += f"from pathlib import Path; packages.install(package, {base!r}, Path({str(tmp_path / 'store')!r}))"
-    killed = subprocess.run([sys.executable, "-c", command], stderr=subprocess.DEVNULL)
-    assert killed.returncode == -9
-    [half] = os.listdir(tmp_path / "store")
-    assert half.startswith(".new-")  # never under the package's own name
-    sweep(tmp_path / "store")
-    folder = packages.install(package, base, tmp_path / "store")
-    assert (folder / "usr/bin/hello").exists()
-    assert os.listdir(tmp_path / "store") == [folder.name]
-
-
 def test_the_lock_names_every_program_for_every_processor():
     lock = packages.read_lock(programs.LOCK.read_text())
     for architecture in ("amd64", "arm64", "i386", "armhf"):
@@ -182,18 +163,6 @@ def test_an_unavailable_program_gives_its_reason(cache, monkeypatch):
     assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
 
 
-def test_packages_of_npm_are_installed_once_beside_their_program(tmp_path, monkeypatch):
-    for name, text in {"node": 'echo "v20.1.0"', "npm": 'echo "$@" >>"${0%/*}/asked"'}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for _ in range(2):
-        node, program = npm.command(CHECKOUT / "tools/runtimes/wasm", tmp_path / "cache")
-    assert node == str(tmp_path / "node") and os.path.exists(program)
-    [asked] = (tmp_path / "asked").read_text().splitlines()
-    assert asked.startswith("ci --ignore-scripts ")
-
-
 def test_an_environment_is_the_same_whichever_link_names_its_interpreter(tmp_path, monkeypatch):
     """One without its stamp is not ready."""
     found = environment.key(environment.REQUIREMENTS)
@@ -246,40 +215,6 @@ def test_the_help_of_relock_changes_no_file(monkeypatch, capsys):
     assert "Renews all pins" in capsys.readouterr().out
 
 
-# --- firmware images
-
-
-@pytest.fixture
-def images(cache, tmp_path, monkeypatch):
-    """Two of them, with the same content."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("INFLIGHT_FIRMWARE", raising=False)
-    sha256 = hashlib.sha256(b"image").hexdigest()
-    boards = [Variant(name, "rp2040", "uf2", 64, f"{name}.uf2", sha256) for name in ("a", "b")]
-    monkeypatch.setattr(firmware, "variants", lambda: boards)
-    return cache / "firmware"
-
-
-def test_firmware_images_are_downloaded_once(images, monkeypatch, capsys):
-    with serving(b"image", monkeypatch) as site:
-        assert firmware.ensure(None) and not firmware.ensure(None)
-    assert site.asked == ["/files/a.uf2", "/files/b.uf2"]
-    assert [path.read_bytes() for path in images.iterdir()] == [b"image"] * 2
-    assert capsys.readouterr().err == "setup: fetched a.uf2\nsetup: fetched b.uf2\n"
-
-
-@pytest.mark.parametrize(("content", "reason"), [(b"another", "wrong SHA-256"), (None, "timed out")])
-def test_firmware_images_that_cannot_be_had_cost_one_line_and_one_try(images, monkeypatch, capsys, content, reason):
-    monkeypatch.setattr(firmware, "TIMEOUT_S", 0.2)
-    with serving(content or b"", monkeypatch) as site, socket.create_server(("127.0.0.1", 0)) as silent:
-        if content is None:
-            monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        firmware.ensure(None)
-    [told] = capsys.readouterr().err.splitlines()
-    assert told.startswith("setup: firmware images are unavailable: ") and reason in told
-    assert len(site.asked) == bool(content) and not images.exists()
-
-
 # --- one device file on one runtime
 
 
@@ -316,33 +251,6 @@ def test_device_run_reports_each_test(tmp_path, cache, monkeypatch):
     path.write_text("from harness import SkipTest\nraise SkipTest('not for this one')\ndef test_x():\n    pass\n")
     skipped = tool("runtimes.device_run", path)
     assert (skipped.returncode, skipped.stdout) == (0, "skip *: not for this one\n")
-
-
-# --- packages in locks of their own
-
-
-def test_another_lock_is_added_once(tmp_path, monkeypatch):
-    done = []
-    monkeypatch.setattr(environment, "run", lambda command, purpose: done.append(command))
-    lock = tmp_path / "more.lock"
-    lock.write_text("something==1\n")
-    (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").touch()
-    assert environment.add(lock, tmp_path / "venv") and not environment.add(lock, tmp_path / "venv")
-    lock.write_text("something==2\n")
-    assert environment.add(lock, tmp_path / "venv") and len(done) == 2
-    assert all("--require-hashes" in command and lock in command for command in done)
-
-
-def test_the_environment_sees_the_checkout(tmp_path, monkeypatch):
-    done = []
-    monkeypatch.setattr(environment, "run", lambda command, purpose: done.append(command))
-    packages_of = tmp_path / "lib/python3.11/site-packages"
-    packages_of.mkdir(parents=True)
-    assert environment.link(tmp_path) and not environment.link(tmp_path)
-    assert len(done) == 1 and "--editable" in done[0] and CHECKOUT in done[0]
-    seen = (packages_of / "checkout.pth").read_text().splitlines()
-    assert {str(CHECKOUT), str(CHECKOUT / "tools"), str(CHECKOUT / "host_tests/device")} <= set(seen)
 
 
 # --- in parts

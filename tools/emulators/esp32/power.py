@@ -9,7 +9,7 @@ import os
 import re
 import threading
 
-from tools.emulators.power import Plan
+from tools.emulators import power
 
 _EVENTS = ("m25p80_select", "m25p80_page_program", "m25p80_flash_erase")
 OPTIONS = tuple(word for event in _EVENTS for word in ("-trace", event))
@@ -28,28 +28,19 @@ def pipe():
     return read, write
 
 
-class Power:
-    """The power of one board, from when it is switched on with the bytes `flash` until it goes. operations: (kind,
-    address) of each flash operation so far. cut: how it went off, or None while it is on. on_operation(kind, address,
-    old, new) is told of each, and what it changes. kill() ends the emulator; on_words(bytes) is told what QEMU says
-    beside the trace, which it writes to the pipe `trace`."""
+class Power(power.Power):
+    """The power of one board, from when it is switched on with the bytes `flash`. kill() ends the emulator; on_words
+    (bytes) is told what QEMU says beside the trace, which it writes to the pipe `trace`."""
 
     def __init__(self, flash, trace, kill, on_words):
+        super().__init__(kill)
         self.flash = bytearray(flash)
-        self.operations = []
-        self.cut = None
-        self.on_operation = None
-        self._trace, self._kill, self._on_words = trace, kill, on_words
-        self._plan = None
+        self._trace, self._on_words = trace, on_words
         self._page = None  # address and content of the page that is programmed, before that
         self._lock = threading.Lock()
         self._timer = None
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
-
-    def cut_at_operation(self, *plan):
-        """Power goes as Plan(*plan) says."""
-        self._plan = Plan(*plan)
 
     def cut_in(self, seconds):
         """Power goes in so many seconds, whatever the board does then."""
@@ -60,13 +51,8 @@ class Power:
         self._timer.start()
 
     def off(self, why="switched off"):
-        """Power goes now. Returns True if it was on."""
         with self._lock:
-            was_on = not self.cut
-            if was_on:
-                self.cut = why
-                self._kill()
-        return was_on
+            return super().off(why)
 
     def join(self):
         """To be called when the emulator has ended. Returns what is in the flash."""
@@ -105,12 +91,8 @@ class Power:
         return False
 
     def _end_operation(self, kind, start, old):
-        self.operations.append((kind, start))
         end = start + len(old)
-        new = bytes(self.flash[start:end])
-        if self.on_operation:
-            self.on_operation(kind, start, old, new)
-        if not (self._plan and self._plan.is_due(kind) and self.off(f"{kind} {self._plan.how}")):
-            return False
-        self.flash[start:end] = self._plan.left_behind(old, new)
-        return True
+        left = self._operated(kind, start, old, bytes(self.flash[start:end]))
+        if left is not None:
+            self.flash[start:end] = left
+        return left is not None

@@ -23,18 +23,7 @@ _ODD = (-1, 3, 1.0, True, None, "", "a/#", b"\xff", bytes(5000), [], [1], {}, 1 
 _TOPICS = ("t", b"t", "a/b", "ü")
 _PAYLOADS = (b"", b"1", "2", bytearray(b"3"), memoryview(b"44"), bytes(300), _WIDE, "ü" * 50)
 _FILTERS = ("t", "a/#", b"+/b", (("t", 1), ("a/+", 2)), [["a", 0]])
-_OPTIONS = (
-    "port",
-    "user",
-    "will",
-    "keepalive",
-    "backoff_ms",
-    "timeout_ms",
-    "max_inflight",
-    "buffer",
-    "on_error",
-    "qos",
-)
+_OPTIONS = "port user will keepalive backoff_ms timeout_ms max_inflight buffer on_error qos".split()
 _NEVER = ()
 _LONGEST_MS = 5
 

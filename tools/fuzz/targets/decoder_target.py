@@ -1,15 +1,18 @@
 """The packet decoder: input of a server gives the same events however it is split, or ProtocolError.
 
-data: a byte (bit 0: level 3 or 4; bits 1-2: size of the buffer; the rest: how the input is split), then the server's
-bytes."""
+data: a byte (bit 0: level 3 or 4, see decoder5_target for 5; bits 1-2: size of the buffer; the rest: how the input is
+split), then the server's bytes."""
 
-from inflight.packet import CONNACK, PINGRESP, PUBLISH, ProtocolError
+from inflight.level5.cursor import IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH
+from inflight.level5.mqtt5 import Session5
+from inflight.packet import CONNACK, DISCONNECT, PINGRESP, PUBLISH, ProtocolError
 from inflight.session.packet_buffer import PacketBuffer
 from outcome import STRICT, Finding, Outcome, demand
 
 if STRICT:
-    import wire_reference
+    from wire_reference import judge
 
+_PLACES = {CONNACK: IN_CONNACK, PUBLISH: IN_PUBLISH, DISCONNECT: IN_DISCONNECT, 15: IN_AUTH}
 BUFFERS = (64, 100, 256, 512)
 
 
@@ -25,30 +28,52 @@ def always(n):
         yield n
 
 
+def _properties(d, kind):
+    """[id, its bytes in the packet, ...] without lengths of texts and binary data."""
+    cursor = d.properties(_PLACES.get(kind, IN_ACK))
+    found = []
+    kind = cursor.next()
+    while kind:
+        found += [kind, bytes(d.buf[cursor.at : cursor.at + cursor.n])]
+        kind = cursor.next()
+    return found
+
+
 class Events:
-    """The decoder's events: [kind, flags, Message ID, topic, size, payload or body]."""
+    """The decoder's events, as wire_reference tells them."""
 
     over = False  # nothing behind the last one counts
 
-    def __init__(self):
+    def __init__(self, level):
         self.list = []
+        self._level = level
 
     def add(self, d, kind):
-        if kind != PUBLISH:
-            named = kind not in (CONNACK, PINGRESP)
-            self.list.append([kind, d.flags, d.mid if named else 0, b"", d.n, bytes(d.buf[d.at : d.at + d.n])])
+        if kind == PUBLISH:
+            self._add_publish(d)
             return
+        mid = d.mid if CONNACK < kind < PINGRESP else 0
+        body = bytes(d.buf[d.at : d.at + d.n])
+        if self._level < 5:
+            self.list.append([kind, d.flags, mid, b"", d.n, body])
+            return
+        body = body[:1] if kind == CONNACK else body if kind in (9, 11) else b""
+        self.list.append([kind, d.flags, mid, d.reason_code, body, _properties(d, kind) if d.block else None])
+        self.over = kind == DISCONNECT
+
+    def _add_publish(self, d):
         topic = bytes(d.buf[d.topic : d.topic + d.topic_len]) if d.topic_len else None
-        head = [kind, d.flags, d.mid if d.flags & 6 else 0, topic, d.size]
+        head = [PUBLISH, d.flags, d.mid if d.flags & 6 else 0, topic, d.size]
+        more = [None if topic is None else _properties(d, PUBLISH)] if self._level == 5 else []
         if not d.offset:
-            self.list.append(head + [b""])
+            self.list.append(head + [b""] + more)
         event = self.list[-1]
-        if event[:5] != head or d.offset != len(event[5]) or d.offset + d.n + d.left != d.size:
+        if event[:5] + event[6:] != head + more or d.offset != len(event[5]) or d.offset + d.n + d.left != d.size:
             raise Finding("%r goes on with %r at %d, %d bytes, %d left" % (event, head, d.offset, d.n, d.left))
         event[5] += bytes(d.buf[d.at : d.at + d.n])
 
 
-def decode(d, events, stream, lengths):
+def _decode(d, events, stream, lengths):
     """What the decoder d finds in `stream`, read in pieces of these lengths: (events, whether it ended with a
     ProtocolError)."""
     end = len(stream)
@@ -73,24 +98,30 @@ def decode(d, events, stream, lengths):
         return events.list, True
 
 
-def run(data):
+def run_at(level, data):
     first = data[0] if data else 0
     stream = data[1:]
-    level = 3 + (first & 1)
     size = BUFFERS[first >> 1 & 3]
 
     def decoded(lengths):
-        d = PacketBuffer()
-        d.use(bytearray(2 * size), None, level)
-        return decode(d, Events(), stream, lengths)
+        d = Session5(None, bytearray(2 * size), b"client", 5) if level == 5 else PacketBuffer()
+        if level < 5:
+            d.use(bytearray(2 * size), None, level)
+        return _decode(d, Events(level), stream, lengths)
 
     whole = decoded(always(size))
     again = decoded(pieces(first) if first & 8 else always(1))
     demand(again == whole, "split in another way: %r, %r", again, whole)
     if STRICT:
-        wire_reference.judge(stream, level, size, *whole)
+        judge(stream, level, size, *whole)
     outcome = Outcome()
     for event in whole[0]:
-        outcome.note(*event)
+        outcome.note(*event[: 5 + (event[0] == PUBLISH or level < 5)])
+        if level == 5:
+            outcome.note(*(event[-1] or (None,)))
     outcome.note(whole[1])
     return outcome.number
+
+
+def run(data):
+    return run_at(3 + (data[0] & 1 if data else 0), data)

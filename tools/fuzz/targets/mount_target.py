@@ -3,6 +3,7 @@ works.
 
 data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
 
+from account import body, records
 from inflight.journal.journal import DONE, IN, OUT, SESSION, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP
 from inflight.session.record import load_window
@@ -10,29 +11,20 @@ from inflight.session.session import Session
 from inflight.states import REL, STATE
 from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand
-from worn_flash import History, blank, body, damage, mount
+from worn_flash import History, blank, damage, mount
 
 
 def scanned(journal):
     """The records that the journal finds, in the form of Record.key."""
-    found = []
-    for kind in (OUT, IN, SESSION):
-        at = journal.scan(kind, -1)
-        while at >= 0:
-            buf = bytearray(journal.found_len)
-            start = journal.read(at, 0, buf)
-            text = bytes(buf[start:])
-            found.append((kind, journal.found_mid, journal.found_seq, journal.found_state, text))
-            at = journal.scan(kind, at)
-    return sorted(found)
+    return sorted([record[:5] for record in records(journal, (OUT, IN, SESSION))])
 
 
-def keys(records):
-    return sorted([record.key for record in records])
+def keys(image):
+    return sorted([record.key for record in image.records])
 
 
 def _judge(journal, image, wanted, least):
-    found, left = scanned(journal), keys(image.records)
+    found, left = scanned(journal), keys(image)
     demand(found == wanted, "it finds %r, there is %r", found, wanted)
     demand(left == wanted, "it left %r of %r", left, wanted)
     demand(journal.next_seq >= least, "number %d comes again, %d is next", journal.next_seq, least)
@@ -108,7 +100,7 @@ def run(data):
     outcome = Outcome()
     if image.foreign:
         return _refused(flash, before)
-    wanted = keys(image.records)
+    wanted = keys(image)
     journal = mount(flash)
     if image.forged or len(set(wanted)) < len(wanted):
         # A later vote may go to a forged header. And where old content came back beside its copy, what is behind it

@@ -1,6 +1,7 @@
 """A flash with a journal's history and damage, determined by an input's bytes, the same on each interpreter."""
 
-from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from account import Account
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
 from journal_reader import HEAD, HEADER, NOTE, OVERHEAD, Shape
 from nor import NorFlash, PowerCut, noise, torn
 from outcome import demand
@@ -78,46 +79,36 @@ def blank(which):
     return flash, shape
 
 
-def body(k, n):
-    return bytes([(k * 7 + i) & 255 for i in range(n)])
-
-
 class History:
-    """Runs a journal on `flash` through the steps that `reader` contains."""
+    """An Account of the journal on `flash`, which judges it after each power cut, and the steps that `reader` has."""
 
     def __init__(self, flash, reader):
-        self.flash = flash
-        self.reader = reader
+        self._flash = flash
+        self._reader = reader
+        self._account = Account(flash)
         self.stale = bytes(flash.data)
-        self.journal = mount(flash)
-        self.k = 0
 
     def live(self, n):
+        """So many steps."""
         for _ in range(n):
-            self.flash.reads = 0
+            self._flash.reads = 0
             try:
-                self._step(self.reader.byte())
+                self._step(self._reader.byte())
             except PowerCut:
-                self.flash.power_on()
-                self.journal = mount(self.flash)
+                self._flash.power_on()
+                self._account.restart()
 
     def _append(self, kind, n):
-        self.k += 1
-        try:
-            n = min(n, self.journal.largest)
-            return self.journal.append(kind, 1 + self.k % 65535, body(self.k, n), n)
-        except OutboxFull:
+        key = self._account.append(kind, min(n, self._account.journal.largest))
+        if not key:
             self._mark(0, DONE)
-            return -1
+        return key
 
     def _mark(self, skip, state):
-        journal = self.journal
-        at = journal.scan(OUT, -1)
-        while at >= 0 and skip:
-            skip -= 1
-            at = journal.scan(OUT, at)
-        if at >= 0 and journal.found_state < state:
-            journal.mark(at, state)
+        places = self._account.places
+        keys = sorted([key for key in places if key[0] == OUT], key=places.get)
+        for key in keys[skip : skip + 1]:
+            self._account.mark(key, state)
 
     def _step(self, op):
         if op < 0x80:
@@ -131,17 +122,16 @@ class History:
         elif op < 0xC8:
             self._append(SESSION, 9)
         elif op < 0xD0:
-            self.journal.collect()
+            self._account.journal.collect()
         elif op < 0xD8:
-            self.stale = bytes(self.flash.data)
+            self.stale = bytes(self._flash.data)
         elif op < 0xE8:
-            after, b, mask = self.reader.byte() % 12, self.reader.byte(), self.reader.byte()
-            self.flash.cut_at(after, lambda old, new: torn(b % len(old), mask)(old, new))
+            after, b, mask = self._reader.byte() % 12, self._reader.byte(), self._reader.byte()
+            self._flash.cut_at(after, lambda old, new: torn(b % len(old), mask)(old, new))
         else:
             for _ in range(2 * (op & 15) + 2):
-                at = self._append(OUT, 60)
-                if at >= 0:
-                    self.journal.mark(at, DONE)
+                if key := self._append(OUT, 60):
+                    self._account.mark(key, DONE)
 
 
 def _place(flash, reader):

@@ -11,8 +11,9 @@ def body(k, n=40):
     return bytes([(k * 7 + i) & 0xFF for i in range(n)])
 
 
-def records(journal):
-    """[(kind, Message ID, sequence number, state, body, address)] of the live records; a number of OUT alone."""
+def records(journal, numbers=(OUT,)):
+    """[(kind, Message ID, sequence number, state, body, address)] of the live records. numbers: the kinds whose number
+    is told; 0 of others."""
     found = []
     for kind in (OUT, IN, SESSION):
         at = journal.scan(kind, -1)
@@ -20,7 +21,7 @@ def records(journal):
             n = journal.found_len
             buf = bytearray(n + 3)
             start = journal.read(at, 0, buf)
-            seq = journal.found_seq if kind == OUT else 0
+            seq = journal.found_seq if kind in numbers else 0
             found.append((kind, journal.found_mid, seq, journal.found_state, bytes(buf[start : start + n]), at))
             at = journal.scan(kind, at)
     return found

@@ -28,7 +28,7 @@ class Esp32Port:
 
     def __enter__(self):
         log.set_verbosity("silent")
-        with self._explained():
+        with _explained(self.device):
             self._esp = cmds.connect_esp(self.device, chip=self.chip)
             self._esp = cmds.run_stub(self._esp)
             if self._esp.IS_STUB:
@@ -40,39 +40,34 @@ class Esp32Port:
         # After an error the board stays in its boot program: an incomplete image must not start.
         self._esp._port.close()
 
+    def _do(self, command, *arguments, **options):
+        with _explained(self.device):
+            return command(self._esp, *arguments, **options)
+
     def flash_size(self):
         """Bytes of flash; None if the chip does not report it."""
-        with self._explained():
-            size = cmds.detect_flash_size(self._esp)
+        size = self._do(cmds.detect_flash_size)
         return flash_size_bytes(size) if size else None
 
     def read(self, address, size):
         """`size` bytes of the flash."""
-        with self._explained():
-            return cmds.read_flash(self._esp, address, size, no_progress=True)
+        return self._do(cmds.read_flash, address, size, no_progress=True)
 
     def identity(self):
         """The address of its Wi-Fi, 12 hexadecimal digits."""
-        with self._explained():
-            return bytes(self._esp.read_mac()).hex()
+        return bytes(self._do(lambda esp: esp.read_mac())).hex()
 
     def erase(self):
         """Erases all of the flash."""
-        with self._explained():
-            cmds.erase_flash(self._esp)
+        self._do(cmds.erase_flash)
 
     def write(self, address, content):
         """Writes and verifies."""
-        with self._explained():
-            cmds.write_flash(self._esp, [(address, content)], flash_size="keep", no_progress=True)
+        self._do(cmds.write_flash, [(address, content)], flash_size="keep", no_progress=True)
 
     def restart(self):
         """Starts the written program."""
-        with self._explained():
-            cmds.reset_chip(self._esp, "hard-reset")
-
-    def _explained(self):
-        return _explained(self.device)
+        self._do(cmds.reset_chip, "hard-reset")
 
 
 @contextlib.contextmanager
