@@ -10,7 +10,7 @@ from inflight.session.refused import Disconnected
 from session_peer import PING, Peer, ack, message, mid_of
 from session_peer5 import Peer5
 from tools.reference import wire
-from tools.reference.kinds import PINGREQ, PUBLISH
+from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -483,3 +483,54 @@ def test_a_quota_and_a_restart():
         eq([(p.mid, p.dup) for p in Peer5(device).up(1)], [(1, True)])
         eq([(p.mid, p.dup) for p in peer.up(1)], [(1, False)])
         eq([(p.mid, p.dup) for p in Peer5(device).up(1)], [(1, True)])
+
+
+# --- level 5: the broker loses the session, or takes less than a message ---
+
+
+def taken(peer, packets):
+    """Answers these packets, and those that follow, until a message b"bad". Returns whether one left."""
+    for p in packets:
+        if p.kind == PUBLISH and p.payload == b"bad":
+            return True
+        if p.kind == PUBLISH:
+            packets += peer.feed(wire.puback(p.mid))
+        elif p.kind == PINGREQ:
+            packets += peer.feed(PONG)
+    return False
+
+
+def test_the_pause_outlives_the_sessions_of_the_broker():
+    """A broker that has no session at any connection: the message is tried again when its pause has passed, as at
+    level 4."""
+    peer = Peer5()
+    peer.publish(b"bad")
+    tries = []
+    for k in range(60):
+        peer.publish(b"ok")
+        if taken(peer, peer.up(0)) or taken(peer, peer.sent()):
+            tries.append(peer.now)
+        ends(peer)
+        peer.now += 2000
+    assert len(tries) <= 12, tries
+    assert max(tries[k + 1] - tries[k] for k in range(len(tries) - 1)) >= MINUTE, tries
+    eq(peer.session.pending, 1)
+
+
+def test_a_released_message_behind_the_window_is_not_too_long():
+    """[MQTT5-3.2.2-15] [MQTT5-4.3.3-6] Its PUBREL leaves, and no message behind it that is longer than the broker
+    takes."""
+    device = RamFlash(8)
+    peer = Peer5(device, buffer=1024)
+    peer.up()
+    peer.publish(b"first", 1)
+    for _ in range(2):
+        peer.publish(bytes(150), 2)
+    peer.sent()
+    peer.feed(wire.pubrec(2))
+    peer = Peer5(device, buffer=1024, max_inflight=1)
+    found = peer.up(1, False, (MAXIMUM, 100))
+    found += peer.feed(wire.puback(1))
+    eq([(p.kind, p.mid) for p in found], [(PUBLISH, 1), (PUBREL, 2)])
+    eq(peer.feed(wire.pubcomp(2)), [])
+    eq((peer.count("set_aside"), peer.session.pending), (1, 1))

@@ -318,6 +318,8 @@ class AsyncClient(Base):
             mid = await self._publish_later(topic, payload, qos, retain, properties)
         if self._out_left and not qos:
             await self._wait_written()
+        if not self._tasks:
+            self._tell()  # else the client's task does
         return mid
 
     def _try_publish(self, topic, payload, qos, retain, properties, may_wait=True):
@@ -368,7 +370,7 @@ class AsyncClient(Base):
         while self.is_pending(mid) if mid else self.pending:
             if self._closed and self._last_error and not self._reconnect:
                 raise self._last_error
-            if ms <= 0 or not (self.session.rows or self.session.queued):
+            if ms <= 0 or not self.session.may_complete:
                 return False
             await self._wait_for_change(ms)
             ms = ticks_diff(end, ticks_ms())

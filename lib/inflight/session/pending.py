@@ -100,8 +100,10 @@ class SetAside:
     """What a session knows of the messages that were set aside, beside their records."""
 
     def __init__(self):
-        self.sent = []  # Message IDs of those that may have left in this life
+        self.sent = []  # Message IDs of those that may have left in the session that the broker has
         self.all_sent = False  # there were more
+        self.waits = []  # Message IDs of those that left in this life, in any session: they wait for the pause
+        self.all_wait = False  # there were more
         self.left = 0  # so many are to be looked at
         self.again = False  # also those that may have left may be tried
         self._seq = 0  # the next one to be looked at has this number, or a higher one
@@ -115,8 +117,9 @@ class SetAside:
 
     def forget(self, mid):
         """The message with this Message ID is not set aside any more."""
-        if mid in self.sent:
-            self.sent.remove(mid)
+        for mids in (self.sent, self.waits):
+            if mid in mids:
+                mids.remove(mid)
 
     def session_lost(self):
         """The broker knows none of them."""
@@ -183,11 +186,11 @@ class SetAside:
     def remove(self, session, i):
         """Row i is over, and its message is set aside."""
         mid = session.mids[i]
-        if session.states[i] & (STATE | DUP) != SEND and mid not in self.sent:
-            if len(self.sent) < _SENT:
-                self.sent.append(mid)
-            else:
-                self.all_sent = True
+        if session.states[i] & (STATE | DUP) != SEND:
+            if mid not in self.sent:
+                self.all_sent = not _add(self.sent, mid) or self.all_sent
+            if mid not in self.waits:
+                self.all_wait = not _add(self.waits, mid) or self.all_wait
         session.remove(i)
         self.kept_below = 0
 
@@ -196,7 +199,9 @@ class SetAside:
         oldest: of Session."""
         while True:
             address = oldest()
-            if address < 0 or not session.too_long or not is_too_long(session, address):
+            if address < 0 or not session.too_long or session.journal.found_state:
+                return address  # past its PUBREC it is its PUBREL that goes
+            if not is_too_long(session, address):
                 return address
             if len(session.notices) >= _NOTICES:
                 return -1  # until the application was told of these
@@ -274,13 +279,22 @@ class SetAside:
             mid = journal.found_mid
             released = journal.found_state
             left = released or self.may_have_left(session, journal.found_seq, mid)
-            if left and not self.again or not released and is_too_long(session, address):
+            waits = left or self.all_wait or mid in self.waits
+            if waits and not self.again or not released and is_too_long(session, address):
                 continue
             self.forget(mid)
             session.set_row(session.rows, mid, address, (REL if released else SEND) | TRIAL | (DUP if left else 0))
             session.rows += 1
             session.waiting = True
             return
+
+
+def _add(mids, mid):
+    # Returns False if there is no space for it.
+    if len(mids) < _SENT:
+        mids.append(mid)
+        return True
+    return False
 
 
 def set_aside_of(session):

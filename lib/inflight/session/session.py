@@ -224,6 +224,12 @@ class Session(Window):
         """Messages of QoS 1 and 2 that the broker has not completed."""
         return self.journal.live if self.journal else 0
 
+    @property
+    def may_complete(self):
+        """False if nothing is pending but messages that were set aside, none of which is about to be tried."""
+        aside = self.aside
+        return self.rows or self.queued or (aside and aside.again and aside.left)
+
     # --- the connection ---
 
     def reset(self):

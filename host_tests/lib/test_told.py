@@ -1,0 +1,97 @@
+"""What is to be told is told by the call in which it happens, at the latest by disconnect()."""
+
+import pytest
+
+from inflight import MessageSetAside, PublishRefused
+from tools.reference.kinds import PUBLISH
+from tools.reference.wire import puback
+
+BOTH_CLIENTS = True
+MAXIMUM = 0x27  # of a packet, in CONNACK
+WAYS = {
+    "disconnect": lambda client: None,
+    "ping": lambda client: client.ping(),
+    "publish": lambda client: client.publish("t", b"next", qos=1),
+    "drain": lambda client: client.drain(1000),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_that_is_too_long(broker, make, way):
+    """[MQTT5-3.2.2-15] CONNACK tells that the broker takes less."""
+    client = make(broker.port, protocol_level=5)
+    client.publish("t", bytes(100), qos=1)
+
+    def script(b):
+        b.welcome(announced=((MAXIMUM, 50),))
+        if way == "ping":
+            b.answer_ping()
+        if way in ("publish", "drain"):
+            b.take(payload=b"next")
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        if way == "drain":
+            client.publish("t", b"next", qos=1)
+        WAYS[way](client)
+        client.disconnect()
+        assert [type(error) for error in client.errors] == [MessageSetAside]
+
+
+@pytest.mark.parametrize("way", ["ping", "drain"])
+def test_a_message_that_is_refused(broker, make, way):
+    """[MQTT5-3.4.2-1] By the PUBACK that the call has read."""
+    client = make(broker.port, protocol_level=5)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH)
+        if way == "ping":
+            b.answer_ping(puback(p.mid, 0x87))
+        else:
+            b.send(puback(p.mid, 0x87))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"refused", qos=1)
+        WAYS[way](client)
+        assert [type(error) for error in client.errors] == [PublishRefused]
+
+
+def test_a_full_journal_that_drops_what_was_set_aside(broker, make):
+    """Offline, by publish() itself."""
+    client = make(broker.port, protocol_level=5, when_full="oldest")
+    client.publish("t", bytes(400), qos=1)
+
+    def script(b):
+        b.welcome(announced=((MAXIMUM, 350),))
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.disconnect()
+    del client.errors[:]
+    while not client.errors:
+        client.publish("t", bytes(300), qos=1)
+    assert [(type(e), e.kept, e.size > 350) for e in client.errors] == [(MessageSetAside, False, True)]
+
+
+def test_retry_and_drain(broker, make):
+    """drain() tries what retry() allows, and is True when that was completed."""
+    client = make(broker.port, protocol_level=5)
+    client.publish("t", bytes(100), qos=1)
+
+    def script(b):
+        b.welcome(announced=((MAXIMUM, 50),))
+        b.goodbye()
+        b.welcome(1)
+        b.take()
+
+    with broker.play(script):
+        client.connect()
+        assert not client.drain(1000)
+        client.disconnect()
+        client.connect()
+        client.retry()
+        assert client.drain(60_000)
