@@ -10,8 +10,8 @@ from tools.setup.common import CHECKOUT
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
     "product": 39_100,  # lib, boards, firmware, the command `inflight`
-    "maintainers": 18_000,  # other tools
-    "all": 122_200,
+    "maintainers": 17_500,  # other tools
+    "all": 121_400,
 }
 TESTS_FOR_A_LINE = 1.67  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered
