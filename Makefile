@@ -72,7 +72,7 @@ bench: setup  ## what the client costs, on 32-bit MicroPython (PEERS=folder of o
 	@$(VENV)/python -m tools.bench.benchmark $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
 
 bench-heap: setup  ## what the application and each of its options cost a board's heap (ARGS=--modules)
-	@$(VENV)/python -m tools.bench.heap_of_application $(ARGS)
+	@$(VENV)/python -m tools.bench.application.heap $(ARGS)
 
 demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30 QOS=1,2)
 	@$(VENV)/python -m tools.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \

@@ -22,34 +22,33 @@ from tools.runtimes import runtime
 
 OUT = CHECKOUT / "build/fuzz"
 HEAP = "400k"
-_GROWTH_KB = 65536  # largest growth of a worker's memory, which contains libFuzzer's corpus
+_GROWTH_KB = 65536  # largest growth of memory at one target; libFuzzer's corpus is in it
 
 
-def _row(parts):
-    # The sums over all workers with the same target.
-    spent = sum(part.spent for part in parts)
-    done = sum(part.done for part in parts)
-    edges, features = max(part.edges for part in parts), max(part.features for part in parts)
-    start, end = min(part.start_kb for part in parts), max(part.end_kb for part in parts)
-    return (
-        parts[0].target + (", guided" if parts[0].folder else ""),
-        f"{done:,}",
-        f"{done / spent:,.0f}" if spent else "",
-        *(f"{n:,}" if n else "" for n in (edges, features)),
-        *(f"{kb / 1024:.0f} MB" if kb else "" for kb in (start, end)),
-        str(sum(len(part.findings) for part in parts)),
-    )
+def _by_target(parts):
+    """{what a row is called: its parts}"""
+    found = {}
+    for part in parts:
+        found.setdefault(part.target + (", guided" if part.folder else ""), []).append(part)
+    return dict(sorted(found.items()))
+
+
+def _memory(parts):
+    """(least at the start, most at the end) in KB: the parts of a target follow each other in the same processes."""
+    end = max(part.end_kb for part in parts)
+    return min((part.start_kb for part in parts if part.start_kb), default=end), end
 
 
 def report(parts):
     table = Table(title="What was tried (a second: by one process)", box=box.SIMPLE_HEAD)
     for column in ("target", "inputs", "a second", "edges", "features", "RSS at start", "at end", "findings"):
         table.add_column(column, justify="left" if column == "target" else "right")
-    rows = {}
-    for part in parts:
-        rows.setdefault((part.target, bool(part.folder)), []).append(part)
-    for key in sorted(rows):
-        table.add_row(*_row(rows[key]))
+    for name, own in _by_target(parts).items():
+        spent, done = sum(part.spent for part in own), sum(part.done for part in own)
+        speed = f"{done / spent:,.0f}" if spent else ""
+        reached = max(part.edges for part in own), max(part.features for part in own)
+        numbers = *(f"{n:,}" if n else "" for n in reached), *(f"{kb / 1024:.0f} MB" for kb in _memory(own))
+        table.add_row(name, f"{done:,}", speed, *numbers, str(sum(len(part.findings) for part in own)))
     total, found = sum(part.done for part in parts), sum(len(part.findings) for part in parts)
     table.add_section()
     table.add_row("all", f"{total:,}", "", "", "", "", "", str(found))
@@ -122,10 +121,11 @@ def main(
     late = "" if total >= inputs * 0.999 else f", {inputs - total:,} fewer than asked for: out of time"
     console.print(f"{total:,} inputs in {time.monotonic() - began:.0f} s{late}")
     found = keep_findings(console, parts) + replay(console, parts)
-    for part in parts:
-        if part.end_kb - part.start_kb > _GROWTH_KB:
+    for name, own in _by_target(parts).items():
+        start, end = _memory(own)
+        if end - start > _GROWTH_KB:
             found += 1
-            console.print(f"finding: {part.target}: memory grew from {part.start_kb:,} to {part.end_kb:,} KB")
+            console.print(f"finding: {name}: memory grew from {start:,} to {end:,} KB")
     if save and not found:
         console.print(f"{corpus.save(kept(parts))} inputs in {corpus.CORPUS.name}")
     console.print("no findings" if not found else f"{found} findings")

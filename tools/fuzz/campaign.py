@@ -73,12 +73,18 @@ class Part:
         folder = self.folder
         folder.mkdir(parents=True)
         seeds = folder.parent / "seeds" / self.target
-        options = {"runs": self.inputs, "seed": self.seed % 2**32 or 1, "max_total_time": int(self.seconds) + 1}
+        options: dict = {"runs": self.inputs, "seed": self.seed % 2**32 or 1, "max_total_time": int(self.seconds) + 1}
         options |= {"max_len": _LONGEST, "timeout": LIMIT_S, "artifact_prefix": f"{folder}.", "verbosity": 1}
         words = [f"-{name}={value}" for name, value in options.items()]
-        command = [sys.executable, "-m", "tools.fuzz.guided", self.target, *words, folder]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
-        process = subprocess.Popen([*command, *([seeds] if seeds.exists() else [])], cwd=CHECKOUT, **pipes)
+        words += map(str, [folder, *([seeds] if seeds.exists() else [])])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tools.fuzz.guided", self.target, *words],
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         trouble = []
         for line in process.stdout:
             if state := _STATE.match(line):

@@ -30,7 +30,8 @@ class Program:
     environ: dict | None = None
 
     def __init__(self, file, argv=(), out=None):
-        self.file, self.argv = Path(file), [*map(str, argv)]
+        self.file = Path(file)
+        self.argv: list = [*map(str, argv)]
         self._out = out or file
         self.process = None
         self.kills = 0

@@ -1,4 +1,4 @@
-"""The heap that the application of a board holds while it is connected, by what its configuration has.
+"""`make bench-heap`: what the application of a board holds of its heap while it is connected, by its configuration.
 
 The application is the one that is deployed, on 32-bit MicroPython: objects are as large as on a board, and the file
 system is littlefs with the same paths. The modules of the port are stand-ins (device/port.py)."""
@@ -9,8 +9,11 @@ import itertools
 import json
 import re
 import subprocess
+import tempfile
+from pathlib import Path
 
 import trustme
+import typer
 
 from inflight_tools.boards.build import bundle
 from inflight_tools.boards.build.rename import private_words, rename_private, set_apart
@@ -23,6 +26,7 @@ from tools.peers.mosquitto import Mosquitto
 from tools.peers.subscriber import Subscriber
 from tools.peers.tls_proxy import tls_proxy
 from tools.setup.common import CHECKOUT
+from tools.shown import show
 
 BOARDS = {"rp2040": "Pico W", "esp32": "ESP32"}  # folder: what people call it
 _SCRIPTS = CHECKOUT / "tools/bench/application/device"
@@ -153,3 +157,30 @@ def measure(board, folder, runs=_RUNS):
         found[COMMAND] = held(application, runs, fields={}, command="ping")
     more = {name: tuple(a - b for a, b in zip(one, base, strict=True)) for name, one in found.items()}
     return {BASE: base, **more}
+
+
+def main(markdown: bool = False, modules: bool = False, runs: int = _RUNS):
+    """Prints the heap that the application holds on a Pico W and on an ESP32 while it is connected. modules: what each
+    module takes that stays, instead. runs: of each configuration."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        show(_modules(folder) if modules else _options(folder, runs), markdown)
+
+
+def _options(folder, runs):
+    found = {board: measure(board, folder / board, runs) for board in BOARDS}
+    rows = [["", *(f"{BOARDS[board]}, {what}" for board in found for what in ("bytes", "names"))]]
+    for option in next(iter(found.values())):
+        form = "{:,}" if option == BASE else "{:+,}"
+        rows.append([option, *(form.format(n) for own in found.values() for n in own[option])])
+    yield "Heap of the application, connected, and what each option adds", rows
+
+
+def _modules(folder):
+    for board, name in BOARDS.items():
+        rows = sorted(modules_of(board, folder / board).items(), key=lambda row: -row[1])
+        yield f"Modules that stay, {name}", [["module", "bytes"], *([module, f"{took:,}"] for module, took in rows)]
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -165,8 +165,9 @@ class Rabbitmq(_Installed):
         self._stop_name_server()
 
     def off(self):
+        alive = super().off()
         self._stop_name_server()
-        return super().off()
+        return alive
 
     def _stop_name_server(self):
         if self._name_server:

@@ -248,19 +248,6 @@ def _is_ours(node):
     return node.level > 0 or node.module.split(".")[0] == PACKAGE
 
 
-class _RenameLocals(ast.NodeTransformer):
-    def __init__(self, table):
-        self._table = table
-
-    def visit_Name(self, node):
-        node.id = self._table.get(node.id, node.id)
-        return node
-
-    def visit_arg(self, node):
-        node.arg = self._table.get(node.arg, node.arg)
-        return node
-
-
 def _has_inner(function):
     return sum(isinstance(node, (*FUNCTIONS, ast.Lambda)) for node in walk(function)) > 1
 
@@ -272,4 +259,9 @@ def _rename_arguments(tree, public, keywords):
             used = kept.union(names_of(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]
-            _RenameLocals(dict(zip(arguments, words, strict=False))).visit(function)
+            table = dict(zip(arguments, words, strict=False))
+            for node in walk(function):
+                if isinstance(node, ast.Name):
+                    node.id = table.get(node.id, node.id)
+                elif isinstance(node, ast.arg):
+                    node.arg = table.get(node.arg, node.arg)

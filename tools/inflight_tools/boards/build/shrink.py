@@ -108,7 +108,6 @@ def _named(trees, public, used):
 def _shrink(sources, keeping=None, together=None):
     trees = {place: _Flat(place).visit(_Trim().visit(ast.parse(text))) for place, text in sources.items()}
     take_apart(trees)
-    trees = {place: _BuiltIn().visit(tree) for place, tree in trees.items()}
     constants = {_dotted(place): _constants(place, trees) for place in trees}
     together = together or {}
     merged = {f"{PACKAGE}/{name}" for name in MERGED}.union(*together.values())
@@ -195,7 +194,7 @@ class _Trim(ast.NodeTransformer):
 
 
 class _Flat(ast.NodeTransformer):
-    """Imports modules of the library without their folders."""
+    """Imports modules of the library without their folders, and MicroPython's own without a look at the file system."""
 
     def __init__(self, place):
         self._inside = place.startswith(f"{PACKAGE}/")
@@ -203,6 +202,8 @@ class _Flat(ast.NodeTransformer):
 
     def visit_Import(self, node):
         for alias in node.names:
+            if alias.name in _BUILT_IN:
+                alias.asname = alias.asname or alias.name
             alias.name = _flat(alias.name)
         return node
 
@@ -220,23 +221,10 @@ class _Flat(ast.NodeTransformer):
 
 
 def _flat(name):
+    if name in _BUILT_IN:
+        return f"u{name}"
     package, _, module = name.partition(".")
     return f"{package}.{module.rpartition('.')[2]}" if package == PACKAGE and module else name
-
-
-class _BuiltIn(ast.NodeTransformer):
-    """Imports MicroPython's own modules without a look at the file system."""
-
-    def visit_Import(self, node):
-        for alias in node.names:
-            if alias.name in _BUILT_IN:
-                alias.name, alias.asname = f"u{alias.name}", alias.asname or alias.name
-        return node
-
-    def visit_ImportFrom(self, node):
-        if node.module in _BUILT_IN and not node.level:
-            node.module = f"u{node.module}"
-        return node
 
 
 def _constants(place, trees):
@@ -407,18 +395,12 @@ def _join_classes(body, trees, imports):
 def _fit(base, heir):
     """True if a class with the members of both means the same."""
     plain = len(heir.bases) == 1 and not (heir.decorator_list or base.decorator_list)
-    return plain and "super" not in names_of(heir) and not {*_members(base)} & {*_members(heir)}
+    return plain and "super" not in names_of(heir) and not _members(base) & _members(heir)
 
 
 def _members(node):
     """The names that a class defines."""
-    for one in node.body:
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield one.name
-        elif isinstance(one, ast.Assign):
-            yield from map(ast.unparse, one.targets)
-        elif isinstance(one, ast.AnnAssign) and one.value:
-            yield ast.unparse(one.target)
+    return {name for one in node.body for name in defined(one)}
 
 
 def _forget_names(tree):
