@@ -21,25 +21,25 @@ TOO_LONG = const(15)
 UNHANDLED = const(16)
 DAMAGED = const(17)
 SET_ASIDE = const(18)
+ABANDONED = const(19)
 # of level 5:
-REJECTED = const(19)
-UNHEARD = const(20)
-LOWERED = const(21)
-REPUBLISHED = const(22)
-ORPHANED = const(23)
-TAKEN_OVER = const(24)
-HELD = const(25)
-EXPIRED = const(26)
-STALLS = const(27)
-ABANDONED = const(28)
+REJECTED = const(20)
+UNHEARD = const(21)
+LOWERED = const(22)
+REPUBLISHED = const(23)
+ORPHANED = const(24)
+TAKEN_OVER = const(25)
+HELD = const(26)
+EXPIRED = const(27)
+STALLS = const(28)
 
 
 # In the order of their indices.
 NAMES = (
     "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
-    " refused protocol_errors handler_errors too_long unhandled damaged set_aside"
+    " refused protocol_errors handler_errors too_long unhandled damaged set_aside abandoned"
     # of level 5:
-    " rejected unheard lowered republished orphaned taken_over held expired stalls abandoned"
+    " rejected unheard lowered republished orphaned taken_over held expired stalls"
 )
 
 

@@ -9,7 +9,7 @@ from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of
-from session_peer5 import Peer5
+from session_peer5 import NONE, Peer5
 from tools.reference import wire
 from tools.reference.properties import block
 
@@ -180,6 +180,42 @@ def test_messages_leave_while_qos_2_finds_no_space():
     for mid in (2, 3, 4):
         eq(peer.feed(message(b"a", b"%d" % mid, 2, mid, 1) + ack(0x62, mid)), [ack(0x50, mid), ack(0x70, mid)])
     eq([payload for payload, _ in peer.got if payload], [b"1", b"2", b"3", b"4"])
+
+
+def test_ids_that_the_broker_never_releases():
+    """[MQTT-4.3.3-2] [MQTT-4.4.0-1] A broker that is killed forgets those of some messages, and tells of a session all
+    the same. What it still has comes again before anything new; the others make space. Each message comes once."""
+    for level in (4, 3, 5):
+        for restart in (False, True):
+            device = NorFlash(4, 512, 16)
+            new = (
+                (lambda: Peer5(device, receive_maximum=2))
+                if level == 5
+                else (lambda: Peer(device, receive_maximum=4, protocol_level=level))
+            )
+            none = NONE if level == 5 else None
+            peer = new()
+            got = []
+            abandoned = notices = 0
+            for k in range(30):
+                peer.up(1 if k else 0)
+                if k:
+                    peer.feed(wire.publish("t", b"%d" % (2 * k), 2, 2 * k, 1, properties=none))
+                for mid in (2 * k + 1, 2 * k + 2):
+                    if level == 5 and mid & 1 and k:
+                        peer.feed(wire.pubrel(2 * k))
+                    eq(len(peer.feed(wire.publish("t", b"%d" % mid, 2, mid, properties=none))), 1)
+                got += [int(payload) for payload, _ in peer.got]
+                del peer.got[:]
+                notices += len(peer.notices)
+                peer.session.notices = ()
+                peer.session.connection_lost()
+                if restart:
+                    abandoned += peer.count("abandoned")
+                    peer = new()
+            eq(got, list(range(1, 61)))
+            abandoned = abandoned or peer.count("abandoned")
+            assert abandoned > 10 and notices == abandoned, (abandoned, notices)
 
 
 OTHERS = (

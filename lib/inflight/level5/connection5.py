@@ -222,7 +222,6 @@ def _apply(session, found):
         session.notices += (OSError(EOPNOTSUPP, "the broker takes QoS 0 only: messages of QoS 1 and 2 wait"),)
     session.identifiers = found.get(IDENTIFIERS_AVAILABLE, 1) == 1
     session.quota = session.granted_quota = quota
-    session.old_received = session.rows_in
     if session.aliases:
         session.aliases.allow(found.get(ALIAS_MAXIMUM, 0))
     if SERVER_KEEP_ALIVE in found:

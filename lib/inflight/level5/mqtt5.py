@@ -112,7 +112,6 @@ class Session5(Session):
             self.aliases.allow(0)
         self.pause = 0  # ms since paused_at until messages may go again
         self.last_pause = 0
-        self.old_received = 0  # messages of QoS 2 of earlier connections: the first rows of those from the broker
         self._stalling = self.probed = 0  # see _probe()
         self.longest = self.longest_mid = 0  # packet, and its Message ID if it is a PUBLISH of QoS 1 or 2
         self._stalling_since = 0
@@ -451,11 +450,10 @@ class Session5(Session):
             self._handle_ack(kind)
             return
         if kind == PUBLISH:
-            if self.flags & 4 and not self.offset and self.rows_in:
-                if self.old_received or self.rows_in >= self.receive_maximum:
-                    from .receive5 import arrived
+            if self.flags & 4 and not self.offset and self.rows_in - self.old_received >= self.receive_maximum:
+                from .receive5 import check_receive_maximum
 
-                    arrived(self, self.mid)
+                check_receive_maximum(self)
             super()._handle(kind)
             return
         if kind == CONNACK:
@@ -471,11 +469,8 @@ class Session5(Session):
             disconnected(self, kind)
             return
         if kind == packet.PUBREL:
-            i = self.row(self.mid, self.limit)
-            if i < 0:
+            if self.row(self.mid, self.limit) < 0:
                 self._ack_code = _NOT_FOUND
-            elif i < self.limit + self.old_received:
-                self.old_received -= 1
         elif kind == PUBREC and self.row(self.mid) < 0:
             self._ack_code = _NOT_FOUND
         super()._handle(kind)

@@ -10,10 +10,8 @@
 # Left out are user properties, and texts of the broker, unless they are short and tell why it refuses. Of them only the
 # lengths are looked at. What is kept is checked as in any other packet.
 
-from ..counters import ABANDONED
-from ..journal.records import DONE
 from ..packet import CONNACK, MALFORMED, PUBLISH, PUBREL, SUBACK, UNSUBACK, ProtocolError, begin, valid
-from ..session.receive import decode, mark
+from ..session.receive import decode
 from ..states import TOO_LONG
 from .cursor import (
     ALIAS,
@@ -240,34 +238,13 @@ def _move(d, start, to):
         d.end = to
 
 
-# --- messages of QoS 2, some of earlier connections, or as many in flight as receive_maximum allows ---
-# Some brokers forget a message that expires while its PUBREL is due. Those of an earlier connection make space for new
-# ones, the oldest first: what the broker still has, it sends again before anything new [MQTT5-4.4.0-1].
+# --- as many messages of QoS 2 in flight as receive_maximum allows ---
 
 _TOO_MANY = 0x93
 
 
-def arrived(session, mid):
-    """A PUBLISH of QoS 2 with this Message ID arrived. Raises ProtocolError if there are too many. [MQTT5-3.3.4-9]"""
-    first = session.limit
-    i = session.row(mid, first)
-    if i >= first + session.old_received:
-        return
-    if i >= 0:
-        _come_again(session, i)
-    elif session.rows_in - session.old_received >= session.receive_maximum:
+def check_receive_maximum(session):
+    """A PUBLISH of QoS 2 arrived, and all that the broker may have in flight are. Raises ProtocolError unless it is one
+    of them. [MQTT5-3.3.4-9]"""
+    if session.row(session.mid, session.limit) < 0:
         raise ProtocolError("more messages in flight than receive_maximum", _TOO_MANY)
-    elif first + session.rows_in == len(session.mids):
-        mark(session, first, DONE)
-        session.remove(first)
-        session.old_received -= 1
-        session.count[ABANDONED] += 1
-
-
-def _come_again(session, i):
-    # It is one of this connection.
-    row = session.mids[i], session.addresses[i], session.states[i]
-    session.remove(i)
-    session.set_row(session.limit + session.rows_in, *row)
-    session.rows_in += 1
-    session.old_received -= 1

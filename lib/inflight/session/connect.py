@@ -116,6 +116,7 @@ def accepted(session, none, lose):
         for i in range(session.limit, session.limit + session.rows_in):
             session.load_receiving().mark(session, i, DONE)
         session.rows_in = 0
+    session.old_received = session.rows_in
     if mode == CLEAN or (mode == ENDING and new):
         from .drop import discard
 

@@ -5,10 +5,13 @@ from errno import ENOBUFS
 import inflight.counters as counters
 import inflight.packet as packet
 
+from ..compat import const
 from ..errors import OutboxFull
 from ..journal.records import DONE, IN, RELEASED
 from ..packet import MALFORMED, PUBLISH, ProtocolError, valid
 from ..states import DELIVERED, DUPLICATE, NEW, RECEIVED, REDELIVERED
+
+_NOTICES = const(8)  # that the application has not been told yet, at most
 
 # --- bytes ---
 
@@ -96,16 +99,47 @@ def received(session, mid):
     """A PUBLISH of QoS 2 with this id arrived. Returns NEW, REDELIVERED (power was cut while it was being delivered) or
     DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
     session.expect_qos_2()
-    i = session.row(mid, session.limit)
+    first = session.limit
+    i = session.row(mid, first)
     if i >= 0:
+        if i < first + session.old_received:
+            i = _come_again(session, i)
         return DUPLICATE if session.states[i] == DELIVERED else REDELIVERED
-    i = session.limit + session.rows_in
-    if i == len(session.mids):
-        raise OutboxFull
     journal = session.journal
+    while first + session.rows_in == len(session.mids) or (journal and not journal.fits(IN, 0)):
+        if not session.old_received:
+            raise OutboxFull
+        _abandon_oldest(session)
+    i = first + session.rows_in
     session.set_row(i, mid, journal.append(IN, mid, b"", 0) if journal else 0, RECEIVED)
     session.rows_in += 1
     return NEW
+
+
+# A broker may forget a message whose PUBREL is due: it was killed, or the message has expired. So the ids of earlier
+# connections make space for new ones, the oldest first: what the broker still has, it sends again before anything new
+# [MQTT-4.4.0-1] [MQTT5-4.4.0-1].
+
+
+def _come_again(session, i):
+    # The id of row i is one of this connection. Returns its new row.
+    row = session.mids[i], session.addresses[i], session.states[i]
+    session.remove(i)
+    i = session.limit + session.rows_in
+    session.set_row(i, *row)
+    session.rows_in += 1
+    session.old_received -= 1
+    return i
+
+
+def _abandon_oldest(session):
+    if len(session.notices) < _NOTICES:
+        text = "the broker does not release Message ID %d: it was forgotten to make space"
+        session.notices += (OSError(ENOBUFS, text % session.mids[session.limit]),)
+    session.count[counters.ABANDONED] += 1
+    mark(session, session.limit, DONE)
+    session.remove(session.limit)
+    session.old_received -= 1
 
 
 def delivered(session):
@@ -139,6 +173,8 @@ def released(session):
         raise ProtocolError("PUBREL before PUBREC, Message ID %d" % session.mid)
     mark(session, i, DONE)
     session.remove(i)
+    if i < session.limit + session.old_received:
+        session.old_received -= 1
 
 
 def mark(session, i, state):

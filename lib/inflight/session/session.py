@@ -98,7 +98,7 @@ class Session(Window):
     """One session of one client with one broker. record.start() tells its arguments, and has the fields that a
     start sets."""
 
-    counters = 19  # how many there are
+    counters = 20  # how many there are
     notices = ()  # exceptions that the application is to be told of; its reader removes them
     ended_by = None  # the error that ended the last connection; see judge() of connect
     quota = 0xFFFF  # so many messages are unacknowledged at most: of level 5
@@ -235,6 +235,7 @@ class Session(Window):
     def reset(self):
         """The connection is gone, or was never there. What is in flight stays in the journal."""
         self.connected = self.holds_journal = False
+        self.old_received = 0  # messages of QoS 2 of earlier connections: the first rows of those from the broker
         self.resumed = 0  # 1: PUBRELs may go; DUP: messages too, also those accepted from now on
         self.forget_received()
         self.clear()
