@@ -282,13 +282,6 @@ class Broker(_Listener):
         self.send(pubrel(mid))
         self.expect(PUBCOMP, mid=mid)
 
-    def free_ids(self, first=1):
-        """The client frees Message IDs, as it must in a session that its journal does not know."""
-        mids = [self.expect(PUBREL).mid for _ in range(16)]
-        if mids != list(range(first, first + 16)):
-            raise Violation(f"PUBRELs for {mids}, expected from {first} on")
-        self.send(*map(pubcomp, mids))
-
     def goodbye(self):
         self.expect(DISCONNECT)
         self.expect_close()

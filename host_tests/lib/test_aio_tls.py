@@ -32,11 +32,6 @@ class TlsBroker(Broker):
             raise Gone(str(error)) from None
         return connection
 
-    def expect_refusal(self):
-        with pytest.raises(Gone):
-            self.accept()
-            self.receive()  # some clients reject it only after the handshake
-
 
 @pytest.fixture
 def serve():

@@ -9,8 +9,8 @@ from host_tests.lib.either import only_blocking
 from inflight import ConnectRefused, ProtocolError, RamFlash
 from inflight.session.refused import MessageDamaged
 from nor import NorFlash
-from tools.reference.kinds import PUBLISH, SUBSCRIBE
-from tools.reference.wire import connack, pingresp, pubcomp, publish, suback
+from tools.reference.kinds import PUBLISH, PUBREL, SUBSCRIBE
+from tools.reference.wire import connack, pingresp, pubcomp, publish, pubrec, suback
 
 BOTH_CLIENTS = True
 TOLD = ("connect", "disconnect", "complete", "error")
@@ -95,6 +95,7 @@ def test_on_connect_comes_after_the_subscriptions(broker, make, diary):
         for name in ("no", "yes"):
             client.subscribe(name, 1, print)
         client.connect()
+        assert client.known == 0  # the broker has not all of them
         client.disconnect()
     assert [name for name, _ in diary] == ["error", "connect", "error", "disconnect"]
     assert [type(e) for e in diary.of("error")] == [PermissionError, KeyError]
@@ -239,6 +240,24 @@ def test_one_message_is_completed(broker, make, diary):
         go.set()
         assert client.drain(60_000)
     assert diary.of("complete") == [second, first]
+
+
+def test_a_message_is_completed_by_the_loss_of_its_session(broker, make, diary):
+    """[MQTT-4.3.3-1] The broker has had it since its PUBREC, and answers no PUBREL any more."""
+    client = make(broker.port, protocol_level=5, **diary.options())
+
+    def script(b):
+        b.welcome()
+        b.send(pubrec(b.expect(PUBLISH).mid))
+        b.expect(PUBREL)
+        b.cut()
+        b.welcome(0)
+
+    with broker.play(script):
+        client.connect()
+        mid = client.publish("t", b"", 2)
+        assert client.drain(60_000)
+    assert diary.of("complete") == [mid] and client.counters()["completed"] == 1
 
 
 @pytest.mark.parametrize("level", (4, 5))

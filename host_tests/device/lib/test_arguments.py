@@ -206,6 +206,7 @@ OF_PUBLISH = (
     (("x" * 70_000, b"", 1), "topic", "70000"),
     (("x" * 600, b"", 1),),  # longer than the buffer
     ((b"\xff", b"", 1), "topic", "UTF-8"),
+    (("\ud800", b"", 1),),
     ((None, b"", 1), "topic", "None"),
     (("#", b"", 0), "topic", "#"),
 )

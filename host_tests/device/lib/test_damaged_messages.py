@@ -294,8 +294,7 @@ def test_it_is_told_though_a_start_meets_a_worn_page():
     for page in range(4096 // 16):
         device = NorFlash(4, 1024, 16)
         peer = Peer.connected(device)
-        for k in range(3):
-            peer.publish(b"%d" % k, 2)
+        peer.publish_numbers(3, 2)
         device.data[peer.session.journal.find(OUT, 1) + 1] ^= 1  # its header: nobody knows which it was
         if device.data[16 * page] == 0xFF:
             tried += 1
@@ -309,8 +308,7 @@ def test_what_two_mounts_have_found_is_told():
     """Also if the first one found it without a client, or for one that was refused [MQTT-3.1.3-2]."""
     device = NorFlash(4, 1024, 16)
     peer = Peer.connected(device)
-    for k in range(4):
-        peer.publish(b"%d" % k)
+    peer.publish_numbers(4)
     places = [peer.session.journal.find(OUT, k) + 12 for k in (0, 1)]
     device.data[places[0]] ^= 1
     journal = Journal(device)

@@ -36,6 +36,9 @@ def devices(slots=False):
     yield RamFlash(4, 512)
     if slots:
         flash = SlotFlash(PATH, 4, 512)
+        eq(flash.ioctl(3, 0), 0)  # no file is open
+        flash.close()
+        flash = SlotFlash(PATH, 4, 512)  # the folder is there
         yield flash
         flash.close()
         for name in os.listdir(PATH):

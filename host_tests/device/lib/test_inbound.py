@@ -124,8 +124,7 @@ def with_malformed(kind, bad):
     """A peer with messages that wait, on the second connection on which the broker sends the packet `bad`, and what it
     has sent then: the first one has ended at once."""
     peer = kind(RamFlash(16, 4096), max_inflight=2, timeout_ms=2000)
-    for k in range(5):
-        peer.publish(b"%d" % k)
+    peer.publish_numbers(5)
     peer.up()
     raises(ProtocolError, peer.feed, bad)
     peer.session.connection_lost()

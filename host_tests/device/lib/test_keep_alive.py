@@ -54,8 +54,7 @@ def test_half_a_handshake_is_not_dropped():
     """when_full="oldest" drops only messages that were certainly never sent."""
     device = NorFlash(4, 1024, 64)
     peer = Peer.connected(device, max_inflight=4)
-    for k in range(4):
-        peer.publish(b"%d" % k, 2)
+    peer.publish_numbers(4, 2)
     for p in peer.sent():
         peer.feed(ack(0x50, mid_of(p)))
     peer = Peer(device, max_inflight=1, when_full="oldest")

@@ -74,8 +74,7 @@ def test_ids_go_around():
 def test_max_inflight():
     """[MQTT-4.6.0-1] Messages are sent in order up to max_inflight, and further ones when the first is completed."""
     peer = Peer.connected(max_inflight=3)
-    for k in range(5):
-        peer.publish(b"%d" % k)
+    peer.publish_numbers(5)
     eq([p[-1:] for p in peer.sent()], [b"0", b"1", b"2"])
     eq(peer.session.pending, 5)
     assert peer.session.queued
@@ -158,8 +157,7 @@ def test_released_with_a_smaller_max_inflight():
     """[MQTT-4.3.3-1] [MQTT-4.6.0-4] After a restart with a smaller max_inflight all PUBRELs are sent, in order."""
     device = RamFlash()
     peer = Peer.connected(device, max_inflight=6)
-    for k in range(6):
-        peer.publish(b"%d" % k, 2)
+    peer.publish_numbers(6, 2)
     peer.sent()
     for mid in (1, 2, 3, 4):
         peer.feed(ack(0x50, mid))

@@ -123,8 +123,7 @@ def test_clean_start_without_a_journal():
 def test_connack_is_first():
     """[MQTT5-3.2.0-1] [MQTT5-3.2.0-2] [MQTT5-3.14.0-1] Nothing comes before it, and no other one behind it."""
     for data in (wire.pingresp(), wire.disconnect(0x8B), wire.puback(1), wire.publish("t", properties=NONE)):
-        peer = Peer5()
-        peer.call()
+        peer = Peer5.calling()
         eq(error_of(peer, data), 0x82)
     eq(error_after_connack(wire.connack(0, 0, NONE)), 0x82)
 
@@ -133,18 +132,15 @@ def test_connack_flags_and_codes():
     """[MQTT5-3.1.3-8] [MQTT5-3.1.4-5] [MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8]
     [MQTT5-3.2.2-12] [MQTT5-3.2.2-13] Those that the standard has."""
     for code in CONNACK_CODES:
-        peer = Peer5()
-        peer.call()
+        peer = Peer5.calling()
         peer.feed(wire.connack(0, code, NONE))
         eq((peer.session.code, peer.session.connected), (code, not code))
         eq(peer.count("refused"), 1 if code else 0)
     for present, code in ((0, 1), (0, 5), (0, 0x7F), (1, 0)):
-        peer = Peer5()
-        peer.call(clean=True)
+        peer = Peer5.calling(clean=True)
         eq(error_of(peer, wire.connack(present, code, NONE)), 0x82)
     for flags in (2, 0x80, 0xFF):
-        peer = Peer5()
-        peer.call()
+        peer = Peer5.calling()
         eq(error_of(peer, wire.connack(flags, 0, NONE)), 0x81)
 
 
@@ -176,13 +172,11 @@ def test_a_refusal_is_one_whatever_else_it_says():
 def test_a_broker_of_level_4():
     """[MQTT5-3.1.2-2] Its CONNACK has no properties: its return codes are told as those of level 5."""
     for code, told in ((1, 0x84), (2, 0x85), (3, 0x88), (4, 0x86), (5, 0x87)):
-        peer = Peer5()
-        peer.call()
+        peer = Peer5.calling()
         peer.feed(wire.connack(0, code))
         eq((peer.session.code, peer.session.connected), (told, False))
     for present, code in ((0, 0), (1, 0), (0, 6)):
-        peer = Peer5()
-        peer.call()
+        peer = Peer5.calling()
         raises(ProtocolError, peer.feed, wire.connack(present, code))
 
 
@@ -235,8 +229,7 @@ def test_assigned_client_id():
     eq(peer.call().client_id, "auto-7")
     eq(brief(peer.answer(1)), [(PUBLISH, 1, True)])
     raises(ValueError, Peer5, device)
-    peer = Nameless(adopt=True)
-    peer.call()
+    peer = Nameless.calling(adopt=True)
     eq(error_of(peer, wire.connack(0, 0, NONE)), 0x82)
 
 
@@ -246,14 +239,12 @@ def test_assigned_client_id_of_no_use():
 
     for buffer, size, wrong in ((256, 256, 0), (256, 256, 100), (256, 4096, 101), (2048, 4096, 490)):
         device = RamFlash(8, size)
-        peer = Peer5(device, buffer, adopt=True)
-        peer.call()
+        peer = Peer5.calling(device, buffer, adopt=True)
         eq(error_of(peer, wire.connack(0, 0, block((ASSIGNED, "x" * wrong)))), 0x82)
         peer.lose()
         eq(peer.call().client_id, "")
         eq(Peer5(device, buffer, adopt=True).call().client_id, "")
-    peer = Peer5(RamFlash(8, 4096), 256, adopt=True)
-    peer.call()
+    peer = Peer5.calling(RamFlash(8, 4096), 256, adopt=True)
     peer.answer(0, (ASSIGNED, "x" * 100))
     peer.lose()
     eq(len(peer.call().client_id), 100)
@@ -327,8 +318,7 @@ def test_session_present():
 def test_pubrels_in_order():
     """[MQTT5-3.6.1-1] [MQTT5-3.6.2-2] [MQTT5-3.6.2-3] [MQTT5-4.6.0-4] In that of the PUBRECs, without properties."""
     peer = Peer5.connected()
-    for k in range(4):
-        peer.publish(b"%d" % k, 2)
+    peer.publish_numbers(4, 2)
     peer.sent()
     found = peer.feed(b"".join([wire.pubrec(mid) for mid in (3, 1, 4, 2)]))
     eq([p.raw for p in found], [wire.pubrel(mid) for mid in (3, 1, 4, 2)])
@@ -407,8 +397,7 @@ def test_quota_of_the_next_connection():
     """[MQTT5-3.3.4-7] [MQTT5-3.3.4-8] [MQTT5-4.9.0-1] A smaller one, then none: it is not that of the last connection.
     A PUBREL behind a message that waits does not wait."""
     peer = Peer5.connected(max_inflight=4)
-    for k in range(4):
-        peer.publish(b"%d" % k, 2)
+    peer.publish_numbers(4, 2)
     eq(len(peer.sent()), 4)
     peer.feed(wire.pubrec(3))
     eq(brief(peer.up(1, False, (RECEIVE_MAXIMUM, 1))), [(PUBLISH, 1, True), (PUBREL, 3, False)])
@@ -940,8 +929,7 @@ def test_the_broker_disconnects():
 def test_auth_was_not_asked_for():
     """[MQTT5-4.12.0-6] Neither AUTH nor a method in CONNACK."""
     eq(error_after_connack(wire.auth(0x18, block((0x15, "m")))), 0x82)
-    peer = Peer5()
-    peer.call()
+    peer = Peer5.calling()
     eq(error_of(peer, wire.connack(0, 0, block((0x15, "m")))), 0x82)
 
 
@@ -1022,8 +1010,7 @@ def test_released_messages_behind_a_smaller_window():
     """[MQTT5-3.2.2-5] The broker has lost the session: they are done, as those in the window."""
     device = RamFlash()
     peer = Peer5.connected(device, max_inflight=4)
-    for k in range(4):
-        peer.publish(b"%d" % k, 2)
+    peer.publish_numbers(4, 2)
     peer.sent()
     peer.feed(b"".join([wire.pubrec(mid) for mid in (1, 2, 3)]))
     peer = Peer5(device, max_inflight=1)

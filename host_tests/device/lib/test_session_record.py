@@ -36,8 +36,7 @@ def test_clean_session_discards():
     for restart in (False, True):
         device = RamFlash()
         peer = Peer.connected(device, max_inflight=2)
-        for k in range(4):
-            peer.publish(b"%d" % k)
+        peer.publish_numbers(4)
         eq(len(peer.sent()), 2)
         peer.feed(message(b"t", b"x", 2, 5))
         peer.session.connection_lost()

@@ -382,8 +382,7 @@ def test_discard():
 def test_discard_by_the_number():
     """Another message than that of the number stays."""
     peer = Peer(max_inflight=2)
-    for k in range(4):
-        peer.publish(b"%d" % k)
+    peer.publish_numbers(4)
     session = peer.session
     numbers = {found[0]: found[1] for found in messages(session)}
     eq((discard_message(session, 4, numbers[3]), discard_message(session, 4, numbers[4] + 1)), (False, False))

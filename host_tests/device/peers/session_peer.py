@@ -121,5 +121,10 @@ class Peer:
         self.publish(*args, **options)
         return self.sent()
 
+    def publish_numbers(self, n, qos=1):
+        """Publishes b"0", b"1" and so on."""
+        for k in range(n):
+            self.publish(b"%d" % k, qos)
+
     def count(self, name):
         return self.session.count[COUNTERS.split().index(name)]

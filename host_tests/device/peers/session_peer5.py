@@ -17,6 +17,13 @@ class Peer5(Peer):
     def __init__(self, device=None, buffer=256, **options):
         super().__init__(device, buffer, protocol_level=5, **options)
 
+    @classmethod
+    def calling(cls, *args, clean=False, **options):
+        """A peer whose CONNECT has no answer yet."""
+        peer = cls(*args, **options)
+        peer.call(clean)
+        return peer
+
     def call(self, clean=False, keepalive=60):
         """Begins a connection. Returns its CONNECT."""
         self.session.connect(self.now, clean, keepalive, None, None, None)
