@@ -266,6 +266,11 @@ def test_the_launcher_starts_what_the_record_says():
         record.good()
         store(folder.path, record)
         eq(launched(folder.path), "a")
+    with Folder() as folder:  # what a cable brought as an image starts unless a release runs
+        folder.write("app.image", b"")
+        eq(launched(folder.path), "app")
+        store(folder.path, trial())
+        eq([launched(folder.path) for _ in range(4)], ["a", "a", "a", "app"])
 
 
 def test_a_start_that_cannot_be_counted_is_the_old_ones():
@@ -278,14 +283,6 @@ def test_a_start_that_cannot_be_counted_is_the_old_ones():
         with Replaced(update_record, store=full):
             eq(launched(folder.path), "b")
         eq(launched(folder.path), "a")
-
-
-def test_what_a_cable_brought_as_an_image_starts_unless_a_release_runs():
-    with Folder() as folder:
-        folder.write("app.image", b"")
-        eq(launched(folder.path), "app")
-        store(folder.path, trial())
-        eq([launched(folder.path) for _ in range(4)], ["a", "a", "a", "app"])
 
 
 def test_a_slot_that_cannot_be_read_does_not_start():
