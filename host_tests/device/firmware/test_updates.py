@@ -9,10 +9,11 @@ import sys
 from io import BytesIO
 
 import launch
+import scratch
 import slot
 import update_record
 from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
-from scratch import Folder, Replaced, read, write
+from scratch import Replaced, read, write
 from update_record import BAD, FETCH, GOOD, IDLE, STARTS, TRIAL, Record, load, store, unpack
 
 RUNTIMES = "cpython micropython-x86"
@@ -78,6 +79,10 @@ def vars_of(record):
 
 
 # --- files ---
+
+
+class Folder(scratch.Folder):
+    base = os.getcwd().rstrip("/") + "/"  # images are mounted in it
 
 
 def test_the_newer_of_two_records_is_in_force():
