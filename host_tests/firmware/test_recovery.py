@@ -39,7 +39,7 @@ class Device:
         self._make.backoff_ms = self.backoff_ms
         self.app = self._make(port, **fields)
         self.app.client.on_error = self.errors.append
-        self.app.client.most_ms = 1000  # hours pass
+        self.app.client.most_ms = 3000  # hours pass
         return self.app
 
     @property

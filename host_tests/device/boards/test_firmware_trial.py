@@ -106,27 +106,21 @@ def check_bad(device):
     eq((record.release, record.failed, record.current), (3, 4, ""))
 
 
-def test_firmware_that_works_stays():
-    with Device(WORKS) as device:
-        device.run()
-        check_good(device)
-        eq((device.told, device.tries), (["good"], 3))
-
-
 def test_firmware_that_fails_is_given_up():
-    for behaviour, tries in ((CRASHES, STARTS), (FINDS_NOBODY, 1)):
+    """And what the bootloader refuses. What works stays."""
+    for behaviour, header, check, told, tries in (
+        (WORKS, 0xE9, check_good, "good", 3),
+        (WORKS, 0, check_bad, "bad", 0),
+        (CRASHES, 0xE9, check_bad, "bad", STARTS),
+        (FINDS_NOBODY, 0xE9, check_bad, "bad", 1),
+    ):
         with Device(behaviour) as device:
+            device.chip.content[SECOND][0] = header
             device.run()
-            check_bad(device)
-            eq((device.told, device.tries), (["bad"], tries))
-
-
-def test_firmware_that_the_bootloader_refuses_is_given_up():
-    with Device(WORKS) as device:
-        device.chip.content[SECOND][0] = 0
-        device.run()
-        check_bad(device)
-        eq(device.tries, 0)
+            check(device)
+            if header:
+                eq(device.told, [told])
+            eq(device.tries, tries)
 
 
 def test_power_cuts_at_any_two_places():

@@ -35,8 +35,10 @@ def read(path):
 class Folder:
     """`with Folder() as folder`: a new folder, `path`. Files in it have names below that."""
 
+    base = ""
+
     def __enter__(self):
-        self.path = os.getcwd().rstrip("/") + "/" + unused()
+        self.path = self.base + unused()
         os.mkdir(self.path)
         return self
 

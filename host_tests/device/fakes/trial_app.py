@@ -1,6 +1,7 @@
 """What a trial needs of an application and its board."""
 
 import codes
+from ports import Module
 
 
 class Restart(Exception):
@@ -21,13 +22,6 @@ class Board:
 
     def sleep(self, ms, deep=False):
         raise Restart
-
-
-class Config:
-    def __init__(self, sleep_ms):
-        self.sleep_ms = sleep_ms
-        self.watchdog_ms = 0
-        self.root, self.device = "inflight", "box"
 
 
 class Client:
@@ -54,7 +48,7 @@ class App:
 
     def __init__(self, board, sleep_ms=0):
         self.board = board
-        self.config = Config(sleep_ms)
+        self.config = Module(sleep_ms=sleep_ms, watchdog_ms=0, root="inflight", device="box")
         self.client = self.journal = Client()
         self.journal.commit = self.remember = lambda: None
         self.errors = {}

@@ -45,24 +45,12 @@ class Leds:
         self.shown = self.color
 
 
-class Config:
-    def __init__(self, actuators):
-        self.actuators = actuators
-
-
-class Message:
-    def __init__(self, payload, mid=1, redelivered=False):
-        self.payload = payload
-        self.mid = mid
-        self.redelivered = redelivered
-
-
 class App:
     """A device with these actuators. `published`: [(topic, fields)]."""
 
     def __init__(self, folder, entries):
         self.board = Board(folder.at("config.json"))
-        self.config = Config(entries)
+        self.config = Module(actuators=entries)
         self.errors = {}
         self.journal = Journal(RamFlash(3, 1024))
         self.published = []
@@ -72,8 +60,9 @@ class App:
         assert retain
         self.published.append((topic, fields))
 
-    def command(self, name, text, **how):
-        return self.actuators.execute(name, Message(text.encode(), **how))
+    def command(self, name, text):
+        payload = text if isinstance(text, bytes) else text.encode()
+        return self.actuators.execute(name, Module(payload=payload, mid=1, redelivered=False))
 
 
 class Device(Folder):
@@ -106,7 +95,7 @@ def test_switch():
             eq(app.command("pump", text), {"state": "on" if level else "off"})
             eq(pin.levels[-1], level)
             eq(app.published[-1], ("actuator/pump", {"state": "on" if level else "off"}))
-        raises(ValueError, app.actuators.execute, "pump", Message(b"\xff"))
+        raises(ValueError, app.command, "pump", b"\xff")
         for text in ("", "ON", "1", "of"):
             assert "write on, off or toggle" in str(raises(ValueError, app.command, "pump", text)), text
         eq(pin.levels[-1], False)

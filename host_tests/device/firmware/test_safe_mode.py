@@ -8,6 +8,7 @@ import socket  # noqa: F401 (where there is none the file is skipped)
 import app
 import assemble
 import codes
+import crash
 import files
 import health
 import ram_board
@@ -337,8 +338,14 @@ def test_a_journal_that_cannot_be_mounted_is_replaced_by_ram():
 # --- a person at the prompt ---
 
 
-def interrupt(*_):
-    raise KeyboardInterrupt
+def interrupted_by(error):
+    def call(*_):
+        raise error
+
+    return call
+
+
+interrupt = interrupted_by(KeyboardInterrupt())
 
 
 def test_at_the_prompt_no_watchdog_restarts_the_board():
@@ -384,6 +391,9 @@ def test_a_device_starts_without_a_file_system_to_write_to():
             app.App.uptime = lambda self, uptime=uptime: uptime
             eq(board.starts(), 0)
             board.report()
+    with Board() as board, Replaced(crash, crashed=interrupted_by(OSError(5))):
+        board.end = ValueError("a bug")
+        eq(board.starts(), 1)
 
 
 def test_flash_is_not_worn_by_starts_without_a_crash():

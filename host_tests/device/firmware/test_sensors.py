@@ -140,31 +140,16 @@ def test_digital():
     eq((Pin.made[0].number, Pin.made[0].how), ("GP4", (Pin.IN, Pin.PULL_UP)))
 
 
-def counted(kind, pulses, **fields):
-    """(value of a counter after some pulses, its pin), on a machine with this class of pins, without a debounce."""
-    Pin.made.clear()
-    fields["debounce_ms"] = 0
-    fields.update({"driver": "counter", "pin": 3, "name": "rain"})
-    sensor = Sensor(fields)
-    errors = {}
-    with With(machine=Module(Pin=kind)):
-        telemetry.start([sensor])
-        eq(list(telemetry.read([sensor], errors))[0][2], 0)
+def test_counter_uses_hard_interrupts_if_available():
+    for kind, pulses, fields, reading, trigger in (
+        (Pin, 5, {}, ("rain", "count", 5), Pin.IRQ_FALLING),
+        (SoftPin, 4, {"edge": "rising", "scale": 0.25, "unit": "l"}, ("rain", "l", 1.0), Pin.IRQ_RISING),
+    ):
+        meter = Meter(kind, debounce_ms=0, **fields)
         for _ in range(pulses):
             Pin.made[0].handler(Pin.made[0])
-        telemetry.start([sensor])
-        readings = list(telemetry.read([sensor], errors))
-    eq((errors, len(Pin.made)), ({}, 1))
-    return readings, Pin.made[0]
-
-
-def test_counter_uses_hard_interrupts_if_available():
-    readings, pin = counted(Pin, 5)
-    eq(readings, [("rain", "count", 5)])
-    eq((pin.trigger, pin.hard), (Pin.IRQ_FALLING, True))
-    readings, pin = counted(SoftPin, 4, edge="rising", scale=0.25, unit="l")
-    eq(readings, [("rain", "l", 1.0)])
-    eq((pin.trigger, pin.hard), (Pin.IRQ_RISING, False))
+        eq((meter.readings(), len(Pin.made)), ([reading], 1))
+        eq((Pin.made[0].trigger, Pin.made[0].hard), (trigger, kind is Pin))
 
 
 class Meter:
@@ -180,13 +165,16 @@ class Meter:
         self.machine = With(machine=Module(Pin=kind))
         eq(self.total(), 0)
 
-    def total(self):
+    def readings(self):
         errors = {}
         with self.machine:
             telemetry.start([self.sensor])
             readings = list(telemetry.read([self.sensor], errors))
         eq(errors, {})
-        return readings[0][2]
+        return readings
+
+    def total(self):
+        return self.readings()[0][2]
 
     def edges(self, *times):
         """The level changes after each of these times in ms."""

@@ -9,7 +9,6 @@ import ram_board
 import setup
 import setup_again
 import setup_radio
-import test_setup
 from codes import ONLINE, WRONG_KEY
 from files import exists
 from hardware import Pin, With
@@ -19,6 +18,7 @@ from ports import Module
 from scratch import Replaced, write
 from setup_http import Request
 from test_setup import PATH
+from test_setup import Site as FirstSite
 
 RUNTIMES = "cpython micropython-x86"
 CODE = "the-set-up-code"
@@ -53,7 +53,7 @@ class Board(ram_board.Board):
         raise Restarted
 
 
-class Site(test_setup.Site):
+class Site(FirstSite):
     """A page that is open at the time 0, in `now` ms; text: the file of the configuration."""
 
     RADIO = Radio
@@ -111,6 +111,10 @@ def test_what_does_not_work_is_told_and_the_configuration_stays():
         assert "Saved" in site.send()
         assert "Saved" in site.send(ssid="cellar")  # nothing can be changed any more
         eq(site.configuration["wifi_ssid"], "attic")
+    with Site(ONLINE) as site:
+        os.mkdir(PATH + "config.json.part")  # as if the flash were full
+        assert "Error" in site.send()
+        eq(site.configuration, CONFIG)
 
 
 def test_without_the_code_nothing_is_shown_tried_or_changed():
@@ -204,13 +208,6 @@ def test_a_power_cut_leaves_the_old_configuration_or_the_new_one():
                 eq((exists(PATH + "config.json.new"), exists(PATH + "config.json.try")), (False, False))
                 return
     raise AssertionError("never without a cut")
-
-
-def test_if_the_flash_is_full_the_page_tells_it():
-    with Site(ONLINE) as site:
-        os.mkdir(PATH + "config.json.part")
-        assert "Error" in site.send()
-        eq(site.configuration, CONFIG)
 
 
 # --- when it opens ---

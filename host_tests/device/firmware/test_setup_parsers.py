@@ -43,6 +43,9 @@ def test_improv_commands_are_found_among_other_bytes():
     for noise in (b"", b">>> print(1)\r\n", b"I", b"IMP", b"IMPROV", b"IMPROVIMPROV", b"\0\xff\n"):
         eq(received(noise + scan + noise), expected)
     eq(received(scan + scan), expected * 2)
+    # Those of devices are ignored.
+    for packet in (improv.state_packet(2), improv.error_packet(0), improv.result_packet(1, "http://192.168.4.1/")):
+        eq(received(packet), [])
 
 
 def test_improv_settings():
@@ -60,11 +63,6 @@ def test_improv_damaged_packets_are_told():
         eq(received(whole[:i] + bytes((whole[i] ^ 1,)) + whole[i + 1 :]), [(improv.INVALID, b"")])
     short = b"IMPROV\1\3\3\2\5x"
     eq(received(short + bytes((sum(short) & 255,))), [(improv.INVALID, b"")])
-
-
-def test_improv_packets_of_devices_are_ignored():
-    for packet in (improv.state_packet(2), improv.error_packet(0), improv.result_packet(1, "http://192.168.4.1/")):
-        eq(received(packet), [])
 
 
 # --- DNS ---

@@ -9,10 +9,11 @@ import sys
 from io import BytesIO
 
 import launch
+import scratch
 import slot
 import update_record
 from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
-from scratch import Folder, Replaced, read, write
+from scratch import Replaced, read, write
 from update_record import BAD, FETCH, GOOD, IDLE, STARTS, TRIAL, Record, load, store, unpack
 
 RUNTIMES = "cpython micropython-x86"
@@ -78,6 +79,10 @@ def vars_of(record):
 
 
 # --- files ---
+
+
+class Folder(scratch.Folder):
+    base = os.getcwd().rstrip("/") + "/"  # images are mounted in it
 
 
 def test_the_newer_of_two_records_is_in_force():
@@ -266,6 +271,11 @@ def test_the_launcher_starts_what_the_record_says():
         record.good()
         store(folder.path, record)
         eq(launched(folder.path), "a")
+    with Folder() as folder:  # what a cable brought as an image starts unless a release runs
+        folder.write("app.image", b"")
+        eq(launched(folder.path), "app")
+        store(folder.path, trial())
+        eq([launched(folder.path) for _ in range(4)], ["a", "a", "a", "app"])
 
 
 def test_a_start_that_cannot_be_counted_is_the_old_ones():
@@ -278,14 +288,6 @@ def test_a_start_that_cannot_be_counted_is_the_old_ones():
         with Replaced(update_record, store=full):
             eq(launched(folder.path), "b")
         eq(launched(folder.path), "a")
-
-
-def test_what_a_cable_brought_as_an_image_starts_unless_a_release_runs():
-    with Folder() as folder:
-        folder.write("app.image", b"")
-        eq(launched(folder.path), "app")
-        store(folder.path, trial())
-        eq([launched(folder.path) for _ in range(4)], ["a", "a", "a", "app"])
 
 
 def test_a_slot_that_cannot_be_read_does_not_start():

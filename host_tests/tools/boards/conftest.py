@@ -1,9 +1,12 @@
 """The library as it is deployed, on MicroPython's unix port."""
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
+from serial.tools import list_ports
 
+from inflight_tools.boards import connected
 from tools.runtimes import device_run, runtime
 
 
@@ -24,3 +27,16 @@ def micropython():
 
         run.lib = lib
         yield run
+
+
+@pytest.fixture
+def connect(monkeypatch):
+    """connect((port, vendor), ..., drive=None): from now on these are the ports of USB, and the boot drive."""
+
+    def connect(*ports, drive=None):
+        found = [SimpleNamespace(device=name, vid=vendor) for name, vendor in (*ports, ("/dev/ttyS0", None))]
+        monkeypatch.setattr(list_ports, "comports", lambda: found)
+        monkeypatch.setattr(connected, "mounted", lambda label: drive if label == "RPI-RP2" else None)
+
+    connect()
+    return connect

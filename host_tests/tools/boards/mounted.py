@@ -10,43 +10,23 @@ from pathlib import Path
 import pytest
 
 from tools.runtimes import runtime
+from tools.setup.common import CHECKOUT
 
 FLASH = 0x1000_0000
 
 # It writes before it reads, so that it reads after an allocation and a commit.
 _SCRIPT = """
-import gc, json, os
+import gc, json, os, vfs
 from binascii import b2a_base64, a2b_base64
+from nor import NorFlash
 
 gc.disable()  # each collection would scan the whole flash
-flash = bytearray(os.stat("image")[6])
-with open("image", "rb") as f:
-    f.readinto(flash)
-
-class Flash:
-    def readblocks(self, n, buf, off=0):
-        at = n * 4096 + off
-        buf[:] = flash[at:at + len(buf)]
-
-    def writeblocks(self, n, buf, off=0):
-        at = n * 4096 + off
-        for i in range(len(buf)):
-            assert flash[at + i] & buf[i] == buf[i], "programmed twice"
-            flash[at + i] = buf[i]
-
-    def ioctl(self, op, arg):
-        if op == 4:
-            return len(flash) // 4096
-        if op == 5:
-            return 4096
-        if op == 6:
-            flash[arg * 4096:(arg + 1) * 4096] = b"\\xff" * 4096
-            return 0
-
 with open("work.json") as f:
     work = json.load(f)
-fs = os.VfsLfs2(Flash(), progsize=work["prog"])
-os.mount(fs, "/flash")
+flash = NorFlash(os.stat("image")[6] // 4096, 4096)
+with open("image", "rb") as f:
+    f.readinto(flash.data)
+vfs.mount(vfs.VfsLfs2(flash, progsize=work["prog"]) if work["prog"] else vfs.VfsRom(flash.data), "/flash")
 for path, text in work["write"].items():
     with open("/flash" + path, "wb") as f:
         f.write(a2b_base64(text))
@@ -67,18 +47,19 @@ print(json.dumps(found))
 
 
 def mounted(image, prog=32, write=()):
-    """Writes the files `write` into the file system in `image`, and returns {path: content} of all. `prog`: bytes of
-    one program."""
+    """Writes the files `write` into the littlefs in `image`, and returns {path: content} of all. `prog`: bytes of one
+    program; 0: it is a ROM file system."""
     interpreter = runtime("micropython-x64")
     if interpreter.reason:
         pytest.skip(f"micropython-x64: {interpreter.reason}")
     with tempfile.TemporaryDirectory() as folder:
         texts = {path: b64encode(data).decode() for path, data in dict(write).items()}
-        Path(folder, "image").write_bytes(image)
+        Path(folder, "image").write_bytes(image + b"\xff" * (-len(image) % 4096))
         Path(folder, "work.json").write_text(json.dumps({"prog": prog, "write": texts}))
         Path(folder, "script.py").write_text(_SCRIPT)
         command = [*interpreter.command(f"{32 + 2 * (len(image) >> 20)}m"), "script.py"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=480)
+        how = {"env": {"MICROPYPATH": f".frozen:{CHECKOUT}/tools/reference/flash"}, "capture_output": True}
+        done = subprocess.run(command, cwd=folder, text=True, timeout=480, **how)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path: b64decode(text) for path, text in json.loads(done.stdout).items()}
 

@@ -4,7 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from serial.tools import list_ports
 
 from host_tests.tools.boards.standin import StandIn
 from host_tests.tools.command import inflight
@@ -14,18 +13,6 @@ from inflight_tools.boards.device.link import Link
 from inflight_tools.boards.images.variants import names
 
 PICO = 0x2E8A
-
-
-@pytest.fixture
-def connect(monkeypatch):
-    """connect((port, vendor), ...): from now on these are the ports of USB."""
-
-    def connect(*ports):
-        found = [SimpleNamespace(device=name, vid=vendor) for name, vendor in (*ports, ("/dev/ttyS0", None))]
-        monkeypatch.setattr(list_ports, "comports", lambda: found)
-
-    connect()
-    return connect
 
 
 def test_the_port_of_the_board_that_is_named(connect):

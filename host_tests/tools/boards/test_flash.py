@@ -4,11 +4,9 @@ import fcntl
 import json
 import os
 import pty
-from types import SimpleNamespace
 
 import paho.mqtt.publish as publish
 import pytest
-from serial.tools import list_ports
 
 from host_tests.thorough import more
 from host_tests.tools.boards.esp_rom import EspRom
@@ -260,23 +258,16 @@ def test_ports_that_cannot_be_used(terminal):
 # --- which board, without its configuration ---
 
 
-def connect(monkeypatch, *ports, drive=None):
-    """Serial ports of USB, (name, vendor), and a boot drive."""
-    found = [SimpleNamespace(device=name, vid=vendor) for name, vendor in (*ports, ("/dev/ttyS0", None))]
-    monkeypatch.setattr(list_ports, "comports", lambda: found)
-    monkeypatch.setattr(connected, "mounted", lambda label: drive if label == "RPI-RP2" else None)
-
-
 @pytest.mark.parametrize("board", ["esp32c3", *more("esp32", "esp32s2", "esp32s3", "esp32c6")])
-def test_the_one_that_is_connected_is_found(monkeypatch, board):
+def test_the_one_that_is_connected_is_found(connect, board):
     with EspRom(board) as rom:
-        connect(monkeypatch, (rom.port, 0x10C4))
+        connect((rom.port, 0x10C4))
         assert connected.find(None, None) == (variant(board), rom.port)
         assert rom.erased == []
 
 
-def test_a_boot_drive_is_found(drive, monkeypatch):
-    connect(monkeypatch, drive=drive)
+def test_a_boot_drive_is_found(drive, connect):
+    connect(drive=drive)
     assert connected.find(None, None) == (variant("pico_w"), str(drive))
     assert connected.find("pico_w", None) == (variant("pico_w"), str(drive))
     (drive / "INFO_UF2.TXT").write_text("Board-ID: RP2350\r\n")
@@ -286,9 +277,9 @@ def test_a_boot_drive_is_found(drive, monkeypatch):
         connected.find(None, str(drive))
 
 
-def test_several_boards_or_one_that_does_not_tell(drive, monkeypatch):
+def test_several_boards_or_one_that_does_not_tell(drive, connect):
     pico = 0x2E8A
-    connect(monkeypatch, ("/dev/ttyUSB0", 0x10C4), ("/dev/ttyACM0", pico), drive=drive)
+    connect(("/dev/ttyUSB0", 0x10C4), ("/dev/ttyACM0", pico), drive=drive)
     with pytest.raises(ValueError, match="which board[?] There are .*drive, /dev/ttyUSB0, /dev/ttyACM0: name one with"):
         connected.find(None, None)
     assert connected.find("esp32", None) == (variant("esp32"), "/dev/ttyUSB0")
@@ -297,11 +288,11 @@ def test_several_boards_or_one_that_does_not_tell(drive, monkeypatch):
         connected.find(None, "/dev/ttyACM0")
 
 
-def test_without_a_configuration_the_board_opens_its_set_up(home, monkeypatch):
+def test_without_a_configuration_the_board_opens_its_set_up(home, connect):
     (home / "firmware.bin").write_bytes(STOCK)
     (home / "config.json").unlink()
     with EspRom() as rom:
-        connect(monkeypatch, (rom.port, 0x10C4))
+        connect((rom.port, 0x10C4))
         status, output, errors = run("--firmware", "firmware.bin")
         assert status == 0, errors
         assert b"very secret" not in rom.flash and b"setup" in rom.flash

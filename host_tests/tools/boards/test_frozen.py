@@ -2,14 +2,15 @@
 
 import json
 import re
-import subprocess
 from types import SimpleNamespace
 
 import pytest
 
+from host_tests.tools.boards import test_deploy
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware, stock_layout
 from host_tests.tools.boards.mounted import FLASH, booted, mounted
-from host_tests.tools.boards.standin import StandIn, flash, interpreter
+from host_tests.tools.boards.standin import StandIn, flash
+from host_tests.tools.boards.test_deploy import SETTINGS
 from inflight_tools.boards import slots
 from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device import rom
@@ -23,6 +24,7 @@ FOLDERS = {"esp32": "esp32", "pico_w": "rp2040"}
 DEPLOYED = {"esp32": "/lib/app.mpy", "pico_w": "/app.image"}
 LIBRARY = re.compile("/lib/inflight/")
 KIB = 1024
+APPLICATION = {path: data for path, data in test_deploy.APPLICATION.items() if "pages" not in path}
 
 
 def stamp(folder, application):
@@ -116,21 +118,21 @@ def test_the_modules_go_to_the_rom_file_system(tmp_path, board):
     found = files_of(made)
     assert {*found} == {"/boot.py", "/main.py", "/config.json", RECORD}
     assert json.loads(found[RECORD]) == {path: sha(application[path]) for path in ("/boot.py", "/main.py")}
-    in_rom = rom_files(tmp_path, rom_of(made))
+    in_rom = mounted(rom_of(made), 0)
     assert in_rom == {path: data for path, data in application.items() if path.startswith("/lib/")}
     # Without --romfs an older one is made invalid.
     assert set(rom_of(image(tmp_path, board, rom_firmware(board, 256 * KIB)))[:4096]) == {0xFF}
 
 
 @pytest.mark.parametrize("board", FOLDERS)
-def test_what_is_frozen_or_does_not_fit_the_rom_decides_what_is_placed_where(tmp_path, board):
+def test_what_is_frozen_or_does_not_fit_the_rom_decides_what_is_placed_where(board):
     folder = FOLDERS[board]
     application = bundle.files(folder)
     assert placed(application, stamp(folder, True), folder, None) == ({}, b"")
     found, rom = placed(application, None, folder, 128 * KIB)
     assert DEPLOYED[board] in found and not any(map(LIBRARY.match, found))
     library = {path: data for path, data in application.items() if LIBRARY.match(path)}
-    assert rom_files(tmp_path, rom) == library
+    assert mounted(rom, 0) == library
     for frozen, size, problem in (
         (None, 0, "the firmware has no ROM file system: leave --romfs out, or use a firmware built with space for it"),
         (None, 16 * KIB, r"\d+ bytes do not fit the ROM file system, 16384 bytes: leave --romfs out"),
@@ -153,43 +155,7 @@ def test_a_firmware_without_space_for_a_rom_file_system(tmp_path, told, options,
         image(tmp_path, "esp32", content, romfs=True, **options)
 
 
-_READ_ROM = """
-import json, os, sys, vfs
-from binascii import hexlify
-vfs.mount(vfs.VfsRom(open(sys.argv[1], "rb").read()), "/rom")
-found = {}
-def walk(folder):
-    for entry in os.ilistdir(folder):
-        path = folder + "/" + entry[0]
-        if entry[1] == 0x4000:
-            walk(path)
-        else:
-            with open(path, "rb") as f:
-                found[path[4:]] = hexlify(f.read()).decode()
-walk("/rom")
-print(json.dumps(found))
-"""
-
-
-def rom_files(folder, content):
-    """{path below /rom: content} in a ROM file system, as MicroPython reads it."""
-    (folder / "rom").write_bytes(content)
-    done = subprocess.run(
-        [*interpreter().command("4m"), "-c", _READ_ROM, folder / "rom"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {path: bytes.fromhex(data) for path, data in json.loads(done.stdout).items()}
-
-
 # --- boards that run ---
-
-SETTINGS = {"/config.json": b'{"host": "broker.example"}'}
-APPLICATION = {
-    "/lib/inflight/core.mpy": b"M" * 5000,
-    "/lib/app.mpy": b"app 1",
-    "/boot.py": b"",
-    "/main.py": b"while True:\n    pass\n",
-}
 
 
 @pytest.fixture
@@ -207,7 +173,7 @@ def put(port, application=APPLICATION, **options):
 def test_a_board_with_the_library_gets_the_rest(board):
     with board(str(stamp("unix", False))) as there:
         plan, said = put(there.port)
-        wanted = {*APPLICATION, *SETTINGS} - {"/lib/inflight/core.mpy"}
+        wanted = {path for path in (*APPLICATION, *SETTINGS) if not LIBRARY.match(path)}
         assert {*plan.write} == {RECORD, *wanted}
         assert said[0] == "the firmware has the library frozen in"
         plan, _ = put(there.port)
