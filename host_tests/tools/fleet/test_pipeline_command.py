@@ -65,17 +65,6 @@ def test_before_the_first_reports(files):
     assert f"collector starts · no batch yet · {files} landing files wait" in text
 
 
-def test_landing_files_are_counted_seldom(monkeypatch):
-    """The line is drawn twice a second, and with each line above it; to count takes longer from month to month."""
-    now, counts = [100.0], []
-    monkeypatch.setattr(together.time, "monotonic", lambda: now[0])
-    status = together.Status(lambda: counts.append(now[0]) or len(counts))
-    lines = []
-    for now[0] in (100.0, 100.5, 109.5, 110.0, 110.5):
-        lines.append(status.line().plain.rpartition(" · ")[2])
-    assert lines == ["1 landing file waits"] * 3 + ["2 landing files wait"] * 2 and counts == [100.0, 110.0]
-
-
 def started(monkeypatch, folder, *options):
     """The options that `pipeline` hands on to (`collect`, `tables`), {name: value}."""
     given = []

@@ -64,7 +64,7 @@ def rollout(tmp_path, broker, release_of):
     """rollout(number, fault, words): result of the command, lines of JSON."""
     (tmp_path / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": broker.port}))
 
-    def call(number=None, fault=None, *words, trial_s=2):
+    def call(number=None, fault=None, *words, trial_s=1):
         if number:
             (tmp_path / "x.release").write_bytes(release_of(number, fault, trial_s=trial_s).pack())
             words = (str(tmp_path / "x.release"), *words)
@@ -93,7 +93,7 @@ def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout,
     wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), PATIENCE_S)
 
     # Another release of that number is not the one that they run.
-    assert {device["sha256"] for device in lines[-1]["devices"].values()} == {release_of(1, trial_s=2).digest}
+    assert {device["sha256"] for device in lines[-1]["devices"].values()} == {release_of(1).digest}
     done, lines = rollout(1, "crashes")
     why = "another release 1 runs there: give this one a higher number"
     assert done.exit_code == 1 and lines[-1]["skipped"] == dict.fromkeys(NAMES, why)
@@ -117,7 +117,7 @@ def told(broker, device, kind, **fields):
 
 
 def test_devices_that_are_offline_or_have_no_key_are_skipped_and_named(broker, rollout, release_of, tmp_path):
-    digest = release_of(4, trial_s=2).digest
+    digest = release_of(4).digest
     for device, fields in {
         "off": {"state": "offline"},
         "keyless": {"state": "online", "updates": False},

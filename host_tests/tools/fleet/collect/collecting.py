@@ -28,26 +28,30 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["inflight_tools.fleet.commands"])
 
 
-def _collect(pipe, log, environment, words):
+def _work(pipe, log, environment, work, words):
     out = os.open(log, os.O_WRONLY) if log else pipe.fileno()
     os.dup2(out, 1)
     os.dup2(out, 2)
     pipe.close()
     os.environ.update(environment)
+    work(*words)
+
+
+def _collect(*words):
     from inflight_tools.fleet.commands import app
 
     app(["collect", *words])
 
 
 class Program:
-    """The collector as a process. Its output goes to the file `log`, or output() returns it. It is forked from one that
-    has imported what takes long."""
+    """The collector as a process, or work(option, ...). Its output goes to the file `log`, or output() returns it. It
+    is forked from one that has imported what takes long."""
 
-    def __init__(self, *options, env=None, log=None):
+    def __init__(self, *options, env=None, log=None, work=_collect):
         self._text = b""
         self._pipe, sender = _FORKS.Pipe(duplex=False)
-        words = sender, log and log.name, {"COLUMNS": "200", **(env or {})}, tuple(map(str, options))
-        self._process = _FORKS.Process(target=_collect, args=words, daemon=True)
+        words = sender, log and log.name, {"COLUMNS": "200", **(env or {})}, work, tuple(map(str, options))
+        self._process = _FORKS.Process(target=_work, args=words, daemon=True)
         self._process.start()
         sender.close()
         self.pid = self._process.pid

@@ -240,7 +240,6 @@ def test_nothing_is_lost_while_a_batch_is_written(fleet):
     assert facts(fleet) == before
 
 
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_batch_and_a_merge_while_tables_are_opened(fleet, monkeypatch):
     fleet.land(telemetry("attic", 0))
     fleet.run()

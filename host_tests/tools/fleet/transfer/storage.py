@@ -1,17 +1,16 @@
 """A stand-in for S3 on loopback, behind a network that can be cut; commands as processes."""
 
 import multiprocessing
-import os
 import threading
 
+from host_tests.tools.fleet.collect.collecting import Program
 from tools.peers.daemon import Daemon
 from tools.peers.network import Network
 from tools.setup import object_storage
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["host_tests.tools.fleet.transfer.writer", "inflight_tools.fleet.commands"])
+_PRELOADED = ["host_tests.tools.fleet.transfer.writer", "inflight_tools.fleet.commands"]
+multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
 BUCKET = "fleet"
-PATIENCE_S = 240
 _KEYS = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 _HERE = {"AWS_ALLOW_HTTP": "true", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -49,14 +48,6 @@ class Cable(Network):
         return None
 
 
-def _work(log, environment, work, words):
-    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
-    os.environ.update(environment)
-    work(*words)
-
-
 def fleet(*words):
     """`inflight fleet WORDS`"""
     from inflight_tools.fleet.commands import app
@@ -64,32 +55,12 @@ def fleet(*words):
     app(words)
 
 
-class Command:
-    """work(word, ...) in a process of its own, with its output in `log`. It is forked from one that has imported what
-    takes long, so that most kills strike at work."""
+class Command(Program):
+    """work(word, ...) in a process of its own. It is forked from one that has imported what takes long, so that most
+    kills strike at work."""
 
-    def __init__(self, log, environment, *words, work=fleet):
-        self._log = log
-        log.touch()
-        words = tuple(map(str, words))
-        self._process = _FORKS.Process(target=_work, args=(log, environment, work, words), daemon=True)
-        self._process.start()
-
-    def output(self):
-        return self._log.read_text(errors="replace")
-
-    def status(self):
-        self._process.join(PATIENCE_S)
-        return self._process.exitcode
-
-    def end(self):
-        """Ends it by SIGTERM. Returns its exit status."""
-        self._process.terminate()
-        return self.status()
-
-    def kill(self):
-        self._process.kill()
-        self._process.join()
+    def __init__(self, environment, *words, work=fleet):
+        super().__init__(*words, env=environment, work=work)
 
     def succeed(self):
         assert self.status() == 0, self.output()[-2000:]

@@ -12,9 +12,10 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, LocalFileSystem, copy_files
 
+from host_tests.tools.fleet.collect.collecting import PATIENCE_S
 from host_tests.tools.fleet.tables import Tables, landed
 from host_tests.tools.fleet.transfer import writer
-from host_tests.tools.fleet.transfer.storage import BUCKET, PATIENCE_S, Cable, Command, Killer, Moto, arrow, settings
+from host_tests.tools.fleet.transfer.storage import BUCKET, Cable, Command, Killer, Moto, arrow, settings
 from host_tests.waiting import wait_for
 from inflight_tools.fleet.transfer.names import is_whole
 from tools.setup import object_storage
@@ -42,13 +43,12 @@ def place(s3, request):
 
 
 @pytest.fixture
-def run(s3, tmp_path):
+def run(s3):
     """run(word, ...) starts a command, with S3 in its environment."""
-    started, numbers = [], itertools.count()
+    started = []
 
     def start(*words, port=s3.port, **more):
-        log = tmp_path / f"{words[0]}-{next(numbers)}.log"
-        started.append(Command(log, settings(port, **more), *words))
+        started.append(Command(settings(port, **more), *words))
         return started[-1]
 
     yield start
@@ -245,7 +245,7 @@ def test_who_writes_a_table_is_killed_repeatedly(s3, place, run, tmp_path):
         return int(notes.read_text()) if notes.exists() else -1
 
     while begun() < batches - 2:
-        command, before = Command(tmp_path / "writer.log", settings(s3.port), *words, work=work), begun()
+        command, before = Command(settings(s3.port), *words, work=work), begun()
         wait_for(lambda before=before: begun() > max(before, 0), PATIENCE_S, command.output)
         time.sleep(dice.uniform(0, 0.3))  # a random time, not a synchronisation
         command.kill()
@@ -253,7 +253,7 @@ def test_who_writes_a_table_is_killed_repeatedly(s3, place, run, tmp_path):
         found = numbers(uri, s3.port)
         assert len(found) % writer.ROWS == 0 and found == list(range(len(found)))
         lengths.add(len(found))
-    Command(tmp_path / "writer.log", settings(s3.port), *words, work=work).succeed()
+    Command(settings(s3.port), *words, work=work).succeed()
     assert numbers(uri, s3.port) == list(range(batches * writer.ROWS))
     files, folder = place
     parts = {path for path in everything(files, f"{folder}/raw/parts") if path.endswith(".parquet")}

@@ -166,10 +166,3 @@ class Database:
     def values(self, sql, *values):
         """Yields the values of the only column, as tuples() does."""
         return (value for (value,) in self.tuples(sql, *values))
-
-    def groups(self, sql, *values):
-        """{first column: [second column, ...]}"""
-        found = {}
-        for key, value in self.run(sql, *values).fetchall():
-            found.setdefault(key, []).append(value)
-        return found
