@@ -319,7 +319,7 @@ class AsyncClient(Base):
         if self._out_left and not qos:
             await self._wait_written()
         if not self._tasks:
-            self._tell()  # else the client's task does
+            self._collect(None)  # else the client's task does
         return mid
 
     def _try_publish(self, topic, payload, qos, retain, properties, may_wait=True):
@@ -370,7 +370,8 @@ class AsyncClient(Base):
         while self.is_pending(mid) if mid else self.pending:
             if self._closed and self._last_error and not self._reconnect:
                 raise self._last_error
-            if ms <= 0 or not self.session.may_complete:
+            session = self.session
+            if ms <= 0 or not (session.rows or session.queued or session.aside and session.aside.left):
                 return False
             await self._wait_for_change(ms)
             ms = ticks_diff(end, ticks_ms())

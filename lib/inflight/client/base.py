@@ -389,7 +389,7 @@ class Base:
 
     def _report_end(self, error):
         # A connection or an attempt has ended; error None: because it was asked for.
-        self._tell()  # a program that disconnects may make no other call
+        self._collect(None)  # a program that disconnects may make no other call
         self._last_error = error
         announced = self._state == CLOSING
         self._state = IDLE
@@ -404,12 +404,10 @@ class Base:
             self._report(self.on_complete, mid)
 
     def _collect(self, idle):
-        # The end of a step.
-        self.session.collect(idle)
-        self._tell()
-
-    def _tell(self):
+        # The end of a step; idle None: of a call, which tells the application what happened in it.
         session = self.session
+        if idle is not None:
+            session.collect(idle)
         while session.notices:
             notice = session.notices[0]
             session.notices = session.notices[1:]

@@ -43,7 +43,7 @@ class Client(Base):
             for step in steps:
                 self._do_step(step)
             self._report_connect()
-            self._tell()
+            self._collect(None)
         except Exception as e:
             self._drop_connection(e)
             self._last_error = e
@@ -198,7 +198,7 @@ class Client(Base):
             session = self.session
             while session.is_pending(mid) if mid else session.pending:
                 left = ticks_diff(end, ticks_ms())
-                if left <= 0 or not session.may_complete:
+                if left <= 0 or not (session.rows or session.queued or session.aside and session.aside.left):
                     return False
                 self._run_step(left)
             self._check_interrupted()
@@ -247,7 +247,7 @@ class Client(Base):
                     self._guard &= before | ~OUTSIDE
                     self._connection_failed(e)
             if not self._guard & OUTSIDE:
-                self._tell()
+                self._collect(None)
             return mid
         finally:
             self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
@@ -388,7 +388,7 @@ class Client(Base):
         try:
             while session.pinging if ping else session.request is not None:
                 self._poll(self._time_left())
-            self._tell()
+            self._collect(None)
         except (OSError, ProtocolError, MemoryError) as e:
             self._guard &= ~OUTSIDE
             self._connection_failed(e)

@@ -224,12 +224,6 @@ class Session(Window):
         """Messages of QoS 1 and 2 that the broker has not completed."""
         return self.journal.live if self.journal else 0
 
-    @property
-    def may_complete(self):
-        """False if nothing is pending but messages that were set aside, none of which is about to be tried."""
-        aside = self.aside
-        return self.rows or self.queued or (aside and aside.again and aside.left)
-
     # --- the connection ---
 
     def reset(self):
@@ -571,7 +565,7 @@ class Session(Window):
         elif kind == packet.PUBREL:
             if self.rows_in:
                 self.load_receiving().released(self)
-            self._owe_ack(packet.PUBCOMP, 0)
+            self.ack_due = packet.PUBCOMP << 20 | self.mid
         elif kind <= packet.PUBCOMP:
             self._handle_ack(kind)
         elif kind == packet.PINGRESP:
@@ -593,9 +587,6 @@ class Session(Window):
         connection."""
         self.load_receiving().acknowledge(self, flags, mid, answer)
 
-    def _owe_ack(self, kind, dup):
-        self.ack_due = kind << 20 | dup << 16 | self.mid
-
     def _handle_ack(self, kind):
         mid = self.mid
         if kind == packet.PUBCOMP and self.foreign and self.foreign.is_answer(mid):
@@ -614,4 +605,4 @@ class Session(Window):
             self.count[counters.COMPLETED] += 1
             self.completed = mid
         elif kind == packet.PUBREC and (act == REPEAT or act == UNKNOWN):
-            self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)
+            self.ack_due = packet.PUBREL << 20 | (self._dup() << 16 if act == REPEAT else 0) | mid
