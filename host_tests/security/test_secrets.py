@@ -61,7 +61,8 @@ def test_exceptions_of_wrong_arguments(kind, wrong):
 @pytest.mark.parametrize("code", [4, 5])
 def test_exceptions_and_log_of_a_refusal(broker, make, capfd, code):
     """Also in the message that is printed without on_error."""
-    client = make(broker.port, user="me", password=SECRET, on_error=None)
+    options = {"on_error": None, "backoff_ms": (60_000, 60_000)}  # it must not wait for another CONNACK
+    client = make(broker.port, user="me", password=SECRET, **options)
 
     def script(b):
         b.called(password=SECRET.encode())
