@@ -75,6 +75,28 @@ def test_messages(clock, make5, pump):
 # --- the broker ends the connection ---
 
 
+@pytest.mark.parametrize("code", [0x8B, 0x8E])
+def test_pause_after_a_disconnect_in_the_same_bytes_as_connack(virtual, make5, monkeypatch, code):
+    """[MQTT5-4.13.2-1] The broker shuts down, or another client has the same id."""
+    monkeypatch.setattr("random.getrandbits", lambda n: (1 << n) - 1)
+    client = make5(virtual.port, backoff_ms=(5000, 5000))
+    ended = []
+
+    def script(b):
+        b.called()
+        b.send(connack(0, 0, NONE), disconnect(code))
+        b.expect_close()
+        ended.append(b.clock.now)
+        b.welcome()
+        assert b.clock.now - ended[0] > 2
+
+    with virtual.play(script):
+        with pytest.raises(Disconnected):
+            client.connect()
+        while not client.connected:
+            client.run_for(100)
+
+
 @pytest.mark.parametrize("welcome", [True, False], ids=["DISCONNECT", "CONNACK"])
 def test_pause_after_a_reason_that_lasts(virtual, make5, monkeypatch, welcome):
     """[MQTT5-3.1.4-3] [MQTT5-3.2.2-7] [MQTT5-3.14.4-2] [MQTT5-4.13.2-1] Another client has the same id, or the broker

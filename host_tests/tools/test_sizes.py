@@ -10,10 +10,10 @@ from tools.setup.common import CHECKOUT
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
     "product": 39_100,  # lib, boards, firmware, the command `inflight`
-    "maintainers": 17_500,  # other tools
-    "all": 116_800,
+    "maintainers": 17_450,  # other tools
+    "all": 116_700,
 }
-TESTS_FOR_A_LINE = 1.55  # lines of tests for each line of the product
+TESTS_FOR_A_LINE = 1.54  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered
 
 

@@ -36,6 +36,7 @@ from ..states import (
     STATE,
     TOO_LONG,
     TRIAL,
+    UP,
 )
 from .cursor import (
     ALIAS_MAXIMUM,
@@ -415,6 +416,9 @@ def leave(session, client, error):
     """`error` ends the connection. The broker is told if it broke the protocol [MQTT5-4.13.1-1]."""
     if not isinstance(error, ProtocolError):
         slow_down(client, getattr(error, "code", 0))
+        if client._state < UP:  # in the same bytes as CONNACK: connect() may be called at once
+            client._back_off(ticks_ms())
+            client._attempts -= 1
         return
     if client._out_left:
         return  # nobody understands a DISCONNECT within another packet
