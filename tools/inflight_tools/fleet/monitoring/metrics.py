@@ -66,8 +66,8 @@ def _families(source, counters, gauges, **labels):
     each."""
     for family, given in ((CounterMetricFamily, counters), (GaugeMetricFamily, gauges)):
         for name, text, value in given:
-            metric = family(f"inflight_{source}_{name}", text, labels=labels)
-            metric.add_metric(labels.values(), value)
+            metric = family(f"inflight_{source}_{name}", text, labels=list(labels))
+            metric.add_metric(list(labels.values()), value)
             yield metric
 
 
