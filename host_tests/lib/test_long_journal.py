@@ -11,6 +11,7 @@ from inflight.counters import ACCEPTED, DROPPED
 from inflight.errors import OutboxFull
 from inflight.journal.journal import DONE, OUT, SESSION, Journal
 from inflight.journal.sectors import SectorReader
+from inflight.session import record
 from inflight.session.drop import discard_message
 from inflight.session.session import Session
 from nor import NorFlash
@@ -140,7 +141,7 @@ def test_a_session_does_not_read_the_messages_that_wait(sectors):
     flash = blank(sectors)
     journal = Journal(flash)
     session = Session(journal, bytearray(512), b"dev")
-    session.write_record(8)
+    record.write(session, 8)
     session.commit()
 
     def publish(session):
@@ -185,7 +186,7 @@ def test_one_message_costs_as_much_as_in_a_short_ring(sectors):
     flash = blank(sectors)
     journal = Journal(flash)
     session = Session(journal, bytearray(512), b"dev", when_full="oldest")
-    session.write_record(8)
+    record.write(session, 8)
     while not session.count[DROPPED]:
         session.publish(b"sensors/attic/temperature", bytes(60), 1, False)
     live = journal.live

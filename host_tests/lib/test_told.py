@@ -2,8 +2,9 @@
 
 import pytest
 
+from host_tests.lib.either import only_blocking
 from inflight import MessageSetAside, PublishRefused
-from tools.reference.kinds import PUBLISH
+from tools.reference.kinds import PUBLISH, SUBSCRIBE
 from tools.reference.wire import puback
 
 BOTH_CLIENTS = True
@@ -96,3 +97,44 @@ def test_retry_and_drain(broker, make):
         client.connect()
         client.retry()
         assert client.drain(60_000)
+
+
+@only_blocking
+def test_a_message_that_nobody_takes(broker, make, pump):
+    """The first one is told; `on_message` may be set later, as the other callbacks."""
+    client = make(broker.port)
+    got = []
+
+    def script(b):
+        b.welcome()
+        b.grant()
+        b.deliver("a/b", b"0")
+        b.deliver("a/b", b"1", 1, 1)
+        b.deliver("a/b", b"2", 1, 2)
+        b.answer_ping()
+        b.deliver("a/b", b"3", 1, 3)
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a/#", 1)
+        pump(client, lambda: client.counters()["unhandled"] == 3)
+        client.on_message = lambda message: got.append(message.payload)
+        client.ping()
+        pump(client, lambda: got)
+    assert client.counters()["unhandled"] == 3 and got == [b"3"]
+    assert [str(e) for e in client.errors] == ["[Errno 2] no handler takes messages to a/b: they are lost"]
+
+
+def test_what_was_waited_for(broker, make):
+    """[MQTT-3.8.4-1] [MQTT-3.12.4-1] A time-out tells which answer did not come."""
+    client = make(broker.port, timeout_ms=1000)
+
+    def script(b):
+        b.welcome()
+        b.expect(SUBSCRIBE)
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(OSError, match='timed out waiting for SUBACK of "a/#", "b"'):
+            client.subscribe([("a/#", 1), ("b", 0)])

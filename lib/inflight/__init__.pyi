@@ -158,6 +158,7 @@ class _Session:
 
 class _Base:
     session: _Session
+    on_message: _Handler | None
     on_connect: Callable[[bool], None] | None
     on_disconnect: Callable[[BaseException | None], None] | None
     on_complete: Callable[[int], None] | None

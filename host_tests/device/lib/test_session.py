@@ -252,3 +252,16 @@ def test_what_the_broker_is_through_with_is_not_pending():
     peer.up(0)
     eq(peer.session.ended, [mids[1]])
     assert not peer.session.is_pending(mids[1])
+
+
+def test_errors_name_packets():
+    """[MQTT-4.8.0-1] And tell what to do about a broker without QoS 2, which answers it by PUBACK."""
+    for feed, text in (
+        (ack(0x40, 1), "unexpected PUBACK for Message ID 1: the broker has no QoS 2, publish with qos=1"),
+        (ack(0x70, 1), "unexpected PUBCOMP for Message ID 1"),
+    ):
+        peer = Peer()
+        peer.up()
+        peer.publish(b"x", 2)
+        peer.sent()
+        eq(str(raises(ProtocolError, peer.feed, feed)), text)

@@ -416,7 +416,7 @@ def test_refused():
     for qos, make in ((1, wire.puback), (2, wire.pubrec)):
         for code in (0x80, 0x83, 0x87, 0x90, 0x99, 0xFF):
             peer = Peer5(device)
-            peer.up(1 if peer.session.has_session else 0)
+            peer.up(1 if peer.session.record_at >= 0 else 0)
             seq = peer.session.journal.next_seq
             mid = peer.publish(b"x", qos)
             peer.sent()

@@ -4,6 +4,7 @@ from errno import ENOBUFS
 
 from harness import eq, raises
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal, OutboxFull
+from inflight.session import record
 from inflight.session.session import Session
 from inflight.states import PERSISTENT
 from nor import NorFlash, PowerCut, after
@@ -51,7 +52,7 @@ def ring(flash):
 
 def write(session):
     session.below += 1
-    session.write_record(session.most)
+    record.write(session, session.most)
 
 
 def again(flash, client_id):
@@ -65,9 +66,9 @@ def test_it_is_written_to_the_sector_of_those_that_it_replaces():
         before = list(flash.erases)
         write(session)
         eq(sum(flash.erases) - sum(before), 1)
-        assert session.has_session
+        assert session.record_at >= 0
         there = again(flash, client_id)
-        eq((there.has_session, there.below, there.pending), (True, session.below, 6))
+        eq((there.record_at >= 0, there.below, there.pending), (True, session.below, 6))
 
 
 def test_one_copy_is_not_given_for_the_other():
@@ -78,7 +79,7 @@ def test_one_copy_is_not_given_for_the_other():
         write(session)
         for _ in range(3):
             there = again(flash, client_id)
-            eq((there.has_session, there.below), (True, session.below))
+            eq((there.record_at >= 0, there.below), (True, session.below))
 
 
 def test_an_oldest_sector_without_messages_makes_space_first():
@@ -95,7 +96,7 @@ def test_an_oldest_sector_without_messages_makes_space_first():
         except PowerCut:
             pass
         flash.power_on()
-        assert again(flash, client_id).has_session
+        assert again(flash, client_id).record_at >= 0
         k += 1
     eq([now - then for now, then in zip(flash.erases, before)], [1, 0, 0, 0])
     assert k > 4
@@ -131,7 +132,7 @@ def test_messages_leave_though_it_finds_no_space_beside_others():
     for _ in range(3):  # at each start until a record is written
         peer = Peer(flash)
         session = peer.session
-        eq((session.has_session, session.mode, session.unproven), (True, PERSISTENT, 0))
+        eq((session.record_at >= 0, session.mode, session.unproven), (True, PERSISTENT, 0))
         without_space(session)
         packets = peer.up(1)
         eq((first_bytes(packets), [mid_of(first) for first in packets]), ([0x3A, 0x3C, 0x3A], [1, 2, 3]))

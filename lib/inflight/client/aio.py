@@ -9,7 +9,7 @@
 
 import asyncio
 import sys
-from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
+from errno import ECONNABORTED, ECONNRESET, ENOTCONN
 
 import inflight.counters as counters
 
@@ -206,7 +206,9 @@ class AsyncClient(Base):
             for step in steps:
                 if step == POLL:
                     if self.session.time_left(ticks_ms(), self._waiting_since) <= 0:
-                        raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
+                        from ..session.fault import fault
+
+                        raise fault(self.session)
                     await self._advance()
                     continue
                 if step == OPEN:
@@ -396,7 +398,7 @@ class AsyncClient(Base):
         from ..session.subscribe import add_handlers
 
         patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
-        if not handler and not self._on_message:
+        if not handler and not self.on_message:
             self._receive_here()  # a message may come before the loop begins
         handlers = [h for h in self._handlers if h[0] in patterns]
         async with self._lock:
@@ -451,8 +453,11 @@ class AsyncClient(Base):
             if done():
                 return
             if self.session.time_left(ticks_ms(), start) <= 0:
-                self._abort(OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port"))
-                raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
+                from ..session.fault import fault
+
+                error = fault(self.session)
+                self._abort(error)
+                raise error
             await self._wait_for_change()
         raise transport and self._error or OSError(ENOTCONN, "not connected")
 

@@ -93,7 +93,7 @@ class Base:
                      that the broker refused, a message that was damaged; default: print it
 
     Callbacks and handlers are plain functions. They may call publish() (with asyncio, in a task that they create), and
-    nothing else of the client. on_connect, on_disconnect, on_complete and on_error are attributes too, to be set later.
+    nothing else of the client. They are attributes too, to be set later.
 
     Raises ValueError."""
 
@@ -115,7 +115,7 @@ class Base:
     _timeout_ms: int
     _reconnect: bool
     _clean_session: bool
-    _on_message: object
+    on_message: object
     on_error: object
     _handlers: list
     _topic: object
@@ -326,7 +326,9 @@ class Base:
         if not need and not self._write():
             need = WRITE
         if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
-            raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
+            from ..session.fault import fault
+
+            raise fault(self.session)
         return need
 
     def _deliver(self):

@@ -1,7 +1,7 @@
 # The blocking client: a socket around the session.
 
 import sys
-from errno import ENOTCONN, ETIMEDOUT
+from errno import ENOTCONN
 
 import inflight.counters as counters
 
@@ -147,7 +147,9 @@ class Client(Base):
         # For an answer; _poll() follows, from where it is called, since calls are nested deepest there.
         left = self.session.time_left(ticks_ms(), self._waiting_since)
         if left <= 0:
-            raise OSError(ETIMEDOUT, "no answer from the broker within timeout_ms: check host and port")
+            from ..session.fault import fault
+
+            raise fault(self.session)
         return left
 
     def run_for(self, ms):

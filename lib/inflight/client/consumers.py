@@ -55,7 +55,7 @@ class Consumers:
         self.paused = False  # the client waits for consumers
         self.asked = asyncio.Event()  # a consumer did, or time has passed
         self.message_ready = asyncio.Event()  # there is one, or there will be no more
-        client._on_message = _not_handled
+        client.on_message = _not_handled
 
     # --- the client's side ---
 

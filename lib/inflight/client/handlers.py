@@ -1,6 +1,6 @@
 # Messages, and their handlers.
 
-from errno import ECONNABORTED, EIO, ENOBUFS
+from errno import ECONNABORTED, EIO, ENOBUFS, ENOENT
 
 import inflight.counters as counters
 
@@ -120,10 +120,13 @@ def dispatch(client):
         for h in client._handlers:
             if h[8]:
                 _call(client, h[2], h[3], h[5])
-    elif client._on_message:
-        _call(client, client._on_message, False, None)
+    elif client.on_message:
+        _call(client, client.on_message, False, None)
     elif not session.offset:
-        client.session.count[counters.UNHANDLED] += 1
+        if not session.count[counters.UNHANDLED]:
+            topic = str(session.buf[session.topic : session.topic + session.topic_len], "utf-8")
+            client._report(client.on_error, OSError(ENOENT, "no handler takes messages to %s: they are lost" % topic))
+        session.count[counters.UNHANDLED] += 1
     message = client._message
     if message.failed or message.again:
         handled(client)

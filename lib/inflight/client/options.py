@@ -24,12 +24,12 @@ _OPTIONAL_NUMBERS = (
 _FUNCTIONS = ("on_message", "on_connect", "on_disconnect", "on_complete", "on_error")
 # What an argument has to have if it is given, and what that is.
 _OBJECTS = (
-    ("journal", "recover", "a Journal"),
-    ("tls", "wrap_socket", "an SSLContext"),
-    ("path", "encode", "a str"),
-    ("headers", "items", "a dict"),
-    ("auth", "attach", "an Authentication"),
-    ("connect_properties", "max_packet", "what connect_properties() makes"),
+    ("journal", "recover", "a Journal or None"),
+    ("tls", "wrap_socket", "an SSLContext or None"),
+    ("path", "encode", "a str or None"),
+    ("headers", "items", "a dict or None"),
+    ("auth", "attach", "an Authentication or None"),
+    ("connect_properties", "max_packet", "what connect_properties() makes or None"),
 )
 
 
@@ -86,7 +86,7 @@ def configure(
     objects = (journal, tls, path, headers, auth, connect_properties)
     for (name, attribute, allowed), value in zip(_OBJECTS, objects):
         if value is not None and not hasattr(value, attribute):
-            refuse(name, allowed + " or None", value)
+            refuse(name, allowed, value)
     flag("clean_session", clean_session)
     flag("reconnect", reconnect)
     _check_host(host)
@@ -135,7 +135,7 @@ def configure(
     client._backoff_ms = first, longest
     client._reconnect = reconnect
     client._max_redeliveries = max_redeliveries
-    client._on_message = on_message
+    client.on_message = on_message
     client.on_connect = on_connect
     client.on_disconnect = on_disconnect
     client.on_complete = on_complete

@@ -157,7 +157,7 @@ def connack(session):
     elif code or not session.block or (present and session.clean_start):
         raise ProtocolError("CONNACK with session present %d, code %02x" % (present, code))
     session.code = code
-    if present and session.journal and (not session.has_session or session.mode == CLEAN):
+    if present and session.journal and (session.record_at < 0 or session.mode == CLEAN):
         end_other_session(session)
         return
     session.present = present == 1

@@ -22,7 +22,9 @@ def resume(session):
             aside = journal.live - session.rows - session.queued + session.too_long
             session.most = max(session.most, session.limit + aside)
         if session.record_stale or session.recorded_most < session.most:
-            session.write_record(session.most)
+            from .record import write as write_record
+
+            write_record(session, session.most)
         journal.commit()
     session.retransmit()
     session.resumed = DUP if session.quota else 1  # 0: the broker takes QoS 0 only
@@ -37,9 +39,11 @@ def connect(session, now, clean_session, keepalive, user, password, will):
     if session.aside or session.ended_by:
         judge(session, now)
         session.ended_by = None
-    if clean_session and session.has_session and session.mode == PERSISTENT:
+    if clean_session and session.record_at >= 0 and session.mode == PERSISTENT:
         session.mode = ENDING
-        session.write_record(session.most)
+        from .record import write as write_record
+
+        write_record(session, session.most)
 
 
 def write(session, clean_session, keepalive, user, password, will):
@@ -128,7 +132,7 @@ def accepted(session, none, lose):
         session.foreign = None
         session.record_stale = session.record_stale or session.unproven > 0
         session.unproven = 0
-    elif session.journal and not session.has_session:
+    elif session.journal and session.record_at < 0:
         from .record import oldest_mid, suspect
 
         suspect(session, oldest_mid(session))
@@ -137,7 +141,7 @@ def accepted(session, none, lose):
         session.mode = CLEAN
         # What left earlier belongs to sessions that have ended: from now on no more than the window can leave.
         session.most = session.limit
-    if session.mode != mode or not session.has_session:
+    if session.mode != mode or session.record_at < 0:
         session.record_stale = True
 
 

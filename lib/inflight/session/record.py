@@ -80,12 +80,12 @@ def load(session):
     if journal:
         if journal.scan(IN, -1) >= 0:
             session.expect_qos_2()
-        if lost or (journal.found_damaged and journal.found_skipped and session.has_session):
+        if lost or (journal.found_damaged and journal.found_skipped and session.record_at >= 0):
             after_damage(session)
         elif session.unproven:
             suspect(session, session.next_unproven, session.unproven)
         if session.record_stale:
-            session.write_record(session.most)
+            write(session, session.most)
         journal.found_damaged = journal.found_skipped = 0
 
 
@@ -405,7 +405,7 @@ class ForeignIds:
         session.next_unproven = self._first()
         session.unproven -= self._proven
         self._proven = 0
-        session.write_record(session.recorded_most)  # before a message leaves under one of these ids
+        write(session, session.recorded_most)  # before a message leaves under one of these ids
 
 
 def suspect(session, mid, n=65535):

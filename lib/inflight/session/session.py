@@ -180,12 +180,6 @@ class Session(Window):
 
             load_received(self)
 
-    def write_record(self, most):
-        """Makes the SESSION record durable. most: how many messages can have left. Raises OSError if flash fails."""
-        from .record import write
-
-        write(self, most)
-
     def moved(self, old, new):
         """The journal copied a record to another address."""
         for i in range(len(self.addresses)):
@@ -213,11 +207,6 @@ class Session(Window):
         self.record_copy = -1
         self.record_stale = True
         return True
-
-    @property
-    def has_session(self):
-        """True if the journal knows its session."""
-        return self.record_at >= 0
 
     @property
     def pending(self):
@@ -545,7 +534,9 @@ class Session(Window):
             if kind:
                 self.now = now
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
-                    raise packet.ProtocolError("unexpected packet of type %d" % kind)
+                    from .fault import fault
+
+                    raise fault(self, kind, 0)
                 self._handle(kind)
         except (packet.ProtocolError, OutboxFull) as e:  # what was noted stands
             self.busy = False
@@ -595,7 +586,9 @@ class Session(Window):
         if act == ERROR and self._late_proofs and kind == packet.PUBCOMP:
             act = IGNORED
         if act == ERROR:
-            raise packet.ProtocolError("unexpected packet of type %d for Message ID %d" % (kind, mid))
+            from .fault import fault
+
+            raise fault(self, kind, mid)
         if act == IGNORED or act == UNKNOWN:
             self.count[counters.UNKNOWN_ACKS] += 1
         else:

@@ -73,7 +73,7 @@ TEXTS = ("codes",)
 # Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
 # received, for example, or since somebody may compare or catch what they define.
 LENT = """
-    arguments card_region client_start connect contents counter_names cursor drop expiry5 finishing foreign
+    arguments card_region client_start connect contents counter_names cursor drop expiry5 fault finishing foreign
     handshake head_for_session connection5 leaving5 lost_messages new_journal opening options other_session5 pinning
     posix mount quick refusing5 sectors sector_order record session_record stored5 subscribe suspects texts upgrade
     in_flight

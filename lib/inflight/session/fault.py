@@ -1,0 +1,40 @@
+# The errors of a peer that sends what it may not, or does not answer.
+
+from errno import ETIMEDOUT
+
+from ..packet import MALFORMED, PUBACK, ProtocolError
+from ..states import REC, STATE
+
+_PACKETS = (
+    "CONNECT CONNACK PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE SUBACK UNSUBSCRIBE UNSUBACK PINGREQ PINGRESP"
+    " DISCONNECT AUTH"
+)
+
+
+def fault(session, kind=0, number=0, what=""):
+    """Returns the OSError of an answer that does not come; or the ProtocolError of a packet of this type that must not
+    come now, and has the Message ID `number`, 0: it has none; or in which `what` is that number."""
+    if not kind and not what:
+        return _timed_out(session)
+    name = _PACKETS.split()[kind - 1] if kind else "packet of type 0"
+    if what:
+        return ProtocolError("invalid %s %d in %s" % (what, number, name), MALFORMED)
+    text = "unexpected " + name
+    if number:
+        text += " for Message ID %d" % number
+        i = session.row(number)
+        if kind == PUBACK and i >= 0 and session.states[i] & STATE == REC:
+            text += ": the broker has no QoS 2, publish with qos=1"
+    return ProtocolError(text)
+
+
+def _timed_out(session):
+    if not session.connected:
+        what = "CONNACK: check host and port"
+    elif session.request:
+        filters, qos, _ = session.request
+        names = ", ".join(['"%s"' % str(f, "utf-8") for f in filters])
+        what = "%s of %s" % ("UNSUBACK" if qos is None else "SUBACK", names)
+    else:
+        what = "PINGRESP"
+    return OSError(ETIMEDOUT, "timed out waiting for " + what)
