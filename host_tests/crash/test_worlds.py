@@ -30,12 +30,12 @@ RECEIVED_CUT = World(4, (), (2,), 0, 1)
 STATES = {  # states, transitions, cuts
     SENT: (887, 1821, 0),
     RECEIVED: (245, 607, 0),
-    BOTH: (1151, 2857, 0),
+    BOTH: (1237, 3016, 0),
     SENT_CUT: (558, 1456, 509),
     RECEIVED_CUT: (62, 161, 25),
     World(4, (2,), (), 0, 2, 1, 1): (55, 176, 99),
     World(4, (0, 1), (0, 1), 0, 1, 0): (492, 1138, 569),
-    World(5, (2, 1), (), 1, 0, None, 1): (662, 1352, 0),
+    World(5, (2, 1), (), 1, 0, None, 1): (758, 1506, 0),
     World(5, (2,), (), 0, 1, 0, 1): (27, 44, 22),
 }
 LARGE = SENT, BOTH, SENT_CUT, World(4, (0, 1), (0, 1), 0, 1, 0), World(5, (2, 1), (), 1, 0, None, 1)

@@ -39,12 +39,13 @@ SERVO = """
 import sys
 
 sys.path.append("")
-from actuators import Actuators
+from scratch import Folder
 from test_actuators import App
 
-app = App({"driver": "servo", "pin": 16, "name": "flap"})
-for text in ("open", "90", "closed"):
-    app.command("flap", text)
+with Folder() as folder:
+    app = App(folder, [{"driver": "servo", "pin": 16, "name": "flap"}])
+    for text in ("open", "90", "closed"):
+        app.command("flap", text)
 print(app.published[-1], app.errors)
 """
 
@@ -61,14 +62,16 @@ RULES = """
 import sys
 
 sys.path.append("")
+from scratch import Folder
 from test_actuators import App
 
-app = App({"driver": "switch", "pin": 15, "name": "relay"})
-from rules import on_reading
+with Folder() as folder:
+    app = App(folder, [{"driver": "switch", "pin": 15, "name": "relay"}])
+    from rules import on_reading
 
-for value in (29.5, 31.5, 32, 28):
-    on_reading("attic", value)
-    on_reading("temperature", 99)
+    for value in (29.5, 31.5, 32, 28):
+        on_reading("attic", value)
+        on_reading("temperature", 99)
 print(app.published)
 """
 

@@ -62,7 +62,7 @@ def give_up_all(monkeypatch):
 
 
 def answer_before_it_is_durable(monkeypatch):
-    monkeypatch.setattr(Journal, "commit", lambda self: None)
+    monkeypatch.setattr(Journal, "commit", lambda self, waiting=0: None)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")

@@ -23,7 +23,7 @@ from nor import NorFlash
 gc.disable()  # each collection would scan the whole flash
 with open("work.json") as f:
     work = json.load(f)
-flash = NorFlash(os.stat("image")[6] // 4096, 4096)
+flash = NorFlash(os.stat("image")[6] // 4096, 4096, work["prog"] or 256)
 with open("image", "rb") as f:
     f.readinto(flash.data)
 vfs.mount(vfs.VfsLfs2(flash, progsize=work["prog"]) if work["prog"] else vfs.VfsRom(flash.data), "/flash")

@@ -134,8 +134,8 @@ def _come_again(session, i):
 
 def _abandon_oldest(session):
     if len(session.notices) < _NOTICES:
-        text = "the broker does not release Message ID %d: it was forgotten to make space"
-        session.notices += (OSError(ENOBUFS, text % session.mids[session.limit]),)
+        mid = session.mids[session.limit]
+        session.notices += (OSError(ENOBUFS, "the broker does not release Message ID %d: it is forgotten" % mid),)
     session.count[counters.ABANDONED] += 1
     mark(session, session.limit, DONE)
     session.remove(session.limit)

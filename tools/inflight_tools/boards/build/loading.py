@@ -39,7 +39,6 @@ APART = {
     "leaving5": ("connection5", ("disconnected", "leave")),
     "expiry5": ("stored5", ("Seconds", "expired", "newest")),
     "resending5": ("stored5", ("resend",)),
-    "inbound5": ("receive5", ("arrived",)),
     "refusing5": ("mqtt5", ("lowered", "rejected")),
     "client_start": ("base", ("new_session", "start")),
     "received5": ("consumers", ("Received5",)),
