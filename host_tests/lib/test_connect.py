@@ -372,22 +372,6 @@ def test_disconnect(broker, make):
 # --- pauses between attempts ---
 
 
-def test_broker_that_accepts_and_closes(virtual, make):
-    """[MQTT-3.1.4-2] Pauses grow although each connection is accepted."""
-    client = make(virtual.port, backoff_ms=(40, 10_000))
-
-    def script(b):
-        for _ in range(40):
-            b.welcome()
-            b.cut()
-
-    start = virtual.clock.now
-    with virtual.play(script):
-        while client.counters()["outages"] < 40:
-            client.run_for(100)
-    assert virtual.clock.now - start > 60  # 150 s on average; 0.8 s if pauses did not grow
-
-
 def test_without_a_network_no_attempt_is_made_and_with_one_no_pause_is_waited_for(virtual, make):
     """Pauses that grew while there was no network say nothing about the broker."""
     client = make(virtual.port, backoff_ms=(3_600_000, 3_600_000))

@@ -302,8 +302,8 @@ class Outgoing:
 
     def wrote(self):
         """The client wrote a packet."""
-        some_go_on = any(e.number in self.open for e in self.not_durable)
-        if some_go_on or self.clean or len(self.not_durable) > self.done_waiting:
+        going_on = [e for e in self.not_durable if e.number in self.open]
+        if going_on or self.clean or len(self.not_durable) > self.done_waiting:
             self.durable()
 
     def connack_read(self, none, window, level=4):

@@ -472,31 +472,6 @@ def test_what_a_checkpoint_says_is_used_no_longer_than_it_is_true():
     both_mounts_agree(flash)
 
 
-def test_a_ring_that_an_older_library_has_written():
-    """It has no checkpoints, and gets them; an older library passes them by."""
-    flash = ring()
-    flash.checkpoints = False
-    journal = Journal(flash)
-    live = []
-    while min(flash.erases) < 2:
-        live.append(put(journal, len(live)))
-        if len(live) > 5:
-            journal.mark(live.pop(0), DONE)
-    flash.checkpoints = True
-    eq(both_mounts_agree(flash), False)
-    journal = Journal(flash)
-    journal.owner = None
-    for k in range(40):
-        journal.mark(put(journal, k), DONE)
-    eq(both_mounts_agree(flash), True)
-    flash.checkpoints = False
-    journal = Journal(flash)
-    while min(flash.erases) < 4:
-        journal.mark(put(journal, 0), DONE)
-    flash.checkpoints = True
-    both_mounts_agree(flash)
-
-
 def test_records_as_long_as_a_sector():
     """A sector that such a one begins has no checkpoint: the one before it has."""
     flash = ring()

@@ -820,26 +820,6 @@ def received(found, *mids, dup=0):
     return [int(payload) for payload, _ in found.got[before:]]
 
 
-def test_messages_that_the_broker_never_releases():
-    """[MQTT5-4.3.3-13] A broker that forgets them when they expire sends no PUBREL, and thinks that it may send more:
-    it is told, and on the next connections it can. The oldest ones make space, and are counted; flash does not fill."""
-    for restart in (False, True):
-        device = RamFlash()
-        found = Peer5(device, receive_maximum=2)
-        mid = 1
-        for life in range(20):
-            found.up(1 if life else 0)
-            eq(received(found, mid, mid + 1), [mid, mid + 1])
-            eq(error_of(found, wire.publish("t", b"x", 2, mid + 2, properties=NONE)), 0x93)
-            mid += 2
-            if restart:
-                found = Peer5(device, receive_maximum=2)
-            else:
-                found.lose()
-        assert restart or found.count("abandoned") == 36
-        assert found.session.rows_in <= 8
-
-
 def test_messages_that_come_again_are_not_the_oldest():
     """[MQTT5-4.3.3-10] The broker still has them: they stay known, however many others there are."""
     found = Peer5(receive_maximum=2)
