@@ -93,7 +93,7 @@ class Base:
                      that the broker refused, a message that was damaged; default: print it
 
     Callbacks and handlers are plain functions. They may call publish() (with asyncio, in a task that they create), and
-    nothing else of the client. They are attributes too, to be set later.
+    nothing else of the client. The callbacks are attributes too, to be set later.
 
     Raises ValueError."""
 

@@ -248,7 +248,7 @@ class Client(Base):
                 except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
                     self._guard &= before | ~OUTSIDE
                     self._connection_failed(e)
-            if not self._guard & OUTSIDE:
+            if session.notices and not self._guard & OUTSIDE:
                 self._collect(None)
             return mid
         finally:

@@ -2,7 +2,7 @@
 
 from errno import ETIMEDOUT
 
-from ..packet import MALFORMED, PUBACK, ProtocolError
+from ..packet import PUBACK, ProtocolError
 from ..states import REC, STATE
 
 _PACKETS = (
@@ -11,18 +11,15 @@ _PACKETS = (
 )
 
 
-def fault(session, kind=0, number=0, what=""):
-    """Returns the OSError of an answer that does not come; or the ProtocolError of a packet of this type that must not
-    come now, and has the Message ID `number`, 0: it has none; or in which `what` is that number."""
-    if not kind and not what:
+def fault(session, kind=0, mid=0):
+    """Returns the ProtocolError of a packet of this type that must not come now, and has the Message ID `mid`, 0: it has
+    none. kind 0: the OSError of an answer that does not come."""
+    if not kind:
         return _timed_out(session)
-    name = _PACKETS.split()[kind - 1] if kind else "packet of type 0"
-    if what:
-        return ProtocolError("invalid %s %d in %s" % (what, number, name), MALFORMED)
-    text = "unexpected " + name
-    if number:
-        text += " for Message ID %d" % number
-        i = session.row(number)
+    text = "unexpected " + _PACKETS.split()[kind - 1]
+    if mid:
+        text += " for Message ID %d" % mid
+        i = session.row(mid)
         if kind == PUBACK and i >= 0 and session.states[i] & STATE == REC:
             text += ": the broker has no QoS 2, publish with qos=1"
     return ProtocolError(text)

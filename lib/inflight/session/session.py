@@ -536,7 +536,7 @@ class Session(Window):
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
                     from .fault import fault
 
-                    raise fault(self, kind, 0)
+                    raise fault(self, kind)
                 self._handle(kind)
         except (packet.ProtocolError, OutboxFull) as e:  # what was noted stands
             self.busy = False
