@@ -12,8 +12,8 @@ _PACKETS = (
 
 
 def fault(session, kind=0, mid=0):
-    """Returns the ProtocolError of a packet of this type that must not come now, and has the Message ID `mid`, 0: it has
-    none. kind 0: the OSError of an answer that does not come."""
+    """Returns the ProtocolError of a packet of this type that must not come now; mid: its Message ID, 0: it has none.
+    kind 0: the OSError of an answer that does not come."""
     if not kind:
         return _timed_out(session)
     text = "unexpected " + _PACKETS.split()[kind - 1]
