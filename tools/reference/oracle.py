@@ -302,8 +302,11 @@ class Outgoing:
 
     def wrote(self):
         """The client wrote a packet."""
-        going_on = [e for e in self.not_durable if e.number in self.open]
-        if going_on or self.clean or len(self.not_durable) > self.done_waiting:
+        if (
+            self.clean
+            or len(self.not_durable) > self.done_waiting
+            or any(e.number in self.open for e in self.not_durable)
+        ):
             self.durable()
 
     def connack_read(self, none, window, level=4):

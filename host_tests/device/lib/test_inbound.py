@@ -187,13 +187,10 @@ def test_ids_that_the_broker_never_releases():
     for level in (4, 3, 5):
         for restart in (False, True):
             device = NorFlash(4, 512, 16)
-            new = (
-                (lambda: Peer5(device, receive_maximum=2))
-                if level == 5
-                else (lambda: Peer(device, receive_maximum=4, protocol_level=level))
-            )
+            kind, options = (Peer5, {}) if level == 5 else (Peer, {"protocol_level": level})
+            most = 2 if level == 5 else 4
             none = NONE if level == 5 else None
-            peer = new()
+            peer = kind(device, receive_maximum=most, **options)
             got = []
             abandoned = notices = 0
             for k in range(30):
@@ -211,7 +208,7 @@ def test_ids_that_the_broker_never_releases():
                 peer.session.connection_lost()
                 if restart:
                     abandoned += peer.count("abandoned")
-                    peer = new()
+                    peer = kind(device, receive_maximum=most, **options)
             eq(got, list(range(1, 61)))
             abandoned = abandoned or peer.count("abandoned")
             assert abandoned > 10 and notices == abandoned, (abandoned, notices)

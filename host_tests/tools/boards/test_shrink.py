@@ -129,6 +129,17 @@ def test_every_module_of_every_board_compiles_and_finds_its_imports():
                     assert origin not in trees or not missing, (board, module, origin, missing)
 
 
+def test_no_field_gets_the_word_of_a_method_of_its_class():
+    """Also where there is no word in ROM for a private name of the application that the library has, too."""
+    for board in ("esp32", "rp2040", "unix"):
+        for module, text in modules(board).items():
+            for one in filter(lambda node: isinstance(node, ast.ClassDef), ast.walk(ast.parse(text))):
+                methods = {node.name for node in one.body if isinstance(node, ast.FunctionDef)}
+                stored = (n for n in ast.walk(one) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+                fields = {node.attr for node in stored if ast.unparse(node.value) == "self"}
+                assert not methods & fields, (board, module, one.name, methods & fields)
+
+
 def test_what_programs_import_by_its_own_name_is_there(micropython):
     names = "compat.ticks_ms errors.OutboxFull counters.UNHANDLED packet.ProtocolError journal.erase".split()
     imports = (f"from inflight.{module} import {name}" for module, name in (one.split(".") for one in names))

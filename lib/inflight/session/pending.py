@@ -291,10 +291,10 @@ class SetAside:
 
 def _add(mids, mid):
     # Returns False if there is no space for it.
-    if len(mids) < _SENT:
+    some = len(mids) < _SENT
+    if some:
         mids.append(mid)
-        return True
-    return False
+    return some
 
 
 def set_aside_of(session):

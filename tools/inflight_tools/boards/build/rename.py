@@ -78,14 +78,14 @@ def rename(trees, public, used=()):
 def private_words(texts):
     """{private name: word} for the modules `texts`, of the firmware and of all boards: a device has the same words
     whatever its board is, so a traceback can be translated back. The words are no names there. There are fewer words
-    than names: those of the first modules get one."""
+    than names: those of the first modules get one, the others keep their own, apart from a name of the library."""
     modules = [_Module(ast.parse(text)) for text in texts]
     strings = {string for module in modules for string in module.strings()}
     given = {name for module in modules for name in {*module.given()}.difference(module.constants())}
     private = {name for name in given - strings if name[0] == "_" and name[:2] != "__"}
     words = _unused(strings.union(*(module.names() for module in modules)))
     ordered = dict.fromkeys(name for module in modules for name in sorted(private.intersection(module.given())))
-    return dict(zip(ordered, words, strict=False))
+    return {name: next(words, name) for name in ordered}
 
 
 def set_apart(trees, words):
