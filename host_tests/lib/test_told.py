@@ -106,7 +106,7 @@ def test_a_message_that_nobody_takes(broker, make, pump):
     def script(b):
         b.welcome()
         b.grant()
-        b.deliver("a/b", b"0")
+        b.deliver("a/\x1b[2J", b"0")
         b.deliver("a/b", b"1", 1, 1)
         b.deliver("a/b", b"2", 1, 2)
         b.answer_ping()
@@ -120,7 +120,7 @@ def test_a_message_that_nobody_takes(broker, make, pump):
         client.ping()
         pump(client, lambda: got)
     assert client.counters()["unhandled"] == 3 and got == [b"3"]
-    assert [str(e) for e in client.errors] == ["[Errno 2] no handler takes messages to a/b: they are lost"]
+    assert [str(e) for e in client.errors] == ["[Errno 2] no handler takes messages to a/\\x1b[2J: they are lost"]
 
 
 def test_what_was_waited_for(broker, make):

@@ -50,14 +50,14 @@ def test_reason_of_a_refused_message():
         eq((properties.get(0x17), properties.get(0x27)), (None, 128) if reasons else (0, None))
         found.answer()
         for qos, refuse, text in (
-            (1, wire.puback, block((0x26, ("a", "b")), (0x1F, "no such room"))),
+            (1, wire.puback, block((0x26, ("a", "b")), (0x1F, "not authorized"))),
             (2, wire.pubrec, NONE),
         ):
             mid = found.publish(b"x", qos)
             found.sent()
             found.feed(refuse(mid, 0x87, text))
-        eq([(error.code, error.reason) for error in found.notices], [(0x87, "no such room"), (0x87, "")])
-        assert "no such room" in str(found.notices[0])
+        eq([(error.code, error.reason) for error in found.notices], [(0x87, "not authorized"), (0x87, "")])
+        assert "not authorized" in str(found.notices[0])
 
 
 def test_longest_packet():

@@ -360,7 +360,7 @@ class Base:
 
     def _begin(self, bits):
         # An operation begins, if none of these bits stands. Within `try`, whose `finally` puts RUNNING and OUTSIDE back
-        # to what they were before: an interrupt may come at any line.
+        # to what they were before, and calls nothing for that: an interrupt may come where a call begins.
         if self._guard & bits & RUNNING:
             raise RuntimeError("the client is busy: this call came within another one, repeat it later")
         if self._guard & bits:

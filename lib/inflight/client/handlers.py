@@ -5,6 +5,7 @@ from errno import ECONNABORTED, EIO, ENOBUFS, ENOENT
 import inflight.counters as counters
 
 from ..compat import const
+from ..errors import printable
 from ..level5.cursor import CONTENT_TYPE, CORRELATION, EXPIRY, IN_PUBLISH, RESPONSE_TOPIC, SUBSCRIPTION, TEXT, USER
 
 _WILDCARDS = b"+#"
@@ -124,7 +125,7 @@ def dispatch(client):
         _call(client, client.on_message, False, None)
     elif not session.offset:
         if not session.count[counters.UNHANDLED]:
-            topic = str(session.buf[session.topic : session.topic + session.topic_len], "utf-8")
+            topic = printable(str(session.buf[session.topic : session.topic + session.topic_len], "utf-8"))
             client._report(client.on_error, OSError(ENOENT, "no handler takes messages to %s: they are lost" % topic))
         session.count[counters.UNHANDLED] += 1
     message = client._message

@@ -11,7 +11,7 @@ from ..journal.records import DONE, IN, RELEASED
 from ..packet import MALFORMED, PUBLISH, ProtocolError, valid
 from ..states import DELIVERED, DUPLICATE, NEW, RECEIVED, REDELIVERED
 
-_NOTICES = const(8)  # that the application has not been told yet, at most
+_NOTICES = const(8)  # as in pending
 
 # --- bytes ---
 
@@ -128,7 +128,6 @@ def _come_again(session, i):
     i = session.limit + session.rows_in
     session.set_row(i, *row)
     session.rows_in += 1
-    session.old_received -= 1
     return i
 
 
@@ -139,7 +138,6 @@ def _abandon_oldest(session):
     session.count[counters.ABANDONED] += 1
     mark(session, session.limit, DONE)
     session.remove(session.limit)
-    session.old_received -= 1
 
 
 def delivered(session):
@@ -173,8 +171,6 @@ def released(session):
         raise ProtocolError("PUBREL before PUBREC, Message ID %d" % session.mid)
     mark(session, i, DONE)
     session.remove(i)
-    if i < session.limit + session.old_received:
-        session.old_received -= 1
 
 
 def mark(session, i, state):

@@ -218,7 +218,7 @@ class Session(Window):
     def reset(self):
         """The connection is gone, or was never there. What is in flight stays in the journal."""
         self.connected = self.holds_journal = False
-        self.old_received = 0  # messages of QoS 2 of earlier connections: the first rows of those from the broker
+        self.old_received = 0
         self.resumed = 0  # 1: PUBRELs may go; DUP: messages too, also those accepted from now on
         self.forget_received()
         self.clear()

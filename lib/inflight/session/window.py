@@ -75,6 +75,7 @@ class Window(PacketBuffer):
     """The rows of a session."""
 
     rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
+    old_received = 0  # those of earlier connections: the first rows of messages from the broker
     reach = ANY  # so many rows, from the oldest on, may be sent
     aside = None  # SetAside, once something was
     # Of what record sets.
@@ -106,6 +107,8 @@ class Window(PacketBuffer):
         if i < self.limit:
             end = self.rows = self.rows - 1
         else:
+            if i < self.limit + self.old_received:
+                self.old_received -= 1
             self.rows_in -= 1
             end = self.limit + self.rows_in
         while i < end:
