@@ -158,5 +158,5 @@ def test_what_can_not_be_taken_apart_is_told(text, wanted):
 
 
 def test_tracebacks_name_the_file():
-    line = '  File "%s", line 7, in f'
+    line = '  File "%s", line 7, in nobody'
     assert translate(line % deployed_name("inflight.contents")) == line % "inflight.mount"

@@ -14,7 +14,7 @@ MADE = {"texts", *loading.APART, *loading.GROUPS, *(place.rpartition("/")[2] for
 
 def test_the_tables_name_modules():
     assert not MADE & MODULES and {home for home, _ in loading.APART.values()} <= MODULES
-    assert {*loading.MERGED}.union(*loading.FAMILIES) <= MODULES | {*loading.APART}
+    assert {*loading.MERGED} <= MODULES | {*loading.APART}
     for names in (loading.PUBLIC, loading.KNOWN, loading.LENT, loading.COLLECTED, loading.RESIDENT, loading.FIRST):
         assert len(set(names)) == len(names) and set(names) <= MODULES | MADE
 

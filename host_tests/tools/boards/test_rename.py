@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from inflight_tools.boards.build.bundle import compile_all, library, modules, shrunk, sources, translate
-from inflight_tools.boards.build.rename import _ROM, mentioned, names_in, rename
+from inflight_tools.boards.build.rename import _ROM, mentioned, names_in, own_names, rename
 from tools.runtimes import runtime
 
 WORKER = "shrunk"
@@ -45,6 +45,44 @@ def test_a_word_that_is_a_name_already_is_given_to_nothing():
     (word,) = attributes_in("def f(x):\n    x.internal = 1")
     new, old = attributes_in(f"def f(x):\n    x.internal = x.{word}")
     assert word != "internal" and old == word != new
+
+
+FIELDS = "class A:\n def __init__(self):\n  self.one = 1\nclass B{}:\n def __init__(self):\n  self.other = 1\n{}"
+METHODS = "class A:\n def one(self): pass\nclass B:\n def other(self): pass\nA().one(), B().other()"
+
+
+@pytest.mark.parametrize(
+    "text, used, shared",
+    [
+        (FIELDS.format("", ""), (), True),
+        (FIELDS.format("(A)", ""), (), False),
+        (FIELDS.format("", "class C(A, B): pass"), (), False),
+        (FIELDS.format("", "def f(x):\n x.other = 1"), (), False),
+        (FIELDS.format("", "def f(other):\n return other"), (), False),
+        (FIELDS.format("", ""), ("other",), False),
+        (METHODS, (), False),  # a traceback could not be translated back
+    ],
+)
+def test_two_names_have_one_word_if_no_object_has_both(text, used, shared):
+    words = rename({"inflight/mine": ast.parse(text)}, set(), used)["inflight/mine"]
+    assert (words["one"] == words["other"]) == shared
+
+
+OWN = """
+import elsewhere
+from inflight.compat import taken
+class Mine:
+    def f(self, given):
+        self.own = given.theirs
+        return self.own
+class Heir(elsewhere.Base):
+    def g(self):
+        self.inherited = f(keyword=getattr(self, "string"))
+"""
+
+
+def test_names_that_the_application_uses_for_its_own_objects_alone():
+    assert own_names([OWN]) == {"Mine", "Heir", "f", "g", "given", "self", "own"}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import inflight
 from inflight_tools.boards.build import native
 from inflight_tools.boards.build.kept import kept
 from inflight_tools.boards.build.loading import APART, KEEPING, PACKAGE, TEXTS
-from inflight_tools.boards.build.rename import mentioned, names_in, private_words
+from inflight_tools.boards.build.rename import mentioned, names_in, own_names, private_words
 from inflight_tools.boards.build.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources, modules_in
 
@@ -50,24 +50,32 @@ def sources(board, lib=LIB):
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
 
 
-def _names_around(around):
-    """(names that are the same on every device, all names of those modules): the first are those in the type stubs, on
-    any board, in the firmware, which drivers of other people use. Other names of the library are internal. The second
-    are for every board to have the words that every other one has."""
-    public = {name for name in _collect(mentioned, around) if not name.startswith("_")}
-    return sorted(public), sorted(_collect(names_in, around))
+def _names_around(stubs, around):
+    """(names that are the same on every device, all names of those modules): the first are those in the type stubs, and
+    what boards and the firmware, which drivers of other people use, take from elsewhere. Other names of the library are
+    internal. The second are for every board to have the words that every other one has."""
+    public = _collect(mentioned, stubs) | _collect(mentioned, around) - own_names(around)
+    return sorted(name for name in public if name[:1] != "_"), sorted(_collect(names_in, stubs + around))
+
+
+def _words_around(around):
+    """What the application's private names become; other names that are its own stay."""
+    return {name: name for name in own_names(around)} | private_words(around)
 
 
 def _collect(names, texts):
     return set().union(*map(names, texts))
 
 
-def _around(lib):
-    """The texts of the type stubs, of all boards and of the firmware; last what stands in its folders, of which a
-    device keeps little in its heap."""
-    files = [*(lib / PACKAGE).rglob("*.pyi"), *BOARDS.glob("*/*.py"), *modules_in(FIRMWARE)]
-    ordered = sorted(files, key=lambda file: (FIRMWARE in file.parents[1:], file.suffix, file))
-    return [file.read_text("utf-8") for file in ordered]
+def _stubs(lib):
+    return [file.read_text("utf-8") for file in sorted((lib / PACKAGE).rglob("*.pyi"))]
+
+
+def _around():
+    """The texts of all boards and of the firmware; last what stands in its folders, of which a device keeps little in
+    its heap."""
+    files = [*BOARDS.glob("*/*.py"), *modules_in(FIRMWARE)]
+    return [file.read_text("utf-8") for file in sorted(files, key=lambda file: (FIRMWARE in file.parents[1:], file))]
 
 
 def _texts(found):
@@ -80,12 +88,12 @@ def shrunk(found, public=(), keeping=None, application=False):
     else there. keeping: from this module on the library gives no modules of its own back. application: the other
     modules are a board's application."""
     lib = found[f"{PACKAGE}/__init__"].parents[1]
-    return kept(_shrunk, _texts(found), _around(lib), sorted(public), keeping, application)
+    return kept(_shrunk, _texts(found), _stubs(lib), _around(), sorted(public), keeping, application)
 
 
-def _shrunk(texts, around, public, keeping, application):
-    ours, used = kept(_names_around, around)
-    words = kept(private_words, around) if application else None
+def _shrunk(texts, stubs, around, public, keeping, application):
+    ours, used = kept(_names_around, stubs, around)
+    words = kept(_words_around, around) if application else None
     return shrink(texts, {*ours, *public}, used, keeping, words)
 
 
@@ -115,16 +123,16 @@ def deployed_name(name):
 
 @functools.cache
 def _originals():
-    return kept(_names_before, _texts(library()), _around(LIB))
+    return kept(_names_before, _texts(library()), _stubs(LIB), _around())
 
 
 @functools.cache
 def _of_words():
-    return {word: name for name, word in kept(private_words, _around(LIB)).items()}
+    return {word: name for name, word in kept(private_words, _around()).items()}
 
 
-def _names_before(texts, around):
-    ours, used = kept(_names_around, around)
+def _names_before(texts, stubs, around):
+    ours, used = kept(_names_around, stubs, around)
     return originals(texts, set(ours), used)
 
 

@@ -120,13 +120,3 @@ FIRST = """
     subscribe receive handlers new_journal mount sectors sector_order contents finishing arguments pinned pinning
     flash synced_file posix mqtt5_core connection5
 """.split()
-# Modules with objects of their own. An attribute that only the modules of one line name is of no object of another
-# line, so they have the same words.
-FAMILIES = (
-    # journals, and what reads them
-    ("mount", "sectors", "sector_order", "contents", "finishing", "quick"),
-    ("checkpoint",),
-    ("flash", "posix", "synced_file", "pinned", "pinning", "slots", "card", "card_region", "joined"),
-    ("aio", "consumers", "io_waiter", "received5"),
-    ("websocket", "upgrade"),
-)

@@ -3,18 +3,20 @@
 
 An internal name is one that the library defines (a global, a method, an attribute) and that nothing else can refer
 to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere, so
-tracebacks can be translated back. A global may become the same word as an attribute does: neither is taken for the
-other; a private global of one module is that word in this module only, where another module can have the same word for
-another one. An argument that is not public and never passed by keyword becomes any word that is unused in its function.
-Variables have no names in bytecode, and stay.
+tracebacks can be translated back. Attributes of objects of different classes may have one word. A global may become the
+same word as an attribute does: neither is taken for the other; a private global of one module is that word in this
+module only, where another module can have the same word for another one. An argument that is not public and never
+passed by keyword becomes any word that is unused in its function. Variables have no names in bytecode, and stay.
 
-A private name of the application becomes one word in all of its modules."""
+A private name of the application becomes one word in all of its modules. Its other names stay, since drivers of other
+people use them; where the library has one, too, that is another name."""
 
 import ast
 import builtins
+import collections
 from pathlib import Path
 
-from inflight_tools.boards.build.loading import FAMILIES, FIRST, PACKAGE
+from inflight_tools.boards.build.loading import FIRST, PACKAGE
 from inflight_tools.boards.build.names import FUNCTIONS, is_constant, uses, walk
 
 # The shortest first: a module has the text of each in its file.
@@ -46,19 +48,15 @@ def rename(trees, public, used=()):
         for name in library[place].names()
     }
 
-    def words(names, taken):
-        ordered = sorted(names, key=lambda name: (rank.get(name, len(FIRST)), name))
-        return dict(zip(ordered, _unused(taken), strict=False))
+    def ordered(names):
+        return sorted(names, key=lambda name: (rank.get(name, len(FIRST)), name))
 
     taken = public.union(used, *(module.names() for module in found.values()))
-    table = {}
-    shared = [_only_in(names, attributes, library) for names in FAMILIES]
-    for names in shared:
-        table |= words(names, taken)
-    table |= words(attributes.difference(*shared), taken.union(table.values()))
+    table = _words_of_attributes(ordered(attributes), library, used, _unused(taken))
     for module in found.values():
         module.rename(table)
-    new = words(internal - attributes, public.union(used, *(m.globals_and_variables() for m in library.values())))
+    taken = public.union(used, *(module.globals_and_variables() for module in library.values()))
+    new = dict(zip(ordered(internal - attributes), _unused(taken), strict=False))
     for place, module in found.items():
         if place in library:
             module.rename(new)
@@ -88,8 +86,24 @@ def private_words(texts):
     return {name: next(words, name) for name in ordered}
 
 
+def own_names(texts):
+    """Names that the modules `texts` use for nothing but their own: in the library they mean something else. Not names
+    of attributes of other objects, nor of a class that derives from one that is not theirs."""
+    modules = [_Module(ast.parse(text)) for text in texts]
+    classes = [[node for node in module.nodes if isinstance(node, ast.ClassDef)] for module in modules]
+    known = _BUILTIN.union(of.name for found in classes for of in found)
+    others = set(_BUILTIN)
+    for module, found in zip(modules, classes, strict=True):
+        bases = {of: {ast.unparse(base).rpartition(".")[2] for base in of.bases} for of in found}
+        own = {node for of in found if bases[of] <= known for node in _of_self(of)}
+        others |= {node.attr for node in module.nodes if isinstance(node, ast.Attribute) and node not in own}
+        others |= {*module.imported(), *module.keywords(), *module.strings()}
+        others |= {alias.name for node in module.imports for alias in node.names}
+    return {name for module in modules for name in module.names() if name[:1] != "_"} - others
+
+
 def set_apart(trees, words):
-    """Before rename(): a private name of the application that the library has too means something else there."""
+    """Before rename(): a name that the application has for itself, and the library too, means something else there."""
     marked = {name: word + _MARK for name, word in words.items()}
     for place, tree in trees.items():
         if not place.startswith(f"{PACKAGE}/"):
@@ -106,12 +120,65 @@ def rename_private(trees, words):
             _rename_arguments(tree, set(), keywords)
 
 
-def _only_in(family, attributes, library):
-    """The names in `attributes` that only modules of the family use."""
-    inside = {f"{PACKAGE}/{name}" for name in family}
-    others = (module.names() for place, module in library.items() if place not in inside)
-    ours = (module.names() for place, module in library.items() if place in inside)
-    return attributes.intersection(set().union(*ours)).difference(*others)
+def _words_of_attributes(names, library, used, words):
+    """{name: word}. There are fewer words than names, so two names get the same word if no object has both, if no
+    module has functions of both, so that a traceback is translated back, and if neither is a variable, too, which is
+    renamed with it. used: names in modules that may work with the library, whose objects may have any of them."""
+    others = set(used).union(*(module.variables() for module in library.values()))
+    owners = {name: None if len(of) > 1 or name in others else next(iter(of)) for name, of in _owners(library).items()}
+    functions = {place: module.functions() for place, module in library.items()}
+    places = {name: {place for place, found in functions.items() if name in found} for name in names}
+
+    def may_share(name, other):
+        one, another = owners.get(name), owners.get(other)
+        return one and another and one != another and places[name].isdisjoint(places[other])
+
+    table, given = {}, {word: [] for word in words}
+    for name in names:
+        word = next((w for w, others in given.items() if all(may_share(name, other) for other in others)), None)
+        if word:
+            table[name] = word
+            given[word].append(name)
+    return table
+
+
+def _owners(library):
+    """{name: classes whose objects get an attribute of that name}: one of a class and its relatives; None: objects of
+    any class may get it."""
+    classes = [node for module in library.values() for node in module.nodes if isinstance(node, ast.ClassDef)]
+    relatives = {of.name: {of.name} for of in classes}
+    for of in classes:
+        for base in relatives.keys() & {ast.unparse(one).rpartition(".")[2] for one in of.bases}:
+            relatives[of.name] |= relatives[base]
+            relatives |= dict.fromkeys(relatives[of.name], relatives[of.name])
+
+    owners = collections.defaultdict(set)
+    stores = {n for module in library.values() for n in module.nodes if isinstance(n, ast.Attribute) and _is_store(n)}
+    for of in classes:
+        mine = stores.intersection(_of_self(of))
+        stores -= mine
+        methods = [one for one in of.body if isinstance(one, FUNCTIONS)]
+        fields = (node for one in of.body if one not in methods for node in walk(one))
+        given = {one.name for one in methods} | {node.attr for node in mine}
+        for name in given | {node.id for node in fields if isinstance(node, ast.Name) and _is_store(node)}:
+            owners[name].add(min(relatives[of.name]))
+    for node in stores:
+        owners[node.attr].add(None)
+    return owners
+
+
+def _of_self(of):
+    """The nodes of attributes that the methods of a class give to, or take of, their own object."""
+    for one in of.body:
+        if isinstance(one, FUNCTIONS) and one.args.args:
+            me = one.args.args[0].arg
+            for node in walk(one):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == me:
+                    yield node
+
+
+def _is_store(node):
+    return not isinstance(node.ctx, ast.Load)
 
 
 def short_words(used):
@@ -160,6 +227,15 @@ class _Module:
                 yield from (one.name for one in node.body if isinstance(one, FUNCTIONS))
                 fields = (name for one in node.body if not isinstance(one, FUNCTIONS) for name in walk(one))
                 yield from (one.id for one in fields if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+    def variables(self):
+        """Every name that is not of an attribute alone."""
+        methods = {id(one) for node in self.nodes if isinstance(node, ast.ClassDef) for one in node.body}
+        named = ((node, field) for node, field in self._named if field != "attr" and id(node) not in methods)
+        return {getattr(node, field) for node, field in named}.union(*(node.names for node in self._lists))
+
+    def functions(self):
+        return {node.name for node in self.nodes if isinstance(node, FUNCTIONS)}
 
     def keywords(self):
         return _keywords(self.nodes)
