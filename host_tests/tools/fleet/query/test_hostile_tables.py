@@ -111,6 +111,7 @@ WRONG += [(AT, 4, 0, "status", {"state": "online", "board": {"a": [1]}, "safe": 
     WRONG,
     [(name, "V", value, AT + 60 * n) for name, values in EXTREMES.items() for n, value in enumerate(values)],
 )
+@example("evil", [], [("t", "V", 1.0, AT)] * 104)  # one message has so many records
 def test_one_device_cannot_spoil_the_report(device, messages, measured):
     good = [parsed("good", *one) for one in GOOD]
     evil = [parsed(device, *one) for one in messages]

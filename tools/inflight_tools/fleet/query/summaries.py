@@ -106,7 +106,8 @@ _SUMMARIES = {
         FROM (
             SELECT *, seq - dense_rank() OVER (PARTITION BY file, device, epoch ORDER BY seq) AS run FROM (
                 SELECT file, device, epoch, seq, count(*) AS many, min(received) AS since, max(received) AS until,
-                    bit_count(coalesce(bit_or(1::BIGINT << place) FILTER (place BETWEEN 0 AND 61), 0))
+                    bit_count(coalesce(bit_or(1::BIGINT << least(greatest(place, 0), 61))
+                        FILTER (place BETWEEN 0 AND 61), 0))  -- it shifts before it filters
                     + coalesce(len(list_distinct(list(place) FILTER (NOT place BETWEEN 0 AND 61))), 0) AS places
                 FROM chunk WHERE seq IS NOT NULL GROUP BY ALL))
         GROUP BY file, device, epoch, run""",
