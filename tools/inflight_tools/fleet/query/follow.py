@@ -26,6 +26,7 @@ TABLE = "measurements"
 FORMS = {"parquet": "parquet", "line-protocol": "lp"}  # and how the names of their files end
 _POSITION = ".position.json"
 _ROWS = 10_000  # at once
+_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # what ends a line for one reader or another
 _TYPES = {"string": "VARCHAR", "timestamp": "TIMESTAMPTZ"}
 _COLUMNS = dict(re.findall(r"(\w+) (\w+)", FACTS[TABLE]))
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
@@ -223,6 +224,7 @@ def _word(text):
 
 
 def _text(text):
+    text = _BREAK.sub(lambda found: repr(found[0])[1:-1], text)  # whoever reads line by line finds no other one in it
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
