@@ -83,7 +83,7 @@ def test_where_is_message_n(served, number, more, sentence):
     assert page.one(id="message").attributes["value"] == str(number)
 
 
-@pytest.mark.parametrize("number", ["-1", "x", "4294967296", "1.5"])
+@pytest.mark.parametrize("number", ["-1", "x", "4294967296", "1.5", 5000 * "1"])
 def test_what_is_no_number_is_refused(served, number):
     status, _, text = served.device("attic", message=number)
     assert status == 400 and "a whole number" in text
@@ -197,6 +197,12 @@ def test_the_header_of_a_proxy_lets_in(fleet, serve):
 
 def test_a_page_of_another_site_may_not_read_it(served):
     assert served.get(Host="evil.example")[0] == 403
+    for site in ("cross-site", "same-site"):
+        image = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+        assert served.get("/device?name=attic", **image)[0] == 403
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
+    assert served.get(**link)[0] == 403 and served.get(**link, **{"Sec-Fetch-User": "?1"})[0] == 200
+    assert served.get(**{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"})[0] == 200
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "console.example:0", ":0x"])

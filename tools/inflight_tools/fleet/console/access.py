@@ -16,6 +16,13 @@ def is_loopback(host):
         return False
 
 
+def is_of_another_site(headers):
+    """Whether a page of another site asks, without a person who follows a link there."""
+    if headers.get("Sec-Fetch-Site") not in ("cross-site", "same-site"):
+        return False
+    return (headers.get("Sec-Fetch-Dest"), headers.get("Sec-Fetch-User")) != ("document", "?1")
+
+
 class Access:
     """password: what HTTP Basic has to give, for any user; header: one that a proxy adds, with the name of whoever it
     has let in, and which counts only from an address in the network `proxy`; None: neither. Raises ValueError if

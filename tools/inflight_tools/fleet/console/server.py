@@ -10,6 +10,7 @@ from duckdb import Error as QueryError
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from inflight_tools.fleet.console.access import is_of_another_site
 from inflight_tools.fleet.delta import WrongTables
 from inflight_tools.fleet.monitoring.metrics import FleetMetrics
 from inflight_tools.fleet.report import render, render_device
@@ -34,7 +35,7 @@ def _whole(query, name):
     text = query.get(name, "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and int(text) <= _MOST):
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and int(text) <= _MOST):
         raise _Refused(400, f"{name} is a whole number, from 0 to {_MOST}")
     return int(text)
 
@@ -74,6 +75,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
+        if is_of_another_site(self.headers):  # before a query runs
+            self._answer(403, _TEXT, "Pages of other sites may not ask.\n")
+            return
         if not self.server.access.permits(self.client_address[0], self.headers):
             self._answer(401 if self.server.access.asks else 403, _TEXT, "You may not read this.\n")
             return
