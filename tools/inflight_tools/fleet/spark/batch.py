@@ -168,6 +168,10 @@ class Tables:
         limits = {"raw": (oldest,), "measurements": (oldest_measurements,), "minutes": (oldest_minutes, "minute")}
         return sum(table.merge(last, *limits.get(table.name, ())) for table in self.all()[1:])
 
+    def newest(self):
+        """When the newest row was received, a datetime in UTC; None if no file tells."""
+        return max(filter(None, (getattr(self, name).newest() for name in FACTS)), default=None)
+
     def vacuum(self, hours=KEPT_H):
         """Deletes files that have been no part of a table for so many hours."""
         for table in self.all():

@@ -207,6 +207,18 @@ def _oldest(keep, option):
     return now - datetime.timedelta(days=min(days, (now - _FIRST).days))
 
 
+def _check_clock(newest, oldest):
+    """Raises RuntimeError if a clock that is far ahead would delete rows. newest: when the newest row was received, a
+    datetime, or None; oldest: what _oldest() returned for each option."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    for limit in filter(None, oldest):
+        if newest and newest < limit + (now - limit) / 2:  # more than half of what is to stay would go
+            raise RuntimeError(
+                f"the newest row is of {newest:%Y-%m-%d}, and this machine's clock says {now:%Y-%m-%d}: set the clock, "
+                "or leave --keep and the like out; nothing was deleted"
+            )
+
+
 def compact(
     data: options.Data = options.DATA,
     of: options.Tables = None,
@@ -243,5 +255,6 @@ def compact(
         from inflight_tools.fleet.spark.batch import Tables
 
         tables = Tables(spark, of)
+        _check_clock(tables.newest(), oldest)
         log(f"replaced {tables.merge(*oldest)} files by larger ones")
         tables.vacuum()

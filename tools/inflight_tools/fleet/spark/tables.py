@@ -234,6 +234,11 @@ class Table:
         with DeltaStorageHandler.from_table(table._table).open_input_file(file["path"]) as opened_file:
             return statistics.least(opened_file, time)
 
+    def newest(self):
+        """When the newest row was received, as the log has it: a datetime in UTC, None if it does not tell."""
+        told = (file.get(f"max.{statistics.TIME}") for file in _files_of(self.open()))
+        return max(filter(None, told), default=None)
+
     def vacuum(self, hours=KEPT_H):
         """Deletes files that have been in no commit, or removed, for so many hours."""
         table = self.open()
