@@ -4,7 +4,11 @@ import json
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
 
+from host_tests.thorough import THOROUGH
+from inflight_tools.fleet.lines import reader as reading
 from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.reader import reader
 from inflight_tools.fleet.lines.rows import SCHEMA
@@ -85,6 +89,43 @@ def test_broken_json_is_a_dead_letter(text):
     broken = json.dumps(LINE | {"text": text}, separators=(",", ":")).encode()
     (row,) = rows(broken)
     assert row["problem"]
+
+
+LONG = some.sampled_from([1, 60, 8000, 50_000])
+PAIRS = {"user_properties": [["k", 60_000 * "v"]]}
+
+
+@settings(max_examples=200 if THOROUGH else 15, deadline=None, derandomize=not THOROUGH)
+@given(LONG, LONG, LONG, some.sampled_from([1, 70, 1000, 1001]), some.booleans(), some.booleans())
+@example(1, 1, 50_000, 1000, True, False)
+@example(1, 50_000, 1, 1000, True, False)
+@example(1, 50_000, 1, 1000, False, False)
+@example(50_000, 1, 1, 1000, False, True)
+def test_no_line_becomes_much_more_than_it_is(name, base, device, many, gathered, properties):
+    """Whatever a name, a unit, a topic and properties stand in."""
+    more = {"topic": f"inflight/{device * 'd'}/telemetry"} | ({"properties": PAIRS} if properties else {})
+    if gathered:
+        body = BODY | {"n": [name * "n"], "u": [base * "u"], "rows": [[0, 1]] * many}
+    else:
+        body = [{"bn": base * "b", "bu": name * "u", "seq": 1, "epoch": 9}] + [{"v": 1}] * many
+    sent = line(body, **more)
+    found = [*reader("inflight")([pa.RecordBatch.from_arrays([pa.array([sent], pa.binary())], ["value"])])]
+    records = sum(len(row["records"] or ()) for batch in found for row in batch.to_pylist())
+    assert sum(batch.num_rows for batch in found) <= 1000 and records <= 1000
+    # Beside what the line says: the columns of a row, and of a record; Arrow keeps twice what it has, at most.
+    assert sum(batch.nbytes for batch in found) <= 20 * len(sent) + 2048 * many
+
+
+def test_a_line_that_does_not_fit_the_columns_is_a_dead_letter(monkeypatch):
+    """Whatever it is: the others go on, and no landing file stops the tables for ever."""
+    parse = reading.parse
+
+    def parse_badly(line, topics):
+        return parse(line, topics) | ({"qos": 1 << 40} if b"bad" in line else {})
+
+    monkeypatch.setattr(reading, "parse", parse_badly)
+    found = rows(line({"bad": 1}), line([1]), line({"bad": 2}), line([2]))
+    assert sorted(row["problem"][:14] for row in found) == ["cannot be read"] * 2 + ["record 0: not "] * 2
 
 
 def test_elsewhere_it_is_what_it_was():

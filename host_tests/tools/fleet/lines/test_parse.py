@@ -49,6 +49,7 @@ def test_a_pack_becomes_a_row_with_its_records():
         ("inflight/attic/telemetry/more", "attic", None, None),
         ("inflight/attic/reply", "attic", None, None),
         ("inflight//telemetry", None, None, None),
+        (f"inflight/{129 * 'a'}/telemetry", None, None, None),
         ("elsewhere/attic/telemetry", None, None, None),
     ],
 )

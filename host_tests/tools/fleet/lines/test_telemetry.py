@@ -51,7 +51,7 @@ def parsed(lines):
     from inflight_tools.fleet.lines.parse import Topics
     from inflight_tools.fleet.lines.reader import parsed
 
-    return sorted(as_rows(lines, lambda batch: [parsed(batch.column(0), Topics(ROOT))]), key=repr)
+    return sorted(as_rows(lines, lambda batch: [parsed(batch.column(0).to_pylist(), Topics(ROOT))]), key=repr)
 
 
 def are_usual(lines):

@@ -10,7 +10,8 @@ MARK = rb'"text":"{\"bt\":'  # in a line of such a message
 _NUMBER = int | float
 _MOST = 1000  # rows, as records of a pack
 _COLUMNS = 1000
-_LONGEST = 1 << 20  # characters of names and units, for all rows
+_TIMES = 10  # A line becomes lines of so many times its bytes at most,
+_ROW = 512  # beside so many for each row: a topic, properties, names and units stand in each of them
 
 
 def _is_number(value):
@@ -27,8 +28,8 @@ def _checked(body):
         raise ValueError("too few, or too many")
     if not all(isinstance(row, list) and len(row) == 1 + len(names) and _is_number(row[0]) for row in rows):
         raise ValueError("a row that does not fit")
-    if len(rows) * sum(len(one or "") for one in (*names, *units)) > _LONGEST:
-        raise ValueError("too long")
+    if not all(one is None or isinstance(one, str) for one in (*names, *units)):
+        raise ValueError("not text")
     if not isinstance(body["seq"], int) or not (_is_number(body["bt"]) and _is_number(body.get("up", 0))):
         raise ValueError("not a number")
     return names, units, rows
@@ -55,15 +56,22 @@ def _packs(body, device):
 
 
 def expanded(line):
-    """The lines (bytes) that a line stands for: itself, unless it is one of gathered readings. One that cannot be read
-    is left as it is. Never raises."""
+    """The lines (bytes) that a line stands for: itself, unless it is one of gathered readings. One that cannot be read,
+    or would become too many bytes, is left as it is. Never raises."""
     if MARK not in line:
         return [line]
     try:
         found = json.loads(line)
         device = found["topic"].rsplit("/", 2)[-2]
-        packs = [json.dumps(pack, separators=(",", ":")) for pack in _packs(json.loads(found["text"]), device)]
-        lines = [json.dumps(found | {"text": pack}, separators=(",", ":")).encode() for pack in packs]
-        return lines if found["topic"].endswith("/telemetry") else [line]
+        if not found["topic"].endswith("/telemetry"):
+            return [line]
+        lines, left = [], _TIMES * len(line)
+        for pack in _packs(json.loads(found["text"]), device):
+            text = json.dumps(pack, separators=(",", ":"))
+            lines.append(json.dumps(found | {"text": text}, separators=(",", ":")).encode())
+            left -= len(lines[-1]) - _ROW
+            if left < 0:
+                return [line]
+        return lines
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OverflowError):
         return [line]

@@ -11,6 +11,8 @@ from .senml import RELATIVE, resolve
 
 LONGEST = 64 * 1024  # bytes of payload: sixteen times the largest of a journal
 MOST_RECORDS = 1000  # in a pack
+LONGEST_DEVICE = 128  # characters: each record has them
+_TIMES = 10  # names and units of records have so many times the bytes of their message, at most
 # Times are in microseconds since 1970, as in the tables.
 _LAST = 253_402_300_799_999_999  # the end of the year 9999: tables cannot store later times
 OLDEST = 1_577_836_800_000_000  # 2020: no device is older
@@ -78,8 +80,8 @@ def _uptime(row, pack):
     return []
 
 
-def _measurements(pack, received):
-    records, problems = resolve(pack[:MOST_RECORDS] if isinstance(pack, list) else pack)
+def _measurements(pack, received, size):
+    records, problems = resolve(pack[:MOST_RECORDS] if isinstance(pack, list) else pack, _TIMES * size)
     if isinstance(pack, list) and len(pack) > MOST_RECORDS:
         problems.append(f"{len(pack)} records, {MOST_RECORDS} are read")
     return [
@@ -135,9 +137,9 @@ class Topics:
 
     def __call__(self, topic):
         """(device, kind, name). kind: one of _KINDS; None for any other topic."""
-        if not topic.startswith(self._head):
-            return None, None, None
         device, _, rest = topic[len(self._head) :].partition("/")
+        if not topic.startswith(self._head) or len(device) > LONGEST_DEVICE:
+            return None, None, None
         kind, _, name = rest.partition("/")
         if not device or kind not in _KINDS or bool(name) != (kind in _NAMED):
             return device or None, None, None
@@ -193,7 +195,7 @@ def _read(row, payload, text):
     row["epoch"], row["seq"] = _identity(body)
     problems = []
     if row["kind"] == "telemetry":
-        row["records"], problems = _measurements(body, row["received"])
+        row["records"], problems = _measurements(body, row["received"], len(payload))
         if row["records"] and row["records"][0][3] == "device":
             row["made"] = row["records"][0][2]
         problems += _uptime(row, body)

@@ -83,8 +83,9 @@ def _resolved(fields, base):
     return name, unit, time, number, fields.get("vs"), fields.get("vb"), fields.get("vd"), total
 
 
-def resolve(pack):
-    """Resolves a pack (RFC 8428, 4.6) that json.loads() has returned. Returns (records, problems).
+def resolve(pack, most):
+    """Resolves a pack (RFC 8428, 4.6) that json.loads() has returned. Returns (records, problems). most: characters of
+    names and units; what is behind them is left out, since a base name stands in each record.
 
     records: tuples (name, unit, time, v, vs, vb, vd, sum), with None for missing values. Times are in seconds, relative
     to now if they are below RELATIVE.
@@ -101,6 +102,10 @@ def resolve(pack):
                 base[name] = fields[name]
             found = _resolved(fields, base)
             if found:
+                most -= len(found[0]) + len(found[1] or "")
+                if most < 0:
+                    problems.append(f"record {number}: names and units are too long for so many records")
+                    break
                 records.append(found)
         except Bad as problem:
             problems.append(f"record {number}: {problem}")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from .parse import AHEAD, OLDEST
+from .parse import AHEAD, LONGEST_DEVICE, OLDEST
 from .rows import MEASUREMENT, PROPERTIES, SCHEMA, TIME
 from .senml import RELATIVE
 
@@ -31,7 +31,7 @@ _PACK = (
 )
 # `at`: microseconds are a whole number in a float, too.
 _LINE = (
-    rf'^\{{"at":[1-8][0-9]{{12}},"by":"{_TEXT}*","topic":"%s/{_LEVEL}+/telemetry","qos":[012],'
+    rf'^\{{"at":[1-8][0-9]{{12}},"by":"{_TEXT}*","topic":"%s/{_LEVEL}{{1,{LONGEST_DEVICE}}}/telemetry","qos":[012],'
     rf'"dup":(?:true|false),"retain":(?:true|false),%s'
     rf'"text":"(?:{_TEXT}|\\")*"\}}$'
 )
