@@ -5,9 +5,11 @@ import gc
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,8 @@ RUNTIMES = "cpython micropython-x64 micropython-x86"
 # or wait more than they compute. In conftest.py it counts for all files beside it. Those of the worker "first" take as
 # long as all others together: they start first, and go before.
 _FIRST = "first"
+_IN_MEMORY = Path("/dev/shm")  # Linux: where thousands of small files and syncs cost no disk
+_ROOM = 8 << 30  # bytes that it needs, several times what the tests write
 _NICE = 5  # of the workers that run others
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
@@ -71,6 +75,8 @@ def mosquitto(tmp_path):
 
 
 def pytest_configure(config):
+    if "TMPDIR" not in os.environ and _IN_MEMORY.is_mount() and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
     # Processes started by a test import from this checkout, whatever their working directory.
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
     # Some environments forbid it; then each worker and each process would compile the same modules again.
