@@ -28,29 +28,27 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["inflight_tools.fleet.commands"])
 
 
-def _work(pipe, log, environment, work, words):
+def _work(pipe, log, environment, words):
     out = os.open(log, os.O_WRONLY) if log else pipe.fileno()
     os.dup2(out, 1)
     os.dup2(out, 2)
     pipe.close()
     os.environ.update(environment)
-    work(*words)
-
-
-def _collect(*words):
     from inflight_tools.fleet.commands import app
 
-    app(["collect", *words])
+    app(words)
 
 
 class Program:
-    """The collector as a process, or work(option, ...). Its output goes to the file `log`, or output() returns it. It
-    is forked from one that has imported what takes long."""
+    """`inflight fleet collect OPTIONS` as a process. Its output goes to the file `log`, or output() returns it. It is
+    forked from one that has imported what takes long, so that most kills strike at work."""
 
-    def __init__(self, *options, env=None, log=None, work=_collect):
+    command = ("collect",)
+
+    def __init__(self, *options, env=None, log=None):
         self._text = b""
         self._pipe, sender = _FORKS.Pipe(duplex=False)
-        words = sender, log and log.name, {"COLUMNS": "200", **(env or {})}, work, tuple(map(str, options))
+        words = sender, log and log.name, {"COLUMNS": "200", **(env or {})}, [*self.command, *map(str, options)]
         self._process = _FORKS.Process(target=_work, args=words, daemon=True)
         self._process.start()
         sender.close()

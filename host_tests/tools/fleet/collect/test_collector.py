@@ -127,9 +127,6 @@ def test_a_broker_that_refuses_markers_costs_no_message(serve, collect, landing,
     assert landing.texts() == ["1"]
 
 
-# --- files ---
-
-
 # --- counters ---
 
 

@@ -1,6 +1,5 @@
 """A stand-in for S3 on loopback, behind a network that can be cut; commands as processes."""
 
-import multiprocessing
 import threading
 
 from host_tests.tools.fleet.collect.collecting import Program
@@ -8,8 +7,6 @@ from tools.peers.daemon import Daemon
 from tools.peers.network import Network
 from tools.setup import object_storage
 
-_PRELOADED = ["host_tests.tools.fleet.transfer.writer", "inflight_tools.fleet.commands"]
-multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
 BUCKET = "fleet"
 _KEYS = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 _HERE = {"AWS_ALLOW_HTTP": "true", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -48,19 +45,10 @@ class Cable(Network):
         return None
 
 
-def fleet(*words):
-    """`inflight fleet WORDS`"""
-    from inflight_tools.fleet.commands import app
-
-    app(words)
-
-
 class Command(Program):
-    """work(word, ...) in a process of its own. It is forked from one that has imported what takes long, so that most
-    kills strike at work."""
+    """`inflight fleet WORDS` as a process."""
 
-    def __init__(self, environment, *words, work=fleet):
-        super().__init__(*words, env=environment, work=work)
+    command = ()
 
     def succeed(self):
         assert self.status() == 0, self.output()[-2000:]

@@ -2,19 +2,16 @@
 
 What happens there is compared with the truth: nothing lost, nothing doubled, nothing half."""
 
-import itertools
 import json
 import random
 import threading
 import time
 
 import pytest
-from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, LocalFileSystem, copy_files
 
 from host_tests.tools.fleet.collect.collecting import PATIENCE_S
 from host_tests.tools.fleet.tables import Tables, landed
-from host_tests.tools.fleet.transfer import writer
 from host_tests.tools.fleet.transfer.storage import BUCKET, Cable, Command, Killer, Moto, arrow, settings
 from host_tests.waiting import wait_for
 from inflight_tools.fleet.transfer.names import is_whole
@@ -48,7 +45,7 @@ def run(s3):
     started = []
 
     def start(*words, port=s3.port, **more):
-        started.append(Command(settings(port, **more), *words))
+        started.append(Command(*words, env=settings(port, **more)))
         return started[-1]
 
     yield start
@@ -228,41 +225,6 @@ def test_wrong_credentials_end_the_command(invoke, tmp_path, name):
     assert done.exit_code == 1
     assert "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in done.stderr
     assert (tmp_path / "c-1-000000.ndjson").exists()
-
-
-def numbers(uri, port):
-    """The numbers in the table, in order."""
-    return sorted(DeltaTable(f"{uri}/raw", storage_options=settings(port)).to_pyarrow_table()["number"].to_pylist())
-
-
-def test_who_writes_a_table_is_killed_repeatedly(s3, place, run, tmp_path):
-    """Readers see whole batches meanwhile."""
-    batches, uri, notes = 16, f"s3://{place[1]}", tmp_path / "notes"
-    words, work = (uri, notes, batches), writer.write
-    dice, kills, lengths = random.Random(5), itertools.count(), set()
-
-    def begun():
-        return int(notes.read_text()) if notes.exists() else -1
-
-    while begun() < batches - 2:
-        command, before = Command(settings(s3.port), *words, work=work), begun()
-        wait_for(lambda before=before: begun() > max(before, 0), PATIENCE_S, command.output)
-        time.sleep(dice.uniform(0, 0.3))  # a random time, not a synchronisation
-        command.kill()
-        next(kills)
-        found = numbers(uri, s3.port)
-        assert len(found) % writer.ROWS == 0 and found == list(range(len(found)))
-        lengths.add(len(found))
-    Command(settings(s3.port), *words, work=work).succeed()
-    assert numbers(uri, s3.port) == list(range(batches * writer.ROWS))
-    files, folder = place
-    parts = {path for path in everything(files, f"{folder}/raw/parts") if path.endswith(".parquet")}
-    assert lengths and len(parts) >= batches * writer.FILES
-    print(f"{next(kills)} kills, {len(parts)} files written for {batches * writer.ROWS} rows")
-
-
-def everything(files, folder):
-    return [one.path for one in files.get_file_info(FileSelector(folder, recursive=True)) if one.is_file]
 
 
 @pytest.fixture
