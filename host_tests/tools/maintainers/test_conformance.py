@@ -54,25 +54,6 @@ def test_outcomes():
 
 
 @pytest.mark.parametrize(
-    ("tests", "reason", "verdict"),
-    [
-        (["test_a"], "", "passed"),
-        (["test_a", "test_b"], "", "failed"),
-        (["test_b"], "because", "failed"),
-        (["test_c"], "", "skipped"),
-        (["test_c", "test_a"], "", "passed"),
-        (["test_unknown"], "", "skipped"),
-        ([], "", "open"),
-        ([], "because", "reason"),
-    ],
-)
-def test_verdicts(tests, reason, verdict):
-    results = {("f", "test_a"): "passed", ("f", "test_b"): "failed", ("f", "test_c"): "skipped"}
-    rule = conformance.Rule("MQTT-1", "text", True, reason, [("f", name) for name in tests])
-    assert rule.result(results) == verdict
-
-
-@pytest.mark.parametrize(
     ("inside", "status", "text"),
     [("", 0, r"\d+ passed, 0 failed"), ("<failure/>", 1, "open: MQTT5-"), (None, 1, "open: MQTT5-")],
     ids=["passed", "failed", "covers nothing"],

@@ -1,19 +1,12 @@
 """The demonstration's counters, and the failures that it reports; test_pipeline.py has a small run."""
 
 import io
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from host_tests.broker import PATIENCE_S
 from tools.demo.__main__ import _NONE, check_tables, result
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -74,24 +67,3 @@ def test_problems_of_the_tables(problem, raw, rows, fleet):
     raw = [dict(zip(("device", "seq", "kind", "first"), row, strict=True)) for row in raw]
     rows = [dict(zip(("device", "seq", "place"), row, strict=True)) for row in rows]
     assert check_tables({("s1", 0, 1), ("s1", 1, 2)}, facts, raw, rows) == ([problem] if problem else [])
-
-
-def test_sensor_in_a_folder_with_names_of_modules(tmp_path):
-    """It connects."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / "main.py").write_text("raise SystemExit(1)")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(PATIENCE_S)
-        port = server.getsockname()[1]
-        (tmp_path / "attic.json").write_text(json.dumps({"host": "127.0.0.1", "port": port, "ntp": False, "ha": True}))
-        path = os.pathsep.join(sys.path)
-        env = dict(os.environ, INFLIGHT_HOME=str(tmp_path / "flash"), PYTHONPATH=path, PYTHONSAFEPATH="1")
-        argv = [sys.executable, "-m", "tools.demo.sensor", "attic.json"]
-        process = subprocess.Popen(argv, cwd=tmp_path, env=env, start_new_session=True)
-        try:
-            connection, _ = server.accept()
-            with connection:
-                assert connection.recv(1) == b"\x10"  # CONNECT
-        finally:
-            os.killpg(process.pid, signal.SIGINT)
-            process.wait(PATIENCE_S)

@@ -1,57 +1,14 @@
 """What drives the emulated boards, without an emulator."""
 
 import os
-import socket
-import stat
 
 import pytest
 
-from host_tests.waiting import wait_for
-from tools.emulators.esp32 import emulator, power
-from tools.emulators.esp32.board import line
-from tools.emulators.esp32.chip import CHIP
-from tools.emulators.esp32.console import Console
-from tools.emulators.firmware_image import FirmwareImage, NoImage
+from tools.emulators.esp32 import power
 from tools.emulators.power import HOW
-from tools.setup.packages import sha256_of
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 PAGE = 0x1000
-ALL = (
-    ("-machine help", "esp32   Espressif ESP32 machine"),
-    ("esp32_wifi,help", "netdev=<str>"),
-    ("nvram.esp32.efuse,help", "drive=<str>"),
-    ("-trace help", "m25p80_page_program"),
-)
-
-
-@pytest.fixture
-def qemu(monkeypatch, tmp_path):
-    """Makes a program that answers the emulator's options with what it `knows`, and names it."""
-
-    def make(*knows):
-        program = tmp_path / CHIP.program
-        cases = "".join(f"*'{option}'*) echo '\n{answer}';;\n" for option, answer in knows)
-        program.write_text(f"#!/bin/sh\ncase $* in\n{cases}esac\n")
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setenv("QEMU_ESP32", f"{program} -L /roms")
-        return program
-
-    emulator.command.cache_clear()
-    yield make
-    emulator.command.cache_clear()
-
-
-def test_the_emulator_that_is_named_is_taken_if_it_lacks_nothing(qemu, monkeypatch, tmp_path):
-    program = qemu(*ALL)
-    assert emulator.command() == [str(program), "-L", "/roms"]
-    emulator.command.cache_clear()
-    qemu(ALL[0], ALL[3])
-    with pytest.raises(emulator.NoEmulator, match=r"lacks the chip's Wi-Fi \(esp32_wifi\), the chip's eFuses: name"):
-        emulator.command()
-    monkeypatch.delenv("QEMU_ESP32")
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    assert emulator.unavailable() == f"no {CHIP.program}: name a {CHIP.program} with a machine esp32 in QEMU_ESP32"
 
 
 class Emulator:
@@ -123,37 +80,3 @@ def test_power_goes_at_an_operation(how):
         assert all(byte == 0xFF for byte in second[torn + 1 :])
     else:
         assert second == (data if how == "after" else b"\xff" * 40)
-
-
-def test_the_console_is_heard_and_lent():
-    console = Console()
-    here, board = line()
-    console.listen(here)
-    board.sendall(b"NOTE 5\r\nno NOTE 7\r\nNOTE ")
-    with socket.create_connection(("127.0.0.1", console.port)) as client:
-        client.sendall(b"import this")
-        assert board.recv(100) == b"import this"
-        board.sendall(b"12\r\nNOTE 1")
-        wait_for(lambda: len(console.notes) == 2, 240)
-        heard = client.recv(100)
-    board.close()
-    console.join()
-    console.close()
-    assert console.notes == [5, 12] and heard.endswith(b"12\r\nNOTE 1")
-    assert console.said == b"NOTE 5\r\nno NOTE 7\r\nNOTE 12\r\nNOTE 1"
-
-
-def test_firmware_is_all_of_its_image_or_none(monkeypatch, tmp_path):
-    file = tmp_path / "PICO.uf2"
-    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path))
-    content = bytes(range(256)) * 40
-    file.write_bytes(content)
-    pinned = len(content), sha256_of(file)
-    assert FirmwareImage("Pico W", file.name, *pinned).find() == file
-    for damaged in (content[:-512], content[:5000] + b"x" + content[5001:]):
-        file.write_bytes(damaged)
-        with pytest.raises(NoImage, match="or not all of it"):
-            FirmwareImage("Pico W", file.name, *pinned).find()
-    file.unlink()
-    with pytest.raises(NoImage, match=f"no Pico W firmware in {tmp_path}: put PICO.uf2"):
-        FirmwareImage("Pico W", file.name, *pinned).find()

@@ -1,5 +1,5 @@
-"""What `make figures-pico-w` takes for the events of a wake, what it makes of them, and firmware of a person's own; the
-figures themselves need the emulated board."""
+"""What `make figures-pico-w` takes for the events of a wake, and firmware of a person's own; the figures themselves
+need the emulated board."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ from rp2040py.external.cyw43.nat import GATEWAY_IP, GATEWAY_MAC, GUEST_IP
 from host_tests.tools.boards.made_firmware import BANNER, pico_firmware
 from inflight_tools.boards.build import bundle
 from inflight_tools.boards.frozen import of
-from tools.emulators.pico_w import energy, own
+from tools.emulators.pico_w import own
 from tools.emulators.pico_w.waking import ACKNOWLEDGED, ASLEEP, READINGS, Wake
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -73,23 +73,3 @@ def test_each_firmware_that_is_named_tells_what_it_is(tmp_path, monkeypatch):
     assert list(map(str, found)) == [f"{what}.uf2, {what}, SHA-256 {digest}" for what, digest in sums.items()]
     assert "/app.image" in found[0].files() and "/lib/inflight/core.mpy" not in found[0].files()
     assert [set(one.files()) for one in found[1:]] == [set(), {"/main.py", "/boot.py"}]
-
-
-@pytest.mark.parametrize(
-    "content, problem",
-    [
-        (b"x" * 512, "the firmware is no UF2"),
-        (pico_firmware(), "it has neither modules of Inflight frozen in nor a ROM file system"),
-    ],
-    ids=["other", "stock"],
-)
-def test_firmware_that_is_of_no_use_is_refused(tmp_path, monkeypatch, content, problem):
-    (tmp_path / "it.uf2").write_bytes(content)
-    monkeypatch.setenv("PICOW_UF2", str(tmp_path / "it.uf2"))
-    with pytest.raises(ValueError, match=f"^PICOW_UF2: .*{problem}"):
-        own.firmware()
-
-
-def test_a_battery_has_its_figures():
-    days = [energy.Cost(2_000, 1_000).days("CR123A", minutes) for minutes in energy.MINUTES]
-    assert days == sorted(days) and len(dict(energy.Cost(2_000, 1_000).figures())) == 2 + 3 * len(days)

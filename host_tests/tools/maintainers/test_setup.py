@@ -12,7 +12,7 @@ import pytest
 
 from tools.peers import chromium
 from tools.setup import __main__ as set_up
-from tools.setup import common, environment, packages, programs, relock, sources
+from tools.setup import common, environment, packages, sources
 from tools.setup.common import SetupError
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -107,19 +107,6 @@ def test_a_file_that_the_mirror_dropped_is_told_apart(mirror, tmp_path):
         packages.install(mirror[1], mirror[0], tmp_path / "store")
 
 
-def test_the_lock_names_every_program_for_every_processor():
-    lock = packages.read_lock(programs.LOCK.read_text())
-    for architecture in ("amd64", "arm64", "i386", "armhf"):
-        names = [package.name for package in lock["micropython", architecture]]
-        assert names[0] == "micropython" and "libc6" in names
-    for architecture in ("amd64", "arm64"):
-        assert lock["mosquitto", architecture][0].name == "mosquitto"
-        assert lock["qemu-user", architecture]
-        names = [package.name for package in lock["chromium-headless-shell", architecture]]
-        assert {"libc6", "chromium-common", "fonts-dejavu-core"} <= set(names)
-    assert all(len(package.sha256) == 64 and ":" not in package.path for pinned in lock.values() for package in pinned)
-
-
 # --- what cannot be had
 
 
@@ -138,20 +125,6 @@ def tool(name, *words):
     return subprocess.run([sys.executable, "-m", f"tools.{name}", *words], capture_output=True, text=True)
 
 
-def test_without_a_debian_mirror_the_reason_says_what_to_set(cache, monkeypatch):
-    installer = programs.Installer(cache, "file:///nowhere")
-    installer.mirror = None
-    [x86] = [program for program in programs.PROGRAMS if program.name == "micropython-x86"]
-    found = programs.prepare(installer, x86)
-    assert "INFLIGHT_DEBIAN_MIRROR" in found["reason"] and not found["temporary"]
-    assert programs.settled(found)
-
-
-def test_what_may_succeed_now_is_tried_again(cache):
-    assert not programs.settled({"reason": "no network", "temporary": True})
-    assert not programs.settled({"argv": [sys.executable], "needs": [str(cache / "gone")]})
-
-
 def test_an_unavailable_program_gives_its_reason(cache, monkeypatch):
     """A damaged record counts as none."""
     monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
@@ -161,15 +134,6 @@ def test_an_unavailable_program_gives_its_reason(cache, monkeypatch):
     assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
     (cache / "programs.json").write_text('{"programs": {"micro')
     assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
-
-
-def test_an_environment_is_the_same_whichever_link_names_its_interpreter(tmp_path, monkeypatch):
-    """One without its stamp is not ready."""
-    found = environment.key(environment.REQUIREMENTS)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/python").symlink_to(environment.base_python())
-    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "bin/python"))
-    assert environment.key(environment.REQUIREMENTS) == found and not environment.ready(tmp_path)
 
 
 @pytest.mark.parametrize("shared", ("cache", "checkout"))
@@ -198,21 +162,6 @@ def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
     second.join()
     assert order == ["begins", "ends"] * 2
     assert said == [f"waiting for another process in {tmp_path / shared}"]
-
-
-# --- locks
-
-
-def test_the_help_of_relock_changes_no_file(monkeypatch, capsys):
-    started = []
-    for name in ("relock_debian", "relock_python"):
-        monkeypatch.setattr(relock, name, started.append)
-    for words, status in ((["--help"], 0), (["firmware"], 2)):
-        monkeypatch.setattr(sys, "argv", ["relock", *words])
-        with pytest.raises(SystemExit) as end:
-            relock.main()
-        assert (end.value.code, started) == (status, [])
-    assert "Renews all pins" in capsys.readouterr().out
 
 
 # --- one device file on one runtime
