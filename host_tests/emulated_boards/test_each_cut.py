@@ -2,7 +2,7 @@
 
 import pytest
 
-from host_tests.emulated_boards.each_cut import History, check
+from host_tests.emulated_boards.each_cut import check
 from inflight_tools.boards.slots import index_of
 from update_record import FETCH, TRIAL, Record
 
@@ -32,11 +32,6 @@ def test_a_damaged_slot_is_found_if_it_starts(slot, damaged):
         check(files(TRIAL, 1) | own | {slot: damaged}, BROUGHT, "torn")
 
 
-def test_what_does_not_start_may_be_damaged():
-    check(files(FETCH, 1) | {"/a.image": WHOLE, "/b.image": WHOLE[:50]}, BROUGHT, "torn")
-    check(files(FETCH, 1) | {"/a.image": WHOLE, "/lib/app.mpy": b""}, BROUGHT, "torn")
-
-
 def test_a_missing_module_is_found_if_it_starts():
     for state in (FETCH, TRIAL):
         with pytest.raises(AssertionError, match="without"):
@@ -48,18 +43,3 @@ def test_the_newer_record_counts_unless_it_is_damaged():
     with pytest.raises(AssertionError, match="slot a"):
         check(found, BROUGHT, "torn")
     check(found | {"/update.0": found["/update.0"][:-1]}, BROUGHT, "torn")
-
-
-def test_each_operation_is_cut_once():
-    notes = [7]
-    history = History(b"\xff" * 8, notes)
-    history.note("program", 2, b"\xff\xff", b"\x00\x01")
-    notes.append(8)
-    history.note("erase", 4, b"\xff" * 4, b"\xff" * 4)
-    history.note("program", 0, b"\xff", b"\x02")
-    notes.append(9)
-    cuts = list(history.cuts(seed=1))
-    assert [cut.how.split()[0] for cut in cuts] == ["program", "erase", "program"]
-    assert [cut.notes for cut in cuts] == [[7], [7, 8], [7, 8]]
-    assert cuts[1].flash == cuts[2].before == b"\xff\xff\x00\x01" + b"\xff" * 4
-    assert cuts[2].after == b"\x02\xff\x00\x01" + b"\xff" * 4

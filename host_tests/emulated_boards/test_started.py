@@ -8,7 +8,7 @@ import pytest
 from host_tests.emulated_boards import started
 from host_tests.emulated_boards.each_cut import Cut
 from host_tests.emulated_boards.fleet import GOOD, Fleet
-from host_tests.emulated_boards.started import check_journal, phases, sample, start
+from host_tests.emulated_boards.started import check_journal, start
 from inflight import Journal
 from inflight.journal.journal import OUT
 from inflight_tools.boards.images.filesystem import BLOCK, build
@@ -32,20 +32,6 @@ def record(state, starts=0, n=2):
         for _ in range(starts):
             found.start(False)
     return found
-
-
-def test_the_switch_is_where_the_record_changes():
-    records = [record(IDLE)] * 3 + [record(FETCH)] * 5 + [record(TRIAL)] * 4 + [record(TRIAL, 1)] * 4
-    names = "idle idle switch switch switch fetch fetch switch switch switch trial switch switch switch trial trial"
-    assert phases(records) == names.split()
-
-
-def test_a_sample_has_as_many_of_each_phase_as_there_are():
-    found = ["idle"] * 50 + ["fetch"] * 100 + ["switch"] * 5 + ["trial"] * 40
-    chosen = sample(found, 60, seed=1)
-    assert [sum(found[k] == phase for k in chosen) for phase in ("idle", "switch", "trial", "fetch")] == [0, 5, 27, 28]
-    assert chosen == sorted(set(chosen)) == sample(found, 60, seed=1) != sample(found, 60, seed=2)
-    assert sample(found, 0, seed=1) == []
 
 
 # --- a start ---
@@ -109,11 +95,6 @@ def test_a_slot_that_is_not_whole_is_found(brought, no_journal):
         begin(brought, record(TRIAL), b=brought["/b.image"][:at] + bytes(50_000) + brought["/b.image"][at + 50_000 :])
 
 
-def test_another_release_is_found(brought, no_journal):
-    with pytest.raises(AssertionError, match=r"\+1 is in /b"):
-        begin(brought, record(TRIAL), b=brought["/a.image"])
-
-
 @pytest.mark.parametrize(
     "before, changed, what",
     [
@@ -151,13 +132,6 @@ TWO, THREE = flash(2), flash(3)
 
 def cut(left, notes=()):
     return Cut("program torn", left, 0, TWO, THREE, list(notes))
-
-
-def test_what_was_accepted_is_held_or_delivered():
-    for left in (TWO, THREE):
-        check_journal(cut(left, [0 << 2 | 1, 1 << 2 | 2]), PLACES, set())
-    check_journal(cut(TWO, [5 << 2 | 1]), PLACES, {5})
-    check_journal(cut(TWO, [0 << 2 | 1]), PLACES, set(), held={0, 1})  # on the board
 
 
 @pytest.mark.parametrize(

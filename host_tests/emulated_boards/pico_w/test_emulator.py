@@ -7,7 +7,7 @@ import pytest
 from rp2040py.external.cyw43 import net
 from rp2040py.peripherals import ssi as chip
 
-from tools.emulators.pico_w import filesystem, gateway
+from tools.emulators.pico_w import gateway
 from tools.emulators.pico_w.board import Board
 from tools.emulators.power import HOW
 
@@ -42,31 +42,6 @@ def test_names_are_this_machine_and_other_datagrams_are_swallowed():
     assert len(sent) == 1
 
 
-def test_frames_in_both_directions_are_told():
-    seen, answers = [], []
-    network = gateway.Gateway(None, answers.append)
-    network.on_frame = seen.append
-    question = datagram(53, b"\x12\x34" + bytes(10) + b"\6broker\4test\0\0\1\0\1")
-    network.handle_outbound_ethernet_frame(question)
-    assert seen == [question, *answers] and answers
-    network.silent = True
-    network.handle_outbound_ethernet_frame(question)
-    assert len(seen) == 2
-
-
-def test_files_survive_the_file_system():
-    files = {"/main.py": b"x" * 5000, "/lib/a/b.mpy": b"y", "/config.json": b"{}"}
-    board = Board(filesystem.pack(files))
-    assert filesystem.unpack(board.snapshot()) == files
-
-
-def test_the_stack_that_was_never_used():
-    board = Board()
-    assert board.free_stack() == 8192
-    board.mcu.sram[0x4_1000] = 1
-    assert board.free_stack() == 4096
-
-
 def operate(board, command, address, data=b""):
     """As the firmware drives the flash chip."""
     ssi = board.mcu.ssi
@@ -94,12 +69,3 @@ def test_power_goes_at_an_operation(how, seed):
         assert torn == 256 or second[torn] & data[torn] == data[torn]
     else:
         assert second == (data if how == "after" else b"\xff" * 256)
-
-
-def test_an_erase_is_torn_as_well():
-    board = Board({AT: bytes(4096)})
-    board.power.cut_at_operation(1, "torn", 3, ("erase",))
-    operate(board, chip.CMD_PAGE_PROGRAM, AT, b"")
-    operate(board, chip.CMD_SECTOR_ERASE, AT)
-    sector = board.snapshot()[AT : AT + 4096]
-    assert board.power.cut == "erase torn" and sector[0] == 0xFF and sector[-1] == 0
