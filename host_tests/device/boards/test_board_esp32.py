@@ -3,7 +3,7 @@
 import sys
 
 import codes
-from codes import CONNECTING, ONLINE, WRONG_KEY
+from codes import ONLINE
 from harness import eq, raises
 from ports import (
     DEEPSLEEP_RESET,
@@ -74,34 +74,6 @@ def test_another_access_point_when_the_remembered_one_is_gone():
         chip.start(WDT_RESET)  # the old one is not tried again
         eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
         eq(dials(chip), [("connect", "attic", {})])
-
-
-def test_waits_at_the_remembered_access_point():
-    """Long for an address, and a short time for an access point that hangs."""
-    chip = online()
-    sleeps(chip)
-    chip.air[0].answers = False
-    eq(chip.board.network().join(0, "attic", KEY), CONNECTING)
-    eq((outcome(chip, 8_000), len(dials(chip))), (CONNECTING, 1))
-    chip.air[0].answers = True
-    eq((outcome(chip), len(dials(chip))), (ONLINE, 1))
-    chip = online(AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02"))
-    sleeps(chip)
-    chip.air.pop(0)
-    chip.wlan.slow = 60_000
-    chip.board.network().join(0, "attic", KEY)
-    chip.wlan.slow = 1_000
-    eq((outcome(chip), len(dials(chip))), (ONLINE, 2))
-
-
-def test_another_network_or_key_than_remembered():
-    chip = online(AccessPoint(), AccessPoint("cellar"))
-    sleeps(chip)
-    eq(chip.board.network().join(10_000, "cellar", KEY), ONLINE)
-    eq(dials(chip), [("connect", "cellar", {})])
-    sleeps(chip)
-    chip.air[1].key = "another-key"
-    eq(chip.board.network().join(10_000, "cellar", KEY), WRONG_KEY)
 
 
 def test_a_hidden_network_is_looked_for_once():
@@ -270,16 +242,6 @@ def test_a_light_sleep_keeps_the_connection():
     chip = Esp32()
     chip.board.sleep(2_000)
     eq(chip.did, [("lightsleep", 2_000)])
-
-
-def test_watchdog_resets_a_board_that_hangs():
-    chip = Esp32()
-    for _ in range(5):
-        chip.board.watchdog(20_000)
-        chip.clock.sleep_ms(19_000)
-    before = chip.clock.now
-    eq(stops(chip, chip.clock.sleep_ms, 60_000), ["bite"])
-    eq(chip.clock.now - before, 1_000)
 
 
 # --- sensors ---

@@ -2,7 +2,7 @@
 
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_AP, ONLINE, WRONG_KEY
 from harness import eq
-from ports import AccessPoint, Module, install, ntp_answer, outcome, set_up, vanish
+from ports import AccessPoint, Module, install, ntp_answer, outcome, set_up
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
@@ -101,22 +101,6 @@ def test_waits_for_a_lost_address():
 
 
 # --- reconnecting ---
-
-
-def test_reconnects_when_the_access_point_returns():
-    for new in CHIPS:
-        chip = online(new)
-        ap = chip.air[0]
-        vanish(chip, ap)
-        chip.clock.sleep_ms(7_000)
-        assert chip.board.network().status() in (NO_AP, IDLE)  # the firmware reconnects in both states
-        eq(chip.board.network().rssi(), None)
-        for timeout_ms in (0, 10_000):
-            chip.board.network().join(timeout_ms, "attic", KEY)
-            eq(outcome(chip), NO_AP)
-        chip.air.append(ap)
-        chip.board.network().join(0, "attic", KEY)
-        eq((outcome(chip), chip.board.network().rssi()), (ONLINE, -60))
 
 
 def test_status_of_an_earlier_attempt_is_ignored():

@@ -129,22 +129,6 @@ def test_a_light_sleep_has_its_length_and_is_no_reset():
         eq(board.recall(), b"kept")
 
 
-def test_the_journals_flash_is_persistent():
-    with Home():
-        page = bytearray(b"\xff" * 64)
-        page[3] = 0x5A
-        for written in (True, False):
-            flash = board.journal_flash()
-            eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (16, 4096))
-            if written:
-                flash.program(15 * 4096, page, 0, len(page))
-                flash.ioctl(3, 0)
-            got = bytearray(64)
-            flash.readblocks(15, got, 0)
-            flash.close()
-            eq(got, page)
-
-
 def test_the_journals_size_is_that_of_its_first_start():
     with Home():
         raises(ValueError, board.journal_flash, 0)

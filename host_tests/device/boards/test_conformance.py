@@ -5,7 +5,7 @@ import sys
 
 import codes
 from harness import eq, raises
-from ports import DEEPSLEEP_RESET, HARD_RESET, PWRON_RESET, SOFT_RESET, WDT_RESET, AccessPoint, load_trial, stops
+from ports import DEEPSLEEP_RESET, HARD_RESET, PWRON_RESET, WDT_RESET, AccessPoint, load_trial, stops
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
@@ -109,33 +109,11 @@ def test_the_clock_is_told_whether_it_is_set():
 
 # --- chips ---
 
-# How each restarts: the reset cause of the port after a deep sleep, and after resets.
-CHIPS = (
-    (Esp32, ((DEEPSLEEP_RESET, 1000), (SOFT_RESET, 0), (WDT_RESET, 0))),
-    (Rp2040, ((WDT_RESET, 1000), (WDT_RESET, 0))),
-    (lambda: Rp2040(rp2350=True), ((WDT_RESET, 1000), (WDT_RESET, 0))),
-)
-
-
-def test_remembered_data_survives_deep_sleep_and_resets():
-    for new, restarts in CHIPS:
-        chip = new()
-        eq(chip.board.recall(), None)
-        for data in (b"twenty-four bytes are ok", b"short", b"\0" * 24, b"\xff" * 24):
-            chip.board.remember(data)
-            for cause, ms in restarts:
-                stops(chip, chip.board.sleep, ms, True)
-                board = chip.start(cause)
-                board.reset_cause()
-                eq((board.recall(), board.recall()), (data, data))
-        raises(ValueError, chip.board.remember, bytes(25))
-        eq(chip.board.recall(), b"\xff" * 24)
-        chip.board.remember(b"")
-        eq(chip.board.recall(), None)
+CHIPS = Esp32, Rp2040, lambda: Rp2040(rp2350=True)
 
 
 def test_a_release_that_is_tried_has_a_watchdog_from_its_start():
-    for new, _ in CHIPS:
+    for new in CHIPS:
         chip = new()
         load_trial(chip).watchdog()
         before = chip.clock.now
@@ -149,7 +127,7 @@ def test_a_release_that_is_tried_has_a_watchdog_from_its_start():
 
 
 def test_a_power_cut_is_no_failure_of_a_release():
-    for new, _ in CHIPS:
+    for new in CHIPS:
         for cause in (PWRON_RESET, WDT_RESET, DEEPSLEEP_RESET, HARD_RESET):
             chip = new()
             chip.start(cause)

@@ -2,7 +2,7 @@
 
 import sys
 
-from codes import CONNECTING, ONLINE
+from codes import ONLINE
 from harness import eq
 from ports import AccessPoint, vanish
 from ports_esp32 import Esp32
@@ -51,14 +51,6 @@ class Kept:
         n = len([what for what in self.chip.did if what[0] == "connect"])
         del self.chip.did[:]
         return n
-
-
-def test_it_is_joined_and_the_client_waits_for_it():
-    for new in CHIPS:
-        kept = Kept(new(AccessPoint()))
-        eq((kept.seconds(1), kept.status), (0, CONNECTING))
-        assert kept.seconds(10) >= 7
-        eq((kept.status, kept.client.connected, kept.joined()), (ONLINE, True, 1))
 
 
 def test_after_an_outage_it_is_joined_again():

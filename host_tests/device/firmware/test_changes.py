@@ -11,7 +11,7 @@ _ENTRY = {"driver": "series", "name": "door", "report_on_change": True, "check_m
 
 
 class Series:
-    """A sensor: `value`, or the exception that it raises. takes_ms: of a measurement; 0: it measures when it is
+    """A sensor of this `value`. takes_ms: of a measurement; 0: it measures when it is
     read."""
 
     takes_ms = 0
@@ -41,8 +41,6 @@ class Series:
     def read(self, name):
         assert not self.takes_ms or self.ready is not None and self.clock.now >= self.ready, "read before it is ready"
         self.ready = None
-        if isinstance(self.value, Exception):
-            raise self.value
         return [(name, None, self.value)]
 
 
@@ -166,16 +164,6 @@ def test_a_slow_sensor_is_read_when_it_is_ready():
         ((at, value),) = device.run(10_000)
         eq(value, 20.5)
         assert at <= 10_000 + 2 * 850, at
-
-
-def test_a_sensor_that_fails_is_in_errors_until_it_works():
-    with Device() as device:
-        device.run(1_000)
-        device.series.value = OSError(5, "EIO")
-        eq(device.run(1_000), [])
-        assert "EIO" in device.errors["door"]
-        device.series.value = True
-        eq((device.run(1_000), device.errors), ([], {}))
 
 
 def test_a_wrong_entry_is_an_error_of_its_sensor():

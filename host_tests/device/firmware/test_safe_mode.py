@@ -9,10 +9,8 @@ import app
 import assemble
 import codes
 import crash
-import files
 import health
 import ram_board
-import settings
 import start
 from hardware import With
 from harness import EMULATED, eq, raises
@@ -409,31 +407,6 @@ def test_flash_is_not_worn_by_starts_without_a_crash():
         board.folder.write("crash.json", marked)
         board.starts()
         eq(board.crash_file(), marked)
-
-
-def test_a_power_cut_while_settings_are_written():
-    class Cut:
-        # Writes the first half.
-        def __init__(self, path):
-            self.file = open(path, "w")
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self.file.close()
-
-        def write(self, text):
-            self.file.write(text[: len(text) // 2])
-            raise Restart
-
-    with Board() as board:
-        board.starts()
-        with Replaced(files, open=lambda path, mode="r": Cut(path) if mode == "w" else open(path)):
-            raises(Restart, settings.change, board.ran[-1], b'{"interval_ms": 5000}')
-        for _ in range(2):
-            eq((board.starts(), board.safe, board.ran[-1].config.trial), (0, False, False))
-        eq(board.ran[-1].config.interval_ms, 10_000)
 
 
 def test_tried_settings_with_an_error_are_rolled_back():

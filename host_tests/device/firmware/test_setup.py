@@ -125,22 +125,6 @@ def test_the_device_restarts_when_the_success_was_told_or_after_a_time():
             eq((site.setup.busy, site.setup.bring("attic", "x", None)), (False, False))
 
 
-def test_the_page_tells_what_is_tried_and_what_comes_next():
-    with Site(ONLINE) as site:
-        site.request("POST", "/", dict(GOOD, device="attic-1"))
-        site.setup.step()
-        text = site.request("GET", "/")[1]
-        assert "Joining the network attic." in text and "<progress" in text
-        site.setup.step()
-        text = site.request("GET", "/")[1]
-        assert "Connecting to the broker broker." in text and "join the Wi-Fi <b>inflight-d4e5f6</b> again" in text
-        site.finish()
-        text = site.request("GET", "/")[1]
-        assert "<b>inflight/attic-1/telemetry</b>" in text and "<b>10.0.0.7</b>" in text and "<form" not in text
-        assert "readings of <b>attic-1</b> arrive at the broker <b>broker:1883</b>" in text
-        assert "<b>inflight-d4e5f6</b> goes away" in text and "Home Assistant" not in text
-
-
 def test_a_scan_without_memory_finds_no_networks():
     """The name of one can be typed."""
     with Replaced(Radio, memory_error=True), Site(ONLINE) as site:

@@ -369,27 +369,6 @@ def test_chunks_that_come_twice_or_out_of_order_change_nothing():
         check_slot(folder.path + "/a")
 
 
-def test_a_fetch_goes_on_where_it_was():
-    with Folder() as folder:
-        path = folder.path + "/a"
-        asked = 0
-        for _ in range(len(IMAGE) // 300 + 1):
-            found = slot_of(path)
-            left = 300
-            while left > 0 and not found.complete:
-                if not found.waiting:
-                    found.step()
-                    continue
-                offset, size = found.wanted
-                size = min(size, left)
-                found.take(offset, IMAGE[offset : offset + size])
-                asked += size
-                left -= size
-            found.close()
-        eq((found.complete, asked), (True, len(IMAGE)))
-        check_slot(path)
-
-
 def test_what_the_running_application_has_is_not_fetched():
     with Folder() as folder:
         os.mkdir(folder.path + "/lib")
