@@ -1,8 +1,4 @@
-"""What `make figures-pico-w` takes for the events of a wake, and firmware of a person's own; the figures themselves
-need the emulated board."""
-
-import hashlib
-import os
+"""What `make figures-pico-w` takes for the events of a wake; the figures themselves need the emulated board."""
 
 import pytest
 
@@ -11,10 +7,6 @@ pytest.importorskip("rp2040py", reason="rp2040py is not installed: run `make set
 from rp2040py.external.cyw43 import net
 from rp2040py.external.cyw43.nat import GATEWAY_IP, GATEWAY_MAC, GUEST_IP
 
-from host_tests.tools.boards.made_firmware import BANNER, pico_firmware
-from inflight_tools.boards.build import bundle
-from inflight_tools.boards.frozen import of
-from tools.emulators.pico_w import own
 from tools.emulators.pico_w.waking import ACKNOWLEDGED, ASLEEP, READINGS, Wake
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -53,23 +45,3 @@ def test_the_events_of_a_wake():
         clock.nanos = 5e9 + ms * 1e6
         happen(*what)
     assert wake.ms == {READINGS: 801.5, ACKNOWLEDGED: 1600, ASLEEP: 2000}
-
-
-def frozen(board=""):
-    return pico_firmware(banner=BANNER + b"\0" + str(of(bundle.modules("rp2040"), board)).encode())
-
-
-def test_each_firmware_that_is_named_tells_what_it_is(tmp_path, monkeypatch):
-    contents = {
-        "library frozen": frozen(),
-        "application frozen": frozen("rp2040"),
-        "modules in ROM": pico_firmware(rom=(0x100F_A000, 256 * 1024)),
-    }
-    for what, content in contents.items():
-        (tmp_path / f"{what}.uf2").write_bytes(content)
-    monkeypatch.setenv("PICOW_UF2", os.pathsep.join(str(tmp_path / f"{what}.uf2") for what in contents))
-    found = own.firmware()
-    sums = {what: hashlib.sha256(content).hexdigest() for what, content in contents.items()}
-    assert list(map(str, found)) == [f"{what}.uf2, {what}, SHA-256 {digest}" for what, digest in sums.items()]
-    assert "/app.image" in found[0].files() and "/lib/inflight/core.mpy" not in found[0].files()
-    assert [set(one.files()) for one in found[1:]] == [set(), {"/main.py", "/boot.py"}]

@@ -9,7 +9,6 @@ from tools.reference.server import Connection, Message, Server
 from tools.reference.wire import (
     Violation,
     connack,
-    disconnect,
     packet,
     parse,
     publish,
@@ -123,21 +122,6 @@ def give(connection, *payloads, qos=2):
     return connection.data_to_send()
 
 
-def test_a_session_outlives_its_connection():
-    server = Server()
-    first, answer = connect(server)
-    assert answer == connack(0)
-    says(first, packet(0x82, b"\0\1" + string("t") + b"\2"))
-    assert give(first, b"a", b"b") == publish("t", b"a", 2, 1) + publish("t", b"b", 2, 2)
-    assert says(first, pubrec(1)) == pubrel(1)
-    second, answer = connect(server)
-    assert answer == connack(1) + pubrel(1) + publish("t", b"b", 2, 2, dup=1)
-    assert second.session.subscriptions == {"t": 2}
-    assert connect(server, level=3)[1] == connack(0) + pubrel(1, dup=1) + publish("t", b"b", 2, 2, dup=1)
-    server.forget()
-    assert connect(server)[1] == connack(0)
-
-
 def connect_at_5(server, *pairs, clean=0, name="dev"):
     """As connect(), with these properties."""
     connection = Connection(server)
@@ -155,15 +139,6 @@ def test_sessions_of_level_5():
     assert connect_at_5(server, (0x11, 60), clean=1)[1] == connack(0, 0, NONE)
     assert connect_at_5(server)[1] == connack(1, 0, NONE)
     assert connect(server)[1] == connack(0)
-
-
-def test_a_disconnect_of_level_5_may_end_the_session():
-    """Its Session Expiry Interval counts instead of that of CONNECT."""
-    server = Server()
-    for expiry, present in ((60, 1), (0, 0)):
-        connection, _ = connect_at_5(server, (0x11, 60))
-        says(connection, disconnect(0, block((0x11, expiry))))
-        assert connect_at_5(server, (0x11, 60))[1] == connack(present, 0, NONE)
 
 
 def test_a_copy_is_on_its_own():

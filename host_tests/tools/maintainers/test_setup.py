@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from tools.peers import chromium
 from tools.setup import __main__ as set_up
 from tools.setup import common, environment, packages, sources
 from tools.setup.common import SetupError
@@ -41,14 +40,9 @@ STANZA = f"Types: deb\nURIs: {MIRROR}\nSuites: trixie\nComponents: main\n"
             MIRROR,
         ),
         ("sources.list.d/x.sources", STANZA + "Enabled: no\n", None),
-        ("sources.list.d/x.sources", STANZA.replace("deb\n", "deb-src\n"), None),
-        ("sources.list.d/x.sources", STANZA.replace("trixie", "trixie-security"), None),
         ("sources.list.d/x.sources", STANZA.replace("trixie", "noble noble-updates"), None),
-        ("sources.list.d/x.sources", STANZA.replace("main", "contrib"), None),
-        ("sources.list.d/x.sources", STANZA.replace(MIRROR, "cdrom:[Debian]"), None),
-        ("sources.list.d/old.list.disabled", f"deb {MIRROR} trixie main\n", None),
     ],
-    ids=["line", "deb822", "disabled", "sources", "security", "ubuntu", "contrib", "cdrom", "ignored by apt"],
+    ids=["line", "deb822", "disabled", "ubuntu"],
 )
 def test_the_mirror_is_that_of_apt(tmp_path, name, text, wanted):
     """Unless the environment names another one."""
@@ -101,12 +95,6 @@ def test_a_wrong_hash_is_refused_and_leaves_nothing(mirror, tmp_path):
     assert os.listdir(tmp_path / "store") == []
 
 
-def test_a_file_that_the_mirror_dropped_is_told_apart(mirror, tmp_path):
-    (tmp_path / "mirror/pool/hello.deb").unlink()
-    with pytest.raises(packages.NotOnMirror):
-        packages.install(mirror[1], mirror[0], tmp_path / "store")
-
-
 # --- what cannot be had
 
 
@@ -123,17 +111,6 @@ def record(cache, **found):
 
 def tool(name, *words):
     return subprocess.run([sys.executable, "-m", f"tools.{name}", *words], capture_output=True, text=True)
-
-
-def test_an_unavailable_program_gives_its_reason(cache, monkeypatch):
-    """A damaged record counts as none."""
-    monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
-    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
-    listed = tool("runtimes").stdout
-    assert "micropython-x86    unavailable: the kernel runs no such programs" in listed
-    assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
-    (cache / "programs.json").write_text('{"programs": {"micro')
-    assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
 
 
 @pytest.mark.parametrize("shared", ("cache", "checkout"))
@@ -168,16 +145,12 @@ def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
 
 
 DEVICE_TEST = """
-TIMEOUT_S = 2
 from harness import eq, raises
 def test_good():
     eq(1, 1)
     raises(ValueError, int, "x")
 def test_bad():
     eq(1, 2)
-def test_endless():
-    while True:
-        pass
 """
 
 
@@ -189,14 +162,9 @@ def test_device_run_reports_each_test(tmp_path, cache, monkeypatch):
     assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
     bad = tool("runtimes.device_run", path, "-k", "bad")
     assert (bad.returncode, "AssertionError: 1 != 2" in bad.stdout) == (1, True)
-    late = tool("runtimes.device_run", path, "-k", "endless")
-    assert (late.returncode, late.stderr) == (124, "out of time: 2 s\n")
-    assert tool("runtimes.device_run", path, "-k", "nothing").returncode == 2
     record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
     unavailable = tool("runtimes.device_run", path, "--runtime", "micropython-x86")
     assert (unavailable.returncode, "the kernel runs no such programs" in unavailable.stderr) == (3, True)
-    path.write_text("import no_such_module\ndef test_x():\n    pass\n")
-    assert tool("runtimes.device_run", path).returncode == 1
     path.write_text("from harness import SkipTest\nraise SkipTest('not for this one')\ndef test_x():\n    pass\n")
     skipped = tool("runtimes.device_run", path)
     assert (skipped.returncode, skipped.stdout) == (0, "skip *: not for this one\n")
