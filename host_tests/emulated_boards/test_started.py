@@ -87,14 +87,6 @@ def test_the_application_that_the_record_says_starts(brought, no_journal, before
     begin(brought, before)
 
 
-def test_a_slot_that_is_not_whole_is_found(brought, no_journal):
-    with pytest.raises(AssertionError, match="'' starts|starts, not /b"):
-        begin(brought, record(TRIAL), b=brought["/b.image"][:-1])
-    at = brought["/b.image"].index(b"M\x06")  # where its first module begins
-    with pytest.raises(AssertionError, match="no application starts|starts, not /b"):
-        begin(brought, record(TRIAL), b=brought["/b.image"][:at] + bytes(50_000) + brought["/b.image"][at + 50_000 :])
-
-
 @pytest.mark.parametrize(
     "before, changed, what",
     [

@@ -40,14 +40,6 @@ def test_the_firmware_joins_and_sleeps(board):
     at_the_prompt(board, (_JOIN + _JOINED, b"joined"), (_SLEEP, b">>> "), (_WOKE, b"True b'kept'"))
 
 
-def test_what_is_programmed_is_seen_and_kept(board):
-    at_the_prompt(board)  # it makes its file system
-    board.switch_off()
-    at_the_prompt(board, (_WRITE, b"written"), watched=True)
-    board.switch_off()
-    assert image.unpack(board.snapshot())["/x"] == bytes(600)
-
-
 @pytest.mark.parametrize("how", HOW)
 def test_power_goes_within_an_operation(board, how):
     """littlefs makes a file valid with the last thing that it programs."""

@@ -4,7 +4,6 @@ import asyncio
 import random
 
 import pytest
-from rp2040py.external.cyw43 import net
 from rp2040py.peripherals import ssi as chip
 
 from tools.emulators.pico_w import gateway
@@ -20,26 +19,6 @@ AT = 0x1F0000
 def test_nothing_but_this_machine_is_routed(host):
     with pytest.raises(OSError, match="not routed"):
         asyncio.run(gateway.dial(host, 80))
-
-
-def datagram(port, payload):
-    """A frame from the board."""
-    udp = net.pack_udp(bytes([10, 0, 0, 2]), bytes([9, 9, 9, 9]), 5000, port, payload)
-    packet = net.pack_ipv4(bytes([10, 0, 0, 2]), bytes([9, 9, 9, 9]), net.IP_PROTO_UDP, udp)
-    return net.pack_ethernet(bytes(6), bytes(6), net.ETHERTYPE_IPV4, packet)
-
-
-def test_names_are_this_machine_and_other_datagrams_are_swallowed():
-    sent = []
-    network = gateway.Gateway(None, sent.append)
-    network.handle_outbound_ethernet_frame(datagram(9, b"x"))
-    assert not sent
-    network.handle_outbound_ethernet_frame(datagram(53, b"\x12\x34" + bytes(10) + b"\6broker\4test\0\0\1\0\1"))
-    answer = net.parse_udp(net.parse_ipv4(net.parse_ethernet(sent[0]).payload).payload).payload
-    assert answer[:2] == b"\x12\x34" and answer.endswith(bytes([10, 0, 0, 1]))
-    network.silent = True
-    network.handle_outbound_ethernet_frame(datagram(53, b"\x12\x34" + bytes(10) + b"\6broker\4test\0\0\1\0\1"))
-    assert len(sent) == 1
 
 
 def operate(board, command, address, data=b""):
