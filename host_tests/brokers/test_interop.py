@@ -170,18 +170,6 @@ def test_takeover(broker, join, make, together):
     assert first.counters()["connects"] <= 4
 
 
-def test_large(broker, join, together, qos):
-    """A payload of 100 KB, streamed out and in through 1 KB."""
-    listener = join(broker, "listener", "big")
-    sender = join(broker, "sender", device=RamFlash(4, 65536))
-    size = 60_000 if qos else 100_000  # a record of the journal is shorter than 64 KB
-    payload = bytes(k * 31 & 255 for k in range(size))
-    sender.publish(f"{broker.root}/big", payload, qos=qos)
-    assert sender.drain(10_000)
-    assert together([listener], lambda: sum(len(piece) for _, piece, _, _ in listener.got) >= size)
-    assert b"".join(piece for _, piece, _, _ in listener.got) == payload
-
-
 def test_keep_alive(broker, join, make, together):
     """[MQTT-3.1.2-23] [MQTT-3.1.2-24] A client that sends PINGREQ stays connected. A silent client is disconnected
     within one and a half times the keep alive, and its will is published."""

@@ -9,7 +9,6 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from inflight import properties
-from tools.patience import Patience
 
 pytestmark = pytest.mark.parametrize("level", [5], indirect=True, ids=[""])
 
@@ -106,30 +105,3 @@ def test_from_paho(broker, join, other, together, qos):
     wanted = ("text/plain", "answers/1", b"\0\xff", True, user)
     for k, (topic, payload, came_at, found, expiry) in enumerate(sorted(client.got)):
         assert (topic, payload, came_at, found) == ("t", b"%d" % k, k, wanted) and 0 < expiry <= 600
-
-
-def test_request_and_response(broker, join, other, qos):
-    """Paho asks, this client answers."""
-    client = join(broker, "client")
-    client.subscribe(f"{broker.root}/requests", 1, lambda m: m.reply(b"answer to " + m.payload, qos))
-    other.subscribe(f"{broker.root}/answers")
-    for k in range(5):
-        other.publish(
-            f"{broker.root}/requests", b"%d" % k, 1, ResponseTopic=f"{broker.root}/answers", CorrelationData=b"%d" % k
-        )
-    patience = Patience(30)
-    while other.got.qsize() < 5 and not patience.over(other.got.qsize()):
-        client.run_for(5)
-    answers = [other.got.get_nowait() for _ in range(5)]
-    found = [(answer.payload, answer.properties.CorrelationData) for answer in answers]
-    assert sorted(found) == [(b"answer to %d" % k, b"%d" % k) for k in range(5)]
-
-
-def test_will(broker, join, make, other):
-    """The will of a client that asks for it, with its properties."""
-    other.subscribe(f"{broker.root}/status")
-    will = (f"{broker.root}/status", b"gone", 1, False, properties(content_type="text/plain", user=[("a", "b")]))
-    join(broker, "client", will=will).disconnect(will=True)
-    message = other.got.get(timeout=30)
-    given = message.properties
-    assert (message.payload, given.ContentType, given.UserProperty) == (b"gone", "text/plain", [("a", "b")])

@@ -22,18 +22,6 @@ def test_it_is_yaml(path):
     assert isinstance(yaml.safe_load(path.read_text()), dict)
 
 
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
-def test_a_form_is_one(path):
-    """What GitHub asks of a form."""
-    form = yaml.safe_load(path.read_text())
-    assert form.keys() - {"labels"} == {"name", "description", "body"}
-    fields = [field for field in form["body"] if field["type"] != "markdown"]
-    assert {field["type"] for field in fields} <= {"input", "textarea", "dropdown", "checkboxes"}
-    assert all(field["attributes"]["label"] for field in fields)
-    assert len({field["id"] for field in fields}) == len(fields)
-    assert any(field.get("validations", {}).get("required") for field in fields)
-
-
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_commands_and_files_that_a_text_names_exist(path):
     for text in re.findall(r"`([^`]+)`", path.read_text()):

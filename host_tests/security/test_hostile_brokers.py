@@ -221,11 +221,3 @@ def test_hostile(results, attack):
     assert result["most"] - result["first"] < GROWTH, result
     # Each received Message ID takes a record of 15 bytes; a sector has 1,004 bytes for records.
     assert result["erases"] <= 2, result
-
-
-@pytest.mark.parametrize("name", ["cpython", "micropython-x86"])
-def test_without_attack(name):
-    """The figures without an attack."""
-    with interpreter(name) as found:
-        result = run_client("blocking", *found, None)
-    assert result["connects"] == 1 and result["completed"] == 6

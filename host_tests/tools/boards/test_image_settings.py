@@ -166,15 +166,6 @@ def test_sensors_are_checked_by_the_firmware_s_own_code(folder):
     assert "actuators: lamp: pin 4 is that of sensors: dht22: pin, too" in refused(both)
 
 
-@pytest.mark.parametrize("app", [None, Path("other")])
-def test_a_driver_of_one_s_own_stands_in_the_folder_app(folder, app):
-    assert "(or copy a module sensor_mine to the device)" in refused(entry(driver="mine", bus=1))
-    where = folder / (app or "app")
-    where.mkdir()
-    (where / "sensor_mine.py").write_text("FIELDS = {}")
-    settings(entry(driver="mine", bus=1), app=app)
-
-
 def test_other_packages_keep_their_modules(folder, monkeypatch):
     """The firmware's have names that many have."""
     theirs = {name: ModuleType(name) for name in ("config", "sensors", "log")}

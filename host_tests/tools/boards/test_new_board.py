@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,7 @@ NEW = {
 
 @pytest.fixture(scope="module")
 def inflight(tmp_path_factory):
-    """inflight(words): runs the command of a checkout with the board "abacus"; returns what it prints."""
+    """inflight(words): runs the command of a checkout with the board "abacus"."""
     checkout = tmp_path_factory.mktemp("checkout")
     for name in ("lib", "firmware", "boards", "tools/inflight_tools"):
         shutil.copytree(CHECKOUT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -45,11 +44,10 @@ def inflight(tmp_path_factory):
     (checkout / "firmware.uf2").write_bytes(pico_firmware())
     env = {**os.environ, "PYTHONPATH": f"{checkout}/tools:{checkout}/lib", "INFLIGHT_CACHE": str(checkout / "cache")}
 
-    def run(*words, fails=False):
+    def run(*words):
         argv = [sys.executable, "-c", "import inflight_tools.cli as cli; cli.main()", *map(str, words)]
         done = subprocess.run(argv, cwd=checkout, env=env, capture_output=True, text=True)
-        assert (done.returncode != 0) == fails, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        assert not done.returncode, done.stdout + done.stderr
 
     run.folder = checkout
     return run
@@ -68,22 +66,3 @@ def test_image_manifest_and_release(inflight):
     inflight("keys")
     inflight(*["release", "--board", "abacus", "--number", "1", "--out", "abacus.release"])
     assert b'"board":"abacus"' in (inflight.folder / "abacus.release").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ('image = "uf2"', 'image = "hex"', "image: write one of esp32, uf2"),
-        ('title = "', 'titel = "', "board.toml"),
-        ('processor = "armv6m"', 'processor = "arm"', "processor 'arm': write one of x86, "),
-        ('port = "rp2"', "port = rp2", "board.toml"),
-    ],
-)
-def test_a_wrong_description_is_told(inflight, old, new, told):
-    path = Path(inflight.folder, "boards/abacus/board.toml")
-    text = path.read_text()
-    path.write_text(text.replace(old, new, 1))
-    try:
-        assert told in inflight("board", "image", "--board", "abacus_w", fails=True)
-    finally:
-        path.write_text(text)

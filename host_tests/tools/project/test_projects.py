@@ -4,11 +4,8 @@ import sys
 
 import pytest
 
-from host_tests.tools.boards.made_firmware import esp_firmware
 from host_tests.tools.command import inflight
 from tools.runtimes import runtime
-
-MODULES = ("sensor_moisture.mpy", "rules.mpy")
 
 
 @pytest.fixture
@@ -69,18 +66,6 @@ def test_what_a_device_would_not_take_is_told_before_the_tests(project):
     assert failed.exit_code == 1 and "app/rules.py, line 9: SyntaxError" in failed.stderr
     empty = inflight("test", "app")
     assert empty.exit_code == 1 and "no tests in app/tests: `inflight new sensor NAME` writes" in empty.stderr
-
-
-def test_image_and_release_take_it(project):
-    (project / "firmware.bin").write_bytes(esp_firmware())
-    assert "modules of your own: app\n" in done("board", "image", "--board", "esp32", "--firmware", "firmware.bin")
-    image = (project / "build/inflight-esp32.bin").read_bytes()
-    done("keys")
-    done("release", "--board", "unix", "--number", 1)
-    release = (project / "build/unix-1.release").read_bytes()
-    for name in MODULES:
-        assert name.encode() in image and name.encode() in release
-    assert (project / "config.json").read_bytes() in image and b"my-password" not in release
 
 
 def test_what_is_written(project):

@@ -243,16 +243,6 @@ def test_websocket(serve, collect, landing):
     assert program.end() == 0
 
 
-def test_broker_that_is_not_there_yet(broker, collect, landing):
-    broker.stop()
-    program = collect(*at(broker)).until(r"no connection to the broker at 127\.0\.0\.1:\d+ \(Connection refused\)")
-    broker.start()
-    program.connected()
-    publish(broker, b"1")
-    assert landing.one()["text"] == "1"
-    assert program.output().count("no connection") == 1
-
-
 # --- groups ---
 
 

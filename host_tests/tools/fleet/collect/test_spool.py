@@ -72,14 +72,6 @@ def test_finished_by_age(landing, monkeypatch):
     spool.close()
 
 
-def test_never_empty(landing):
-    spool = Spool(landing.folder, "c", age=0)
-    spool.roll()
-    assert not spool.due()
-    spool.close()
-    assert list(landing.folder.iterdir()) == [landing.folder / ".c.lock"]
-
-
 def test_power_cut_at_any_byte(landing, crash):
     """The lines of every append() that returned are there, and no partial line, wherever the next write ended."""
     spool = Spool(landing.folder, "c")
@@ -224,29 +216,6 @@ def test_write_that_ends_half_way(landing, monkeypatch):
     spool.append(lines(2, 3))
     spool.close()
     assert landing.texts() == ["1", "2", "3"]
-
-
-def test_finished_after_a_write_that_failed(landing, monkeypatch):
-    """The durable lines can be finished although the next batch does not fit, without a part of it."""
-    spool = Spool(landing.folder, "c")
-    spool.append(lines(1))
-    write, calls = os.write, []
-
-    def half(fd, data):
-        calls.append(fd)
-        if len(calls) > 1:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        return write(fd, data[:5])
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", half)
-        with pytest.raises(OSError, match="File too large"):
-            spool.append(lines(2))
-    spool.roll()
-    assert landing.texts() == ["1"]
-    spool.append(lines(2))
-    spool.close()
-    assert landing.texts() == ["1", "2"]
 
 
 def test_final_name_exists(landing):
