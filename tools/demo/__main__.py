@@ -23,6 +23,7 @@ from tools.shown import table
 
 _PATIENCE_S = 300  # without any message that arrives, while journals are delivered
 _CUTS_PER_S = 4
+_INTERVAL_MS = 200  # between two readings of a sensor
 _BROKER_RESTARTS = (1 / 3, 2 / 3)  # parts of the time
 _NETWORK_CUTS = (0.2, 0.5, 0.8)
 _COLLECTOR_KILLS = (0.25, 0.6)
@@ -211,7 +212,6 @@ def main(
     devices: int = typer.Option(20, min=1, max=200, help="virtual sensors"),
     duration: float = typer.Option(30.0, min=1, help="seconds with faults"),
     qos: str = typer.Option("1,2", help="QoS of the sensors in turn"),
-    interval: int = typer.Option(200, min=100, help="ms between two readings of a sensor"),
     seed: int = typer.Option(None, help="repeats the faults of an earlier run"),
     report: Path = typer.Option(REPORT, help="the page to write"),
 ):
@@ -223,7 +223,7 @@ def main(
     seed = random.randrange(1 << 32) if seed is None else seed
     folder = Path(tempfile.mkdtemp(prefix="inflight-demo-"))
     try:
-        problems = _perform(console, folder, devices, duration, levels, interval, seed, report)
+        problems = _perform(console, folder, devices, duration, levels, seed, report)
     except RuntimeError as e:
         problems = [str(e)]
     if problems:
@@ -233,7 +233,7 @@ def main(
     shutil.rmtree(folder)
 
 
-def _perform(console, folder, devices, duration, levels, interval, seed, report):
+def _perform(console, folder, devices, duration, levels, seed, report):
     cuts = max(100, round(duration * _CUTS_PER_S))
     users = (*names_of(devices), COLLECTOR, SUBSCRIBER)
     with (
@@ -241,7 +241,7 @@ def _perform(console, folder, devices, duration, levels, interval, seed, report)
         Network(broker.port) as network,
         Subscriber(broker.port) as subscriber,
         Downstream(folder / "pipeline", broker.port, ROOT) as downstream,
-        Fleet(folder, [(network.port, levels[i % len(levels)]) for i in range(devices)], interval, seed) as fleet,
+        Fleet(folder, [(network.port, levels[i % len(levels)]) for i in range(devices)], _INTERVAL_MS, seed) as fleet,
     ):
         console.print(
             f"{devices} sensors, each a {fleet.interpreter} with {HEAP} of heap and {fleet.files} files of firmware;\n"

@@ -25,6 +25,8 @@ from tools.soak.result import Row, histogram, table_of
 
 _NO_PROGRESS_S = 100  # settle() ends after so long without progress
 _FIRST_S, _LONGEST_S = 1, 60  # a client's default back-off
+_FIRMWARE = 20  # MicroPython processes with the firmware
+_HOURS = 24  # on the virtual clock
 
 
 class Soak:
@@ -130,10 +132,10 @@ def _memory(console, resident, heaps):
     return problems
 
 
-def _virtual(console, hours, devices, seed):
+def _virtual(console, devices, seed):
     began = time.monotonic()
-    result = day.simulate(hours, devices, 30, seed)
-    title = f"{hours:g} hours of {devices} devices on a virtual clock, in {time.monotonic() - began:.0f} s"
+    result = day.simulate(_HOURS, devices, 30, seed)
+    title = f"{_HOURS} hours of {devices} devices on a virtual clock, in {time.monotonic() - began:.0f} s"
     console.print(table_of(title, result.rows))
     early, late = result.growth()
     console.print(
@@ -155,7 +157,7 @@ def _storm(console, devices, away, seed):
     return problems + ([] if sum(counts) >= connected else ["not every device reconnected"])
 
 
-def _real(console, folder, devices, firmware, seconds, seed):
+def _real(console, folder, devices, seconds, seed):
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(folder / "broker", "max_inflight_messages 2000"))
         watcher = stack.enter_context(Subscriber(broker.port))
@@ -163,7 +165,7 @@ def _real(console, folder, devices, firmware, seconds, seed):
         numbers = [range(i, devices, 2) for i in range(2)]
         shares = [Share(broker.port, some, interval, seed + i) for i, some in enumerate(numbers)]
         ports = shares[0].ports  # sensors with the real firmware use the kinds of network in turn
-        links = [(ports[i % len(ports)], 1 + i // len(ports) % 2) for i in range(firmware)]
+        links = [(ports[i % len(ports)], 1 + i // len(ports) % 2) for i in range(_FIRMWARE)]
         sensors = stack.enter_context(Fleet(folder, links, 1000))
         soak = Soak(console, broker, watcher, shares, seconds)
         soak.run()
@@ -172,7 +174,7 @@ def _real(console, folder, devices, firmware, seconds, seed):
         seen = watcher.counts()
         rows, resident = _rows(shares, seen)
         rows["all, real firmware"] = _firmware(accepted, seen)
-        console.print(table_of(f"{devices} virtual devices, {firmware} with firmware, {seconds:.0f} s", rows))
+        console.print(table_of(f"{devices} virtual devices, {_FIRMWARE} with firmware, {seconds:.0f} s", rows))
         problems = _memory(console, resident, watcher.heap)
     return problems + [problem for kind, row in rows.items() for problem in row.problems(kind)]
 
@@ -180,8 +182,6 @@ def _real(console, folder, devices, firmware, seconds, seed):
 def main(
     devices: int = typer.Option(1000, min=14, max=5000, help="virtual devices on the real clock"),
     minutes: float = typer.Option(5, min=0.5, help="duration on the real clock"),
-    firmware: int = typer.Option(20, min=1, max=100, help="MicroPython processes with the firmware, in addition"),
-    hours: float = typer.Option(24, min=0.1, help="duration on the virtual clock"),
     seed: int = typer.Option(None, help="repeat the same faults"),
 ):
     """Runs devices in every kind of bad network, on the real clock with mosquitto and for a day on a virtual clock.
@@ -196,11 +196,11 @@ def main(
         raise typer.Exit(2)
     folder = Path(tempfile.mkdtemp(prefix="inflight-soak-"))
     try:
-        problems = _real(console, folder, devices, firmware, minutes * 60, seed)
+        problems = _real(console, folder, devices, minutes * 60, seed)
     except RuntimeError as e:
         problems = [str(e)]
     problems += _storm(console, devices, 30, seed)
-    problems += _virtual(console, hours, 2 * len(KINDS), seed)
+    problems += _virtual(console, 2 * len(KINDS), seed)
     if problems:
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
         raise typer.Exit(1)
