@@ -36,20 +36,6 @@ def states(published):
     return run
 
 
-def test_command_sets_the_pin_and_publishes_the_state(make, broker, until, published, states):
-    """So does each connection."""
-    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
-    until(app, states)
-    broker.give("inflight/dev/command/actuator/pump", b"on", 2)
-    (reply,) = until(app, lambda: published("reply/actuator/pump"))
-    until(app, lambda: len(states()) == 2)
-    assert Pin.level == 1 and states() == ["off", "on"]
-    assert (reply["ok"], reply["state"]) == (True, "on")
-    assert all(m.retain and m.qos == 1 for m in broker.arrived if m.topic == "inflight/dev/actuator/pump")
-    broker.connections[-1].finish()
-    assert until(app, lambda: len(states()) == 3 and states()) == ["off", "on", "on"]
-
-
 # --- power cuts ---
 
 

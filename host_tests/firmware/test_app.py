@@ -139,28 +139,6 @@ def test_a_power_cut_while_readings_are_gathered_loses_none(make, nobody, broker
     assert counts == list(range(1, len(counts) + 1))
 
 
-# --- a full journal ---
-
-
-def test_after_a_full_journal_no_number_is_missing(make, nobody, broker, until, published):
-    flash = RamFlash(3, 1024)
-    full = make(nobody, flash)
-    until(full, lambda: full.full >= 2)
-    assert len(full.board.log) == full.journal.live == full.journal.next_seq
-    app = make(broker.port, flash)
-    until(app, lambda: len(published("telemetry")) > full.journal.next_seq and not app.client.pending)
-    assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
-
-
-@pytest.mark.parametrize("drop", ["oldest", "newest"])
-def test_drop_policies_are_counted_by_the_client(make, nobody, until, drop):
-    app = make(nobody, RamFlash(3, 1024), when_full=drop)
-    until(app, lambda: app.client.counters()["dropped"] >= 2)
-    assert app.full == 0
-    # "oldest" drops accepted messages, "newest" drops messages before they are accepted.
-    assert len(app.board.log) == app.client.counters()["accepted"] == app.journal.next_seq
-
-
 # --- sensors ---
 
 
@@ -194,26 +172,6 @@ def test_slow_sensor_delays_no_other(make, broker, until, published):
     assert not published("telemetry")
     until(app, lambda: len(published("telemetry")) >= 3)
     assert [m["v"] for m in published("telemetry")] == [1, 2, 3]
-
-
-def test_configured_sensors_come_after_those_of_the_board(make, broker, until, monkeypatch, published):
-    class Mine:
-        FIELDS = {"volts": 1.0}
-
-        class Driver:
-            def __init__(self, fields, name):
-                self.reading = name, "V", fields["volts"]
-
-            def read(self):
-                yield self.reading
-
-    monkeypatch.setitem(sys.modules, "sensor_mine", Mine)
-    entries = [{"driver": "mine", "name": "cell", "volts": 3.7}, {"driver": "theirs"}]
-    app = make(broker.port, sensors=entries, health_ms=1000)
-    until(app, lambda: published("telemetry") and published("health"))
-    pack = json.loads(next(m.payload for m in broker.arrived if m.topic.endswith("telemetry")))
-    assert [(record["n"], record["v"]) for record in pack] == [("temperature", 21.5), ("cell", 3.7)]
-    assert "unknown driver" in published("health")[-1]["errors"]["theirs"]
 
 
 # --- status and health ---

@@ -6,7 +6,6 @@ import types
 
 import pytest
 
-from host_tests.clients import cut_power
 from host_tests.firmware.conftest import gathered
 from inflight import RamFlash
 
@@ -16,11 +15,8 @@ QUIET = {"interval_ms": 3_600_000, "health_ms": 86_400_000, "sensors": [DOOR]}
 
 class Door:
     open = False
-    broken = None
 
     def read(self, name):
-        if self.broken:
-            raise self.broken
         return [(name, None, self.open)]
 
 
@@ -70,21 +66,6 @@ def test_a_change_is_published_at_once(make, automatic, run, door):
         assert state["readings"] == both and called == [("door", None, True)]
         run(app, 60)
         assert [*gathered(broker).values()][2][1] == both
-
-
-def test_without_a_connection_it_is_in_the_journal_at_once(make, nobody, automatic, run, door):
-    flash = RamFlash(8, 4096)
-    app = make(nobody, flash, **QUIET)
-    run(app, 20)
-    door.open = True
-    run(app, 0.5)
-    door.open = False
-    run(app, 0.5)
-    cut_power(app.client)
-    with automatic() as broker:
-        app = make(broker.port, flash, **QUIET)
-        run(app, 5)
-        assert doors(broker) == [False, True, False, False]  # the last one is of this start
 
 
 def test_what_a_full_journal_refused_is_published_when_there_is_space(make, automatic, run, door):

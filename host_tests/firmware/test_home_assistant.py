@@ -112,24 +112,3 @@ def test_an_old_state_of_a_sensor_that_sleeps(device):
         found = checked(announced, states | {"inflight/dev/state": json.dumps(state)})
         assert found["sensor/dev/rain"]["available"] == available, age_s
         assert found["sensor/dev/health-up"]["available"] == "online"
-
-
-def test_the_check_finds_mistakes(device):
-    announced, _ = device(interval_ms=60_000)
-    topic = f"{PREFIX}/sensor/dev/in-0/config"
-    right = announced[topic]
-    changes = (
-        {"device_clas": "temperature"},
-        {"device_class": "warmth"},
-        {"unit_of_measurement": "K/s"},
-        {"value_template": "{{ value_json"},
-        {"state_class": "total_increasing", "device_class": "carbon_dioxide", "unit_of_measurement": "ppm"},
-        {"availability": [{"topic": "inflight/dev#"}]},
-        {"availability_mode": "some"},
-        {"expire_after": -1},
-        {"qos": 3},
-    )
-    wrong = {f"{PREFIX}/sensor/dev/wrong-{n}/config": right | change for n, change in enumerate(changes)}
-    wrong[f"{PREFIX}/sensor/dev/in 0/config"] = right
-    assert [topic for topic, entity in checked(wrong).items() if not entity["problems"]] == []
-    assert checked({topic: right})["sensor/dev/in-0"]["problems"] == []

@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 
-from tools.peers.certificates import der, server_context, write
+from tools.peers.certificates import server_context, write
 from tools.peers.tls_proxy import tls_proxy
 
 CUTS = {"cpython": 4, "micropython-x86": 16}
@@ -34,23 +34,6 @@ def test_nothing_accepted_is_lost_by_killing_it(machine, broker, qos, published)
     assert len({body["epoch"] for body in published()}) == 1
     twice = [m for m in broker.arrived if m.qos == 2 and [n.payload for n in broker.arrived].count(m.payload) > 1]
     assert not twice
-
-
-def test_health_has_the_reset_cause(machine, broker, published):
-    machine.configure(port=broker.port)
-
-    def causes():  # by number: a message can arrive twice at QoS 1
-        return {body["seq"]: body["reset"] for body in published("health")}
-
-    for starts in (1, 2, 3):
-        machine.start()
-        machine.wait_for(causes, starts)
-        if starts == 2:
-            broker.give("inflight/box/command/reboot", b"", 2)
-            machine.end()
-        else:
-            machine.kill()
-    assert [cause for _, cause in sorted(causes().items())] == ["power-on", "power-cut", "soft"]
 
 
 def online(machine, published, **config):
@@ -141,14 +124,6 @@ def ca(tmp_path, authority):
     file = tmp_path / "ca"
     authority.cert_pem.write_to_path(file)
     return file
-
-
-@pytest.mark.parametrize("form", ["pem", "der"])
-def test_tls_with_the_right_authority(machine, broker, ca, authority, context, form, published):
-    if form == "der":
-        ca.write_bytes(der(authority))
-    with tls_proxy(broker.port, context) as tls:
-        online(machine, published, host="localhost", port=tls.port, tls_ca=str(ca))
 
 
 def test_tls_with_another_authority_sends_nothing_to_the_broker(machine, broker, ca, context):

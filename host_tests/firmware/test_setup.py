@@ -16,7 +16,6 @@ from inflight_tools.boards.build.bundle import files
 from inflight_tools.cache import write_below
 from tools.peers.certificates import der, server_context
 from tools.peers.daemon import held_port
-from tools.peers.mosquitto import only
 from tools.peers.tls_proxy import tls_proxy
 
 RUNTIMES = "micropython-x86"
@@ -73,28 +72,6 @@ def test_a_device_is_set_up_and_publishes(device, page, broker, published):
     assert broker.connections[-1].packets[0].client_id == "attic-1"
     with pytest.raises(ConnectionRefusedError):
         page.request("GET", "/")
-
-
-BUS = Path(__file__).parent / "device_scripts/bus"
-
-
-def test_a_sensor_on_the_bus_and_home_assistant_are_chosen(device, broker, published):
-    device.search.append(str(BUS))
-    device.start("-m", "with_bus")
-    page = Page(device.page_port)
-    device.wait_for(lambda: [1] * page.there())
-    assert '<input name="sensor0" type="checkbox" checked> ds18x20: 21.0 Cel' in page.text
-    given = {**WIFI, "host": "127.0.0.1", "port": broker.port, "device": "attic-1", "sensor0": "on", "ha": "on"}
-    assert page.try_(**given).startswith("Saved.")
-    assert "Home Assistant lists <b>attic-1</b>" in page.text
-    assert f"mosquitto_sub -h 127.0.0.1 -p {broker.port} -v -t inflight/attic-1/#" in page.text
-    assert device.end()[1] == AGAIN
-    assert configuration(device)["sensors"] == [{"driver": "ds18x20", "pin": 4}] and configuration(device)["ha"] is True
-    device.start("-m", "with_bus")
-    device.wait_for(lambda: published("telemetry"))
-    records = [json.loads(m.payload) for m in broker.arrived if m.topic == "inflight/attic-1/telemetry"][0]
-    assert ("ds18x20-010203040506", 21) in [(record["n"], record["v"]) for record in records]
-    assert [m.topic for m in broker.arrived if m.topic.startswith("homeassistant/")]
 
 
 # --- a device with a configuration ---
@@ -169,17 +146,6 @@ def test_every_other_address_leads_to_the_page(device, page):
 # --- failures ---
 
 
-def test_a_refused_login_is_told_and_corrected(device, page, mosquitto, tmp_path):
-    broker = mosquitto(*only(tmp_path, {"me": "right"}))
-    place = {"host": "127.0.0.1", "port": broker.port, "user": "me"}
-    refused = f"The broker 127.0.0.1:{broker.port} refuses user name or password"
-    assert page.try_(**WIFI, **place, password="wrong") == refused
-    # The key of the network need not be typed again.
-    assert page.try_(ssid="attic", key="", **place, password="right").startswith("Saved.")
-    assert device.end()[1] == AGAIN
-    assert configuration(device)["password"] == "right" and configuration(device)["wifi_key"] == "the-wifi-key"
-
-
 @pytest.mark.parametrize("form", ["pem", "der"])
 def test_the_ca_is_uploaded(device, page, broker, form, published):
     right, wrong = trustme.CA(), trustme.CA()
@@ -252,25 +218,6 @@ def test_a_form_is_not_refused_before_it_has_come(device, page):
         sock.sendall(head.encode() + b"\r\n\r\nhost=a")
         sock.sendall(b"bcd")
         assert sock.recv(100).startswith(b"HTTP/1.1 403")
-
-
-# --- power cuts ---
-
-
-def test_a_power_cut_while_the_configuration_is_written(device, page, broker, published):
-    """What is not complete is no configuration: the device is set up again."""
-    part = device.home / "config.json.part"
-    part.mkdir()  # so that writing it fails
-    assert "Saved" not in page.try_(**WIFI, host="127.0.0.1", port=broker.port)
-    device.kill()
-    part.rmdir()
-    part.write_text('{"host": "127.0')  # what a power cut leaves
-    device.start()
-    device.wait_for(lambda: [1] * page.there())
-    assert page.try_(**WIFI, host="127.0.0.1", port=broker.port).startswith("Saved.")
-    device.kill()  # before it restarts by itself
-    device.start()
-    device.wait_for(lambda: published("status"))
 
 
 # --- heap ---

@@ -1,20 +1,15 @@
 """The sleeping sensor as a process: each wake starts it, a deep sleep ends it."""
 
-import json
 import random
 
-import paho.mqtt.client as paho
 import pytest
 
-from host_tests.broker import PATIENCE_S
-from host_tests.waiting import wait_for
 from tools.reference.kinds import SUBSCRIBE
 
 RUNTIMES = "micropython-x86"
 MORE_RUNTIMES = "cpython"
 AGAIN = 75  # exit status of a deep sleep, which asks for a restart
 SLEEP_MS = 500
-KEY = 128 * "kkkl"  # no public key of anybody
 
 
 def configure(machine, port, **fields):
@@ -49,18 +44,6 @@ def test_nothing_read_is_lost_by_killing_it(machine, broker, qos, published):
     assert not twice
 
 
-def test_memory_survives_deep_sleep(machine, broker, published):
-    configure(machine, broker.port, health_ms=1000)
-    wake(machine, 6)
-    first, *later = published("health")
-    assert (first["reset"], first["wake"]) == ("power-on", None)
-    # Two wakes between one health message and the next, at half a second each.
-    assert [body["reset"] for body in later] == ["deep-sleep"] * 2
-    assert all(body["wake"]["deliver"] >= 250 and body["wake"]["total"] < 60_000 for body in later)
-    assert [body["state"] for body in published("status")] == ["online"] + ["asleep"] * 6
-    assert [body["bt"] > 1_700_000_000 for body in published("telemetry")] == [False] + [True] * 5
-
-
 def subscribed(broker):
     """How many SUBSCRIBEs came on each connection."""
     return [sum(p.kind == SUBSCRIBE for p in connection.packets) for connection in broker.connections]
@@ -79,40 +62,3 @@ def test_a_wake_subscribes_if_the_session_is_lost(machine, broker, published):
     wake(machine)
     assert subscribed(broker) == [1, 1, 0, 0, 1, 0, 0]
     assert [body["echo"] for body in published("reply/ping")] == ["x", "y"]
-
-
-def test_after_a_connect_without_an_answer_a_wake_subscribes(machine, broker, nobody):
-    """The answer may have been that the session is lost: then the broker has a new one without subscriptions. With
-    updates each wake does: announcements of releases are retained, and come with each SUBSCRIBE."""
-    configure(machine, broker.port)
-    wake(machine, 3)
-    configure(machine, nobody)
-    wake(machine)
-    configure(machine, broker.port)
-    wake(machine, 2)
-    configure(machine, broker.port, update_keys=[KEY])
-    wake(machine, 2)
-    assert subscribed(broker) == [1, 1, 0, 1, 0, 2, 2]
-
-
-def test_mosquitto_keeps_commands_until_the_next_wake(machine, mosquitto):
-    broker = mosquitto()
-    heard = []
-    person = paho.Client(paho.CallbackAPIVersion.VERSION2)
-    person.on_message = lambda client, userdata, message: heard.append(message)
-    try:
-        person.connect("127.0.0.1", broker.port)
-        person.subscribe("inflight/box/#", 2)
-        person.loop_start()
-        configure(machine, broker.port)
-        wake(machine)
-        for n in range(5):
-            person.publish("inflight/box/command/ping", b"%d" % n, 2).wait_for_publish(PATIENCE_S)
-        wake(machine, 2)
-        wait_for(lambda: [m.topic for m in heard].count("inflight/box/status") >= 4, PATIENCE_S)
-    finally:
-        person.loop_stop()
-    said = [(m.topic.removeprefix("inflight/box/"), json.loads(m.payload)) for m in heard if "command" not in m.topic]
-    assert [body["echo"] for topic, body in said if topic == "reply/ping"] == list("01234")
-    assert [body["state"] for topic, body in said if topic == "status"] == ["online", "asleep", "asleep", "asleep"]
-    assert sum(topic == "telemetry" and "boot" not in body[0] for topic, body in said) == 3

@@ -62,9 +62,6 @@ def until_gone(broker):
     return packets
 
 
-# --- a wake ---
-
-
 # --- no network ---
 
 
@@ -143,18 +140,6 @@ def slow_broker(clock, automatic):
 
     with automatic(Faults(answer=answer)) as broker:
         yield broker
-
-
-def test_readings_refused_by_a_full_journal_are_counted_over_wakes(wake, slow_broker, nobody):
-    # The journal has no space for health until the backlog is delivered.
-    wake.flash = RamFlash(6, 1024)
-    while wake.app is None or wake.app.full < 2:
-        wake(nobody)
-    wake(slow_broker.port)
-    bodies = [json.loads(m.payload) for m in slow_broker.arrived]
-    (health,) = [body for body in bodies if "outbox_full" in body]
-    assert health["outbox_full"] == wake.app.full >= 2
-    assert [body[0]["seq"] if isinstance(body, list) else body["seq"] for body in bodies] == wake.accepted
 
 
 # --- status, health ---

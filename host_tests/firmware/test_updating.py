@@ -224,21 +224,6 @@ def test_firmware_goes_into_the_other_partition(device, chip, broker, published,
     assert states(published) == ["fetch", "trial"] and chip.selected == FIRST
 
 
-def test_firmware_that_is_announced_anew_goes_on(device, chip, broker, published, until, key):
-    release = firmware_release(key)
-    announce(broker, release.announcement)
-    until(device, lambda: published("want"))
-    give(broker, published("want")[0], FIRMWARE)
-    until(device, lambda: len(published("want")) > 1)
-    announce(broker, b"")
-    until(device, lambda: device.update is None)
-    wanted = len(published("want"))
-    announce(broker, release.announcement)
-    until(device, lambda: len(published("want")) > wanted)
-    serve(device, broker, published, until, release, wanted)
-    assert bytes(chip.content[SECOND][: len(FIRMWARE)]) == FIRMWARE
-
-
 @pytest.mark.parametrize("by_cable, reason", [(False, "its firmware is for another chip"), (True, BY_CABLE)])
 def test_firmware_that_a_board_refuses(device, chip, broker, published, until, key, monkeypatch, by_cable, reason):
     if by_cable:

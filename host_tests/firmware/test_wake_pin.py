@@ -9,9 +9,6 @@ from host_tests.firmware.conftest import Board, gathered
 from host_tests.firmware.test_sleeping_app import SLEEP_MS, Sleeper
 from inflight.compat import ticks_add, ticks_ms
 
-RUNTIMES = "micropython-x86"
-MORE_RUNTIMES = "cpython"
-
 PIN = 33
 WIFI = {"wifi_ssid": "net", "wifi_key": "the-wifi-key"}
 
@@ -156,13 +153,3 @@ def test_a_pin_that_cannot_wake_the_board_is_in_health(wake, pin, broker, publis
     assert 0 < wake(broker.port, wake_on_pin=5) <= SLEEP_MS
     assert published("health")[-1]["errors"] == {"wake_on_pin": "ValueError: pin 5 cannot wake this board"}
     assert pin.armed is None and events(broker) == [False]
-
-
-def test_on_a_board_that_no_pin_wakes(machine, broker, published):
-    """As a process, with its own entry point."""
-    machine.configure(port=broker.port, sleep_ms=1_000, wake_on_pin=4)
-    machine.start()
-    machine.wait_for(lambda: published("health"))
-    text = "MicroPython cannot wake this board by a pin: leave it out"
-    assert published("health")[0]["errors"] == {"wake_on_pin": f"ValueError: {text}"}
-    machine.end()
