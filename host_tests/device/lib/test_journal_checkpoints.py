@@ -2,7 +2,9 @@
 what the mount of the whole ring finds, at once or as soon as the rest is read. (test_journal_faults.py cuts the power.)
 """
 
+import struct
 import sys
+from binascii import crc32
 
 from account import both_mounts_agree, copy_of, in_order, quick_crc
 from harness import CUT_STEP, eq, raises
@@ -143,7 +145,12 @@ def garbage(n):
     return bytes(next(toss) & 255 for _ in range(n))
 
 
-# First byte, end; what stands there instead: a bit of it is another one, or what this makes of the lap before.
+def other_secret(header):
+    """What another journal had there."""
+    return header[:16] + b"else" + struct.pack("<I", crc32(header[:16] + b"else"))
+
+
+# First byte, end; what stands there instead: with another bit, or what this makes of it and of the lap before.
 SPOILT = {
     "a bit of its number": (8, 9, None),
     "a bit of its secret": (17, 18, None),
@@ -151,13 +158,14 @@ SPOILT = {
     "a bit of its first record's header": (26, 27, None),
     "a bit of its first record": (40, 41, None),
     "a bit of a record": (200, 201, None),
-    "bits at its end": (SIZE - 4, SIZE - 3, lambda early: b"Z"),
-    "blank": (0, SIZE, lambda early: b"\xff" * SIZE),
-    "noise": (0, SIZE, lambda early: garbage(SIZE)),
-    "as it was in the lap before": (0, SIZE, lambda early: early),
-    "header zero": (0, 24, lambda early: bytes(24)),
-    "header noise": (0, 24, lambda early: garbage(24)),
-    "header of the lap before": (0, 24, lambda early: early),
+    "bits at its end": (SIZE - 4, SIZE - 3, lambda now, early: b"Z"),
+    "blank": (0, SIZE, lambda now, early: b"\xff" * SIZE),
+    "noise": (0, SIZE, lambda now, early: garbage(SIZE)),
+    "as it was in the lap before": (0, SIZE, lambda now, early: early),
+    "header zero": (0, 24, lambda now, early: bytes(24)),
+    "header noise": (0, 24, lambda now, early: garbage(24)),
+    "header of the lap before": (0, 24, lambda now, early: early),
+    "header of another journal": (0, 24, lambda now, early: other_secret(now)),
 }
 
 
@@ -180,7 +188,7 @@ def test_any_sector_is_spoilt():
             for what, (first, behind, make) in rows:
                 flash.restore(image)
                 at, behind = sector * SIZE + first, sector * SIZE + behind
-                flash.data[at:behind] = make(early[at:behind]) if make else bytes((image[at] ^ 4,))
+                flash.data[at:behind] = make(image[at:behind], early[at:behind]) if make else bytes((image[at] ^ 4,))
                 quick += agrees(flash, given, (waiting, sector, what), intact, blank)
         assert quick > 10, quick
 
@@ -484,20 +492,58 @@ def test_records_as_long_as_a_sector():
         both_mounts_agree(flash)
 
 
-def test_messages_that_stand_out_of_order():
-    """The oldest one was copied among others that wait, which stand in several sectors."""
+def test_no_checkpoint_takes_the_space_of_copies():
+    """The last erased sector takes all records of one without a dead byte."""
     flash = ring()
     journal = Journal(flash)
-    places = journal.owner = RecordOwner()
-    places[0] = put(journal, 0)
-    for k in range(1, 500):
-        places[k] = put(journal, k)
-        if k % 10:
-            journal.mark(places.pop(k), DONE)
-        elif k > 80:
-            journal.mark(places.pop(k - 80), DONE)
-        if k % 9 == 0 and k > 120:
-            both_mounts_agree(flash)
+    old = journal.owner = RecordOwner()
+    for k in range(9):
+        old[k] = put(journal, k, 40 if k < 8 else SIZE - 24 - 8 * 55 - 15)
+    while min(flash.erases) < 4:
+        journal.mark(put(journal, 9), DONE)
+    eq((journal.live, len(in_order(Journal(flash)))), (9, 9))
+
+
+def test_what_a_checkpoint_tells_stands_elsewhere():
+    """Without them a start finds the same; and it adds nothing where they are."""
+    for restarts in (False, True):
+        for lost in (False, True):
+            flash = ring()
+            journal = Journal(flash)
+            journal.mark(put(journal, 1), DONE)
+            if lost:
+                lose_one(flash)
+                journal = Journal(flash)
+            for k in range(700):
+                journal.mark(put(journal, k, 0, IN), DONE)
+                if restarts and k % 40 == 20:
+                    behind = end(flash)
+                    journal = Journal(flash)
+                    eq(end(flash), behind)
+            other = copy_of(flash)
+            for at in range(24, len(other.data), SIZE):
+                if other.data[at] == 9 and other.data[at + 1] >= 22:
+                    n = other.data[at + 1] + 15
+                    other.data[at : at + n] = bytes(n)
+            found = Journal(other)
+            eq((found.next_seq, found.damaged, found.skipped), (journal.next_seq, journal.damaged, journal.skipped))
+
+
+def test_messages_that_stand_out_of_order():
+    """The oldest one was copied among others that wait, which stand in several sectors: also behind a checkpoint."""
+    for blocks, apart in ((16, 10), (40, 1)):
+        flash = ring(blocks)
+        journal = Journal(flash)
+        places = journal.owner = RecordOwner()
+        places[0] = put(journal, 0)
+        for k in range(1, 500):
+            places[k] = put(journal, k)
+            if k % apart:
+                journal.mark(places.pop(k), DONE)
+            elif k > 80:
+                journal.mark(places.pop(k - 80), DONE)
+            if k % 9 == 0 and k > 120 and (apart > 1 or min(flash.erases) > 1):
+                both_mounts_agree(flash)
 
 
 def test_copies_beside_their_originals():

@@ -9,7 +9,8 @@ from .pages import CHUNK
 from .records import CHECKPOINT, CLEARED, DONE, HEADER, IN, LOSSES, NOTE, OUT, OVERHEAD, SESSION
 
 IN_ORDER = const(1)  # a flag of a checkpoint: the messages stand in their order, and all others are named
-_MOST = const(24)  # sectors that a checkpoint names
+_MOST = const(40)  # sectors that a checkpoint names
+_APART = const(7)  # sectors from one checkpoint to the next, at most: a start looks into so many, and one more
 _BEHIND = const(2)  # a mount reads so many sectors more, at most, than it would with a new checkpoint
 _READS = const(6)  # of a state that may read differently each time,
 _MORE_READS = const(16)  # and if it did
@@ -54,12 +55,15 @@ class Checkpoints:
         self._used = self._live = 0  # of what the journal takes for live, bytes and messages at most in these
         self._first = self._first_other = 0  # no sector before these has a live OUT, or another live record
         self._written = 0  # the first one when the last checkpoint was written
+        self._last = 0  # the sector that it stands in
         for i in range(len(self.others)):
             self.others[i] = 0
 
-    def has_read(self, first):
-        """Nothing is alive before the sector with the number `first`, but what was read."""
+    def has_read(self, first, last):
+        """Nothing is alive before the sector with the number `first`, but what was read. The last checkpoint stands in
+        the one with the number `last`."""
         self._first = self._written = first
+        self._last = last
 
     def leave_out(self, sector):
         """The mount does not count what is live in this sector: it is counted when it is read."""
@@ -145,14 +149,28 @@ class Checkpoints:
         return self._find(kind, seq)
 
     def _open_next(self, size):
-        # The head begins with a checkpoint, if that and the record of `size` bytes fit, and if this is not the last
-        # erased sector, which may have to take all copies of another one.
+        # The head begins with a checkpoint, if that and the record of `size` bytes fit.
         self._open(size)
         j = self._journal
-        if self.ready and j._erased and j.next_seq:
-            n = self._describe()
-            if j._off + OVERHEAD + n + size <= j._size:
-                self._write(n)
+        n = self._describe()
+        if n and j._off + OVERHEAD + n + size <= j._size:
+            self._write(n)
+        elif n and self._spares_one(size):
+            self._write(self._describe())
+        if j._off + size > j._size:
+            self._open(size)
+
+    def _spares_one(self, size):
+        # True if the sector that was just opened may be left to a checkpoint: records that fill whole sectors leave no
+        # space for one. Either more are erased than the next appends may need, or the oldest one takes its place.
+        j = self._journal
+        if j.erases - 1 - j._erased - self._last < _APART:
+            return False
+        if j._erased < 2 or j._erased <= 4 * (j.used + size) // (7 * (j._size - HEADER)):
+            if j._live[j._tail()]:
+                return False
+            j._collect()
+        return j._erased > 1
 
     def _collect_oldest(self):
         j = self._journal
@@ -171,9 +189,9 @@ class Checkpoints:
         j = self._journal
         if self._collect_idly(idle):
             return True
-        if self._first_out() - self._written >= _BEHIND and j._erased and j.next_seq:
+        if self._first_out() - self._written >= _BEHIND:
             n = self._describe()
-            if j._off + OVERHEAD + n <= j._size:
+            if n and j._off + OVERHEAD + n <= j._size:
                 j._begin()
                 j._sync()
                 self._write(n)
@@ -198,8 +216,11 @@ class Checkpoints:
         return i
 
     def _describe(self):
-        # Fills the body. Returns its size.
+        # Fills the body. Returns its size; 0 if there is to be no checkpoint: before the mount is through, before the
+        # first message, and in the last erased sector, which may have to take all copies of another one.
         j = self._journal
+        if not (self.ready and j._erased and j._newest >= 0):
+            return 0
         n = j._n
         size = j._size
         body = self._body
@@ -222,9 +243,8 @@ class Checkpoints:
                 end += 2
                 left -= self.others[i % n]
             i += 1
-        newest = j._newest // size & 0xFFFF  # -1: there is none
-        noted = j._noted // size & 0xFFFF
-        pack_into("<IIBHHH", body, 0, j.damaged, j.skipped, 0, newest, noted, first % n)
+        noted = j._noted // size & 0xFFFF  # -1: there is none
+        pack_into("<IIBHHH", body, 0, j.damaged, j.skipped, 0, j._newest // size, noted, first % n)
         pack_into("<BIH", body, 15, flags, j.used, j.live)
         return end
 
@@ -235,6 +255,7 @@ class Checkpoints:
         j._sync()  # without it the record that follows would stand behind damage
         j._newest = newest
         self._written = self._first
+        self._last = j.erases - 1 - j._erased
 
     # --- what the mount has not read ---
 
@@ -290,7 +311,11 @@ class Checkpoints:
         right = number % j._n == sector and j.erases - j._n <= number < j.erases
         for i in range(8):
             right = right and (i == LOSSES or h[i] == j._identity[i]) and h[12 + i] == j._identity[8 + i]
-        return right
+        if right:
+            return True
+        from .sectors import has_flipped
+
+        return has_flipped(j, j.erases - 1 - (j.erases - 1 - sector) % j._n, h)
 
     def _is_live(self, at, anew):
         # The state at address `at`. anew: it may have been about to change when the power was cut, and read differently

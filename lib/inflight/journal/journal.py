@@ -109,7 +109,7 @@ class Journal(Records):
 
     def append(self, kind, mid, head, n, tail=b"", trailer=b"", start=0):
         """Appends a record of `kind` with Message ID `mid` and the body head[start:n] + tail + trailer, durable after
-        commit(). Erases two sectors at most. Returns its address.
+        commit(). Erases two sectors at most, a third one where records fill whole sectors. Returns its address.
         Raises OutboxFull (nothing is written), ValueError if the body is too long or head has no n bytes, OSError."""
         size = n - start + len(tail) + len(trailer)
         if n > len(head):  # machine code would go on behind it

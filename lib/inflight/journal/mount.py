@@ -23,6 +23,7 @@ from .records import (
     SESSION,
 )
 from .sectors import (
+    LEAST,
     SectorReader,
     clear_page,
     count_losses,
@@ -64,17 +65,22 @@ def recover(j):
 
 def mount(j, given=0):
     """Mounts what is on the device. OUT records with a sequence number below `given` were whole there."""
+    size = LEAST if given else j._size  # bytes that are read at a time: at a start there is heap
     for left in range(j._n, 0, -1):
         try:
-            return _mount(j, given)
+            return _mount(j, given, size)
+        except MemoryError:
+            if size == LEAST:
+                raise
+            size = LEAST
         except OSError:
             # What went to a worn page is a record that was cut short: the next try passes it by.
             if left == 1 or not is_worn(j):
                 raise
 
 
-def _mount(j, given):
-    reader = SectorReader(j)
+def _mount(j, given, size):
+    reader = SectorReader(j, size)
     reader.given = given
     whole = False
     while not whole:
@@ -462,13 +468,15 @@ def _settle_last(j, reader):
     kind = j._parse(last) if last >= 0 else 0
     if kind != IN and not (kind == OUT and reader.copied == last):
         return
-    mid, number = j.found_mid, j.found_seq
-    at = j.scan(kind, -1) if j._state(last) != DONE else -1
-    while at >= 0:
-        if at != last and j.found_seq == number and j.found_mid == mid:
-            _drop(j, reader, at, last)
-            return
-        at = j.scan(kind, at)
+    header = kind, j.found_len, j.found_mid, j.found_seq
+    if j._state(last) == DONE or (reader.last != last and j._parse(reader.last) != NOTE):
+        return  # nothing but NOTEs of a mount can stand behind such a copy
+    for sector in range(j._n):
+        if 0 < j._live[sector] < 0xFFFF:
+            for at, live in reader.records(sector):
+                if live and at != last and unpack_from("<BHHI", reader.buf, reader.load(at, HEAD)) == header:
+                    _drop(j, reader, at, last)
+                    return
 
 
 def _retire_blank(j, reader, at, end):

@@ -1,10 +1,12 @@
-# The quick mount of a ring with checkpoints. It trusts only what is exactly as a healthy ring has it, or as a power cut
-# in the head, or in the erase of the oldest sector, leaves it; else it gives up, and the mount of the whole ring finds
-# out. Whatever it programs before that, that mount would program, too: as if it had been cut short.
+# The quick mount of a ring with checkpoints. It trusts only what is as a healthy ring has it, but for bits that have
+# flipped in headers, or as a power cut in the head, or in the erase of the oldest sector, leaves it; else it gives up,
+# and the mount of the whole ring finds out. Whatever it programs before that, that mount would program, too: as if it
+# had been cut short.
 #
 # Theory of operation
 # -------------------
-# The numbers of sectors are consecutive: the newest one is found by bisection. Going back from there, sectors whose
+# The numbers of sectors are consecutive: the newest one is found by bisection, which steps around headers that are not
+# right. Going back from there, sectors whose
 # first bytes are blank are erased, and the first other one is the head. The last checkpoint there, or in a sector
 # before it, tells what was live when it was written. Since then records were only added to the sector that it stands in
 # and to those behind it; all others can only have become done. So these sectors are read, as the mount of the whole
@@ -20,8 +22,9 @@ from ..compat import const
 from .checkpoint import IN_ORDER, Checkpoints
 from .mount import clear, finish, read_sector, settle
 from .records import CHECKPOINT, HEAD, HEADER, LOSSES, NEVER, NOTE, OVERHEAD
-from .sectors import ALIKE, SectorReader, decide, erase, identify, likeness, make_firm
+from .sectors import ALIKE, LEAST, SectorReader, decide, erase, has_flipped, identify, likeness, make_firm
 
+_MOST_BAD = const(4)  # headers at the beginning of the device that are not right
 _MOST_BACK = const(8)  # sectors that are searched for a checkpoint
 _START = const(16)  # bytes behind a sector's header: some are not FF if it is in use
 _FEW = const(4)  # so many sectors are not worth leaving out
@@ -31,7 +34,20 @@ def mount_quickly(j):
     """The journal has checkpoints from now on. Mounts what is on the device at a start. If all of it is to be read,
     `failed` stands."""
     j.checkpoints = Checkpoints(j)
-    reader = SectorReader(j)
+    try:
+        found = _try(j, j._size)
+    except MemoryError:
+        found = _try(j, LEAST)
+    if found:
+        j.checkpoints.ready = True
+    else:
+        j.failed = True
+        j.next_seq = 0  # nobody has used a number yet
+
+
+def _try(j, size):
+    # With a buffer of that size. Returns True if the journal is mounted.
+    reader = SectorReader(j, size)
     found = None
     try:
         for leaving_out in (True, True, False):
@@ -41,11 +57,7 @@ def mount_quickly(j):
             finish(j, reader)
     except OSError:
         found = False  # the mount of the whole ring meets it again, and knows what to do
-    if found:
-        j.checkpoints.ready = True
-    else:
-        j.failed = True
-        j.next_seq = 0  # nobody has used a number yet
+    return found
 
 
 def _mount(j, reader, leaving_out):
@@ -60,12 +72,13 @@ def _mount(j, reader, leaving_out):
     leaving_out = leaving_out and at >= 0 and told[4] & IN_ORDER and _number_of(j, at // j._size) - first > _FEW
     if not _read_sectors(j, reader, named, first, _number_of(j, at // j._size) if leaving_out else 0):
         return False
-    if j.damaged or reader.unknown or reader.renumbered or reader.spoilt or reader.telling or reader.told[2]:
+    if j.damaged or reader.unknown or reader.renumbered or reader.telling or reader.told[2]:
         return False
-    if at >= 0 and not _take_numbers(j, reader, told):
-        return False
+    j.damaged = reader.headers
+    if at >= 0:
+        _take_numbers(j, reader, told)
     j.unread = first - j.erases + j._n
-    j.checkpoints.has_read(first)
+    j.checkpoints.has_read(first, _number_of(j, at // j._size) if at >= 0 else 0)
     if j.checkpoints.uncounted:
         checkpoint, used, live = reader.before
         if checkpoint != at or not j._ordered:
@@ -102,6 +115,8 @@ def _read_whole(j, reader, number):
     if not _is_header(j, h, number):
         return False
     read_sector(j, reader, sector)
+    if _number_in(j, h, sector) < 0 and (j._live[sector] or number > j.erases - j._n):
+        reader.headers += 1
     return True
 
 
@@ -112,31 +127,32 @@ def _find_newest(j, reader):
     # Sets head, erased and erases. An erase that was cut short is finished.
     n = j._n
     h = bytearray(HEADER)
-    j._read(0, h)
-    if not identify(j, h):
+    for low in range(_MOST_BAD):
+        j._read(low * j._size, h)
+        first = _number_in(j, h, low) - low if low < n and identify(j, h) else -1
+        if first >= 0:
+            break
+    else:
         return False
-    first = _number_in(j, h, 0)
-    if first < 0:
-        return False
-    low = 0  # has the number first + low
-    high = n  # has not, if it is a sector
-    bad = []  # those whose header is not right
+    high = n  # low has the number first + low; high has not, if it is a sector
     while high - low > 1:
-        i = (low + high) // 2
-        j._read(i * j._size, h)
-        number = _number_in(j, h, i)
+        i = middle = (low + high) // 2
+        number = -1
+        while number < 0 and i < high:
+            j._read(i * j._size, h)
+            number = _number_in(j, h, i)
+            i += 1
+        i -= 1
         if number == first + i:
             low = i
-        elif number == first + i - n or number < 0:
-            high = i
-            if number < 0:
-                bad.append(i)
+        elif number < 0 or number == first + i - n:
+            high = middle
         else:
             return False
     newest = first + low
     oldest = (low + 1) % n
     # The newest header was the last one to be programmed, that of the oldest sector may have been about to go.
-    if decide(j, low * j._size, h) or _number_in(j, h, low) != newest or bad not in ([], [oldest]):
+    if decide(j, low * j._size, h) or _number_in(j, h, low) != newest:
         return False
     j._identity[LOSSES] = h[LOSSES]
     if not _find_head(j, reader, newest):
@@ -145,6 +161,8 @@ def _find_newest(j, reader):
     number = _number_in(j, h, oldest)
     if undecided or number >= 0:
         return number == newest + 1 - n and not undecided
+    if max(likeness(j, oldest, newest + 1), likeness(j, oldest, newest + 1 - n)) >= ALIKE:
+        return reader.count_records(oldest)[0] > 0  # no erase has left it: it may be the newest one if it has none
     return _finish_erase(j, reader, oldest)
 
 
@@ -169,27 +187,26 @@ def _find_head(j, reader, newest):
             break
         j._erased += 1
     # In the sector behind the head a record may have been cut short. A header that is damaged takes no more records.
-    if not j._erased or reader.is_used((j._head + 1) % n):
-        return False
-    return likeness(j, j._head, newest - j._erased) == HEADER
+    reader.closed = likeness(j, j._head, newest - j._erased) < HEADER
+    return j._erased and not reader.is_used((j._head + 1) % n)
 
 
 def _is_header(j, h, number):
-    # True if h begins with the header of that number, but for its CRC.
+    # True if h begins with the header of that number, though bits of it may have flipped.
     right = h[:LOSSES] == j._identity[:LOSSES] and h[LOSSES + 1 : 8] == j._identity[LOSSES + 1 : 8]
-    return right and unpack_from("<I", h, 8)[0] == number and h[12:20] == j._identity[8:]
+    if right and unpack_from("<I", h, 8)[0] == number and h[12:20] == j._identity[8:]:
+        return True
+    return has_flipped(j, number, h)
 
 
 def _finish_erase(j, reader, sector):
-    # The header of the oldest sector is not right: if that of the next one is, and the head is in use, it was erased. A
-    # header that is alike the one that it had, or was to get, is not what an erase leaves.
+    # The header of the oldest sector is not even alike one: if that of the next one is right, and the head is in use,
+    # its erase was cut short.
     n = j._n
     seq = j.erases
     h = bytearray(HEADER)
     j._read((sector + 1) % n * j._size, h)
     if _number_in(j, h, (sector + 1) % n) != seq + 1 - n or j._erased > n - 3:
-        return False
-    if max(likeness(j, sector, seq), likeness(j, sector, seq - n)) >= ALIKE:
         return False
     erase(j, reader, sector, seq)
     j.erases += 1
@@ -262,11 +279,8 @@ def _take_numbers(j, reader, told):
     if j._newest >= 0:
         j._load(j._newest)
         if j._kind == NOTE and j.found_len >= CHECKPOINT:
-            if newest >= j._n:
-                return False
             j._newest = newest * j._size
             reader.notes = 0
     if noted < j._n and (j._noted < 0 or _number_of(j, noted) > _number_of(j, j._noted // j._size)):
         j._noted = noted * j._size
     reader.told = max(damaged, reader.told[0]), max(skipped, reader.told[1]), 0
-    return True

@@ -16,16 +16,17 @@ _READS = const(6)  # of the same bytes,
 _MORE_READS = const(16)  # and if they differed
 _LEFT = const(1 << 24)  # numbers that damage does not use up
 _KINDS = (OUT, IN, SESSION, NOTE)
+LEAST = const(512)  # bytes that a mount reads at a time
 _BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 
 class SectorReader:
-    """Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
-    bytes, since a client needs the most heap here. It knows what the parts of a mount tell each other."""
+    """Reads a sector in chunks of at most `size` bytes: as a whole if there is heap for that, since each read costs an
+    RP2040 a fraction of a millisecond. It knows what the parts of a mount tell each other."""
 
-    def __init__(self, j):
+    def __init__(self, j, size):
         self.j = j
-        self.buf = bytearray(min(j._size, 512))
+        self.buf = bytearray(min(j._size, size))
         self.view = memoryview(self.buf)
         self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
         self.volatile = j._volatile
@@ -91,7 +92,9 @@ class SectorReader:
         self.at = at
         # If reads differ, what was being programmed is finished here.
         if decide(self.j, at, self.buf):
-            self.has_programmed(self.j._clear_bits, at, self.buf, len(self.buf))
+            for k in range(0, len(self.buf), LEAST):  # a worn page is none of the others' business
+                part = self.view[k : k + LEAST]
+                self.has_programmed(self.j._clear_bits, at + k, part, len(part))
 
     def word(self, at):
         """The four bytes at address `at`, as a number."""
@@ -572,6 +575,11 @@ def likeness(j, i, seq, h=None):
     right[LOSSES] = h[LOSSES]
     right += struct.pack("<I", 0 if j._volatile else crc32(right))
     return sum(a == b for a, b in zip(h, right))
+
+
+def has_flipped(j, seq, h):
+    """True if h is the header of the number `seq` but for bits that have flipped, and no right one of another."""
+    return likeness(j, seq % j._n, seq, h) >= ALIKE and crc32(memoryview(h)[:20]) != _word(h, 20)
 
 
 def _find_head(j, reader):
