@@ -12,6 +12,7 @@ import pytest
 from host_tests.clients import no_network
 from host_tests.lib.either import only_blocking
 from inflight import Client, ConnectRefused, ProtocolError
+from inflight.session.session import Session
 from tools.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE
 from tools.reference.wire import connack, packet, publish, suback
 
@@ -444,17 +445,23 @@ def test_back_off_differs_between_clients(clock, monkeypatch, make):
 
 
 @only_blocking
-@pytest.mark.parametrize("ends", ["cut", "protocol error"])
+@pytest.mark.parametrize("ends", ["cut", "protocol error", "no memory"])
 def test_back_off_is_reset(virtual, make, monkeypatch, ends):
-    """By a connection that lasted longer than the pause, unless the broker broke the protocol."""
+    """By a connection that lasted longer than the pause, unless the broker broke the protocol, or a message finds no
+    memory."""
+
+    def loading(_):
+        raise MemoryError
+
     monkeypatch.setattr(random, "getrandbits", lambda n: (1 << n) - 1)
+    monkeypatch.setattr(Session, "load_receiving", loading)
     client = make(virtual.port, backoff_ms=(1000, 3_600_000))
     client._attempts = 12  # the next pause takes half an hour on average
 
     def script(b):
         b.welcome()
         b.sleep(3601)
-        b.cut() if ends == "cut" else b.send(connack())
+        b.cut() if ends == "cut" else b.send(connack() if ends == "protocol error" else publish("t", b"x"))
         b.welcome(1)
 
     with virtual.play(script):

@@ -4,6 +4,7 @@ requests and their answers in device/lib/test_session.py and test_session5.py.""
 import pytest
 
 from host_tests.lib.either import only_blocking
+from inflight.session.session import Session
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.properties import block
 from tools.reference.wire import connack, pingresp, puback, publish, pubrel, suback, unsuback
@@ -52,6 +53,34 @@ def test_requests(broker, make, level, journal):
         client.ping()
     assert early == [(b"early", True)] * 3
     assert client.counters()["unknown_acks"] == 4
+
+
+def test_who_subscribes_hears_of_too_little_memory(broker, make, monkeypatch):
+    """What messages need is loaded before SUBSCRIBE leaves; without it the broker is not asked, nor at the next
+    connection."""
+    client = make(broker.port)
+
+    def loading(_):
+        raise MemoryError
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+        b.cut()
+        b.welcome(1)
+        b.answer_ping()
+        b.grant(1)
+
+    with broker.play(script):
+        client.connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "load_receiving", loading)
+            with pytest.raises(MemoryError):
+                client.subscribe("a", 1, print)
+        client.ping()
+        client.connect()
+        client.ping()
+        assert client.subscribe("a", 1, print) == 1
 
 
 @pytest.mark.parametrize("present", [0, 1])

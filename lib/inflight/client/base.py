@@ -233,16 +233,10 @@ class Base:
         return of_bytes(payload) if payload.__class__ is memoryview else payload
 
     def _load_dispatching(self):
-        # With the first message. It stays.
-        from .handlers import Message, dispatch
+        # What a message needs. It stays, so it comes before SUBSCRIBE leaves: who subscribes hears of too little memory.
+        from .handlers import attach
 
-        self._dispatch = dispatch
-        if self.session.protocol_level < 5:
-            self._message = Message(self.session)
-        else:
-            from .handlers import Message5
-
-            self._message = Message5(self)
+        self._dispatch, self._message = attach(self)
 
     # --- moving bytes ---
 
@@ -452,9 +446,10 @@ class Base:
     def _drop_connection(self, error):
         self._broken = None
         self._guard &= ~READING  # what was read does not count any more: a DISCONNECT may still be written
-        if self._transport and isinstance(error, ProtocolError):  # once, also when connect() has told of it
-            self.session.count[counters.PROTOCOL_ERRORS] += 1
+        if self._transport and isinstance(error, (ProtocolError, MemoryError)):
             self._connected_at = None  # however long it lasted, the next pause is longer
+            if isinstance(error, ProtocolError):  # once, also when connect() has told of it
+                self.session.count[counters.PROTOCOL_ERRORS] += 1
         if self.connected:
             self.session.connection_lost(self, error)
         self._close()

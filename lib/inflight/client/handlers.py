@@ -86,6 +86,13 @@ class Message:
         return self._session.size
 
 
+def attach(client):
+    """Returns dispatch() and the message that it hands to handlers. All else that a message needs is loaded then."""
+    session = client.session
+    session.load_receiving()
+    return dispatch, Message(session) if session.protocol_level < 5 else Message5(client)
+
+
 def has_handler(client):
     """True if the message that was received is for handlers of its own, which are marked then: those of the
     subscriptions that it names, if the client knows one of them, else all whose filter matches."""

@@ -102,6 +102,8 @@ def add_handlers(client, filters, qos, handler, stream):
     handlers = make_handlers(filters, qos, handler, stream, client.session.protocol_level)
     patterns = [h[0] for h in handlers]
     check(client.session, patterns, _FIRST)
+    if not client._message:
+        client._load_dispatching()
     for h in handlers:
         remove_handler(client, h[0])
         client._handlers.append(h)

@@ -52,8 +52,11 @@ class Contender:
 
     def receive(self, n):
         """Receives until n messages have arrived since listen(), and acknowledges them."""
-        while self._received < n:
+        for _ in range(5000):
+            if self._received >= n:
+                return
             self.client.run_for(1)
+        raise RuntimeError
 
     def close(self):
         self.client.disconnect()

@@ -69,8 +69,8 @@ KNOWN = """
 # Modules of texts that stand wherever they are used, as numbers do: nobody loads them.
 TEXTS = ("codes",)
 
-# Given back by the function that imports them. The others stay, once they are loaded: with the first message that is
-# received, for example, or since somebody may compare or catch what they define.
+# Given back by the function that imports them. The others stay, once they are loaded: with the first subscription,
+# for example, or since somebody may compare or catch what they define.
 LENT = """
     arguments card_region client_start connect contents counter_names cursor drop expiry5 fault finishing foreign
     handshake head_for_session connection5 leaving5 lost_messages new_journal opening options other_session5 pinning
