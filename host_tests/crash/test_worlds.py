@@ -19,6 +19,7 @@ from tools.reference.oracle import LOST, OTHER, TWICE, Finding
 from tools.worlds import __main__ as main
 from tools.worlds import search
 from tools.worlds.search import explore
+from tools.worlds.starts import STARTS, explore_starts
 from tools.worlds.world import SETUP, Model, On, StoppedClock, Violation, World
 
 # level, outgoing, incoming, breaks, cuts, after
@@ -106,6 +107,12 @@ def test_nothing_is_found_without_a_defect(world):
     assert (found["states"], found["transitions"], found["cuts"]) == STATES[world]
 
 
+@pytest.mark.parametrize("deep", [1, *more(2)])
+def test_starts_that_are_cut_short(deep):
+    found = [explore_starts(start, deep, 90) for start in STARTS]
+    assert min(found) > 7 * deep, found
+
+
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_state_is_the_same_however_it_is_reached():
     """Restored snapshots, or all steps from the beginning: the keys are equal."""
@@ -130,6 +137,7 @@ def test_a_state_is_the_same_however_it_is_reached():
 def test_command(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "FOLDER", tmp_path)
     monkeypatch.setattr(main, "WORLDS", {"sent, a cut": World(4, (2,), (), 0, 1, None, 1)})
+    monkeypatch.setattr(main, "STARTS", {})
     command = Typer()
     command.command()(main.main)
     result = CliRunner().invoke(command, ["--jobs", "1"])

@@ -14,33 +14,9 @@ from inflight.journal.sectors import SectorReader
 from inflight.session import record
 from inflight.session.drop import discard_message
 from inflight.session.session import Session
-from nor import NorFlash
+from tools.bench.figures.starts import LongFlash, fill, go_round, start
 
 BODY = bytes(95)
-
-
-class LongFlash(NorFlash):
-    """Without what a model of power cuts needs, which takes its time. read: the sectors from which more than a header,
-    and what is behind it, was read."""
-
-    read: set = set()
-
-    def readblocks(self, block, buf, offset=0):
-        self.reads += 1
-        if len(buf) > 40:
-            self.read.add(block)
-        at = block * self.block_size + offset
-        buf[:] = self.data[at : at + len(buf)]
-
-    def writeblocks(self, block, buf, offset=0):
-        at, n = block * self.block_size + offset, len(buf)
-        both = int.from_bytes(self.data[at : at + n], "little") & int.from_bytes(buf, "little")
-        self.data[at : at + n] = both.to_bytes(n, "little")
-
-    def _erase(self, block):
-        self.erases[block] += 1
-        at = block * self.block_size
-        self.data[at : at + self.block_size] = b"\xff" * self.block_size
 
 
 @pytest.fixture(autouse=True)
@@ -90,25 +66,6 @@ def _image(sectors):
     return flash.snapshot()
 
 
-def fill(journal, n=95):
-    while journal.fits(OUT, n):
-        journal.append(OUT, journal.last_mid % 65535 + 1, bytes(n), n)
-    journal.commit()
-
-
-def go_round(journal, n=95):
-    """All messages are completed at once."""
-    while min(journal._dev.erases) < 2:
-        journal.mark(journal.append(OUT, journal.last_mid % 65535 + 1, bytes(n), n), DONE)
-    journal.commit()
-
-
-def start(flash):
-    """The Journal, how often it has read, and from how many sectors more than a header."""
-    flash.reads, flash.read = 0, set()
-    return Journal(flash), flash.reads, len(flash.read)
-
-
 def few_ids(journal):
     """32 sectors with a received id each, that is not released, everywhere in the ring."""
     go_round(journal)
@@ -131,6 +88,7 @@ def test_a_ring_of_64_or_256_kib(sectors, work):
 @pytest.mark.parametrize(
     "work",
     [
+        lambda journal: journal.mark(journal.append(OUT, 1, BODY, len(BODY)), DONE),
         lambda journal: fill(journal, 4000),
         lambda journal: fill(journal, journal.largest),
         lambda journal: go_round(journal, journal.largest),
@@ -139,7 +97,8 @@ def test_a_ring_of_64_or_256_kib(sectors, work):
     ],
 )
 def test_a_quarter_is_read_at_most(work):
-    """Records that leave no space for a checkpoint beside them, and records that nobody completes in many sectors."""
+    """Where nearly all sectors are erased, records leave no space for a checkpoint beside them, or some that nobody
+    completes stand in many sectors."""
     flash = blank(256)
     work(Journal(flash))
     whole = LongFlash(256, 4096, 256)
@@ -199,19 +158,6 @@ def test_a_start_takes_less_than_a_second(records, sectors, waiting):
         at = again.scan(OUT, at)
     assert (seen, again.live, again.used) == (journal.live, journal.live, journal.used)
     assert again.checkpoints.uncounted == 0
-
-
-def test_the_first_lap(records):
-    """Nearly all sectors are erased: each is looked at."""
-    flash = blank(2048)
-    journal = Journal(flash)
-    for k in range(200):
-        journal.mark(journal.append(OUT, k + 1, BODY, len(BODY)), DONE)
-    journal.commit()
-    flash.reads = 0
-    records.clear()
-    assert Journal(flash).next_seq == 200
-    assert flash.reads * 0.0003 + len(records) * 0.0017 < 1
 
 
 @pytest.mark.parametrize("sectors", [256, *more(2048)])

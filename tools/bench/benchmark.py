@@ -14,6 +14,7 @@ from tools.bench.figures import measure, peers
 from tools.bench.figures.plot import svg
 from tools.bench.figures.run import Code, responder
 from tools.bench.figures.show import tables
+from tools.bench.figures.starts import starts
 from tools.demo.sensors import best_runtime
 from tools.peers.mosquitto import Mosquitto
 from tools.setup.common import CHECKOUT
@@ -43,6 +44,7 @@ def run(folder, others, effort):
             "on_cpython": lambda: measure.at_level_5_on_cpython(port, effort),
             "trips": lambda: measure.trips(code, port, names, effort),
             "recovery": lambda: measure.recovery(code, effort, folder),
+            "starts": starts,
             "wear": lambda: measure.wear(code, port, effort),
             "wear_by_size": lambda: measure.wear_by_size(code, port, effort),
         }

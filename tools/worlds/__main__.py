@@ -13,6 +13,7 @@ from rich.table import Table
 from tools.crash import kept
 from tools.processes import workers
 from tools.worlds.search import explore
+from tools.worlds.starts import STARTS, explore_starts
 from tools.worlds.world import Violation, World, prepare
 
 WORLDS = {
@@ -41,16 +42,21 @@ def _explore(name, run):
 
 
 def main(
-    world: str = typer.Option(None, help=f"one of {', '.join(WORLDS)}; without it, all of them"),
+    world: str = typer.Option(None, help=f"one of {', '.join((*WORLDS, *STARTS))}; without it, all of them"),
     jobs: int = typer.Option(2, help="processes"),
 ):
-    if world not in (None, *WORLDS):
-        raise typer.BadParameter(f"{world} is none of {', '.join(WORLDS)}")
+    if world not in (None, *WORLDS, *STARTS):
+        raise typer.BadParameter(f"{world} is none of {', '.join((*WORLDS, *STARTS))}")
     console = Console()
     table = Table("world", *_COLUMNS)
     total = Counter()
     with workers(jobs, prepare, chunk=4) as run, ThreadPool(jobs) as threads:
         search = partial(_explore, run=run)
+        for name, judged in zip(STARTS, run(explore_starts, STARTS), strict=True) if not world else ():
+            console.print(f"{name}: {judged:,} images", highlight=False)
+        if world in STARTS:
+            console.print(f"{world}: {explore_starts(world):,} images", highlight=False)
+            return
         for name, found, violation in threads.imap_unordered(search, [world] if world else WORLDS):
             if violation:
                 file = kept.FOLDER / f"found-{name.replace(',', '').replace(' ', '-')}.json"

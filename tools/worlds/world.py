@@ -235,7 +235,7 @@ class Model:
         operations = tape.stop()
         yield On(simulation, path._replace(operations=path.operations + len(operations)))
         for k, operation in enumerate(operations if cuts else ()):
-            for way in _ways(operation):
+            for way in ways_of(operation):
                 for arrive in range(len(operation.promised.peer.uplink) + 1):
                     seed = cache_seed(way)
                     simulation.state = cut(simulation.flash, operation, way)
@@ -244,7 +244,8 @@ class Model:
                     yield Off(simulation, path._replace(cuts=here, operations=0, left=cut_left))
 
 
-def _ways(operation):
+def ways_of(operation):
+    """Ways to cut it: some of each kind."""
     changed = sum(old != new for old, new in zip(operation.old, operation.new, strict=True))
     yield from (["before"], ["torn", changed // 2, 0], ["after"])
     if operation.name == "erase":

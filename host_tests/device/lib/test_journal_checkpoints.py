@@ -7,10 +7,10 @@ import sys
 from binascii import crc32
 
 from account import both_mounts_agree, copy_of, in_order, quick_crc
-from harness import CUT_STEP, eq, raises
+from harness import CUT_STEP, eq
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal
 from inflight.session.drop import find_mid
-from nor import NorFlash, PowerCut, after, before, noise
+from nor import NorFlash, PowerCut, before, noise
 from ring import end, erased, head, tail
 from test_journal import RecordOwner, put
 
@@ -229,31 +229,6 @@ def test_what_was_lost_is_never_forgotten():
         both_mounts_agree(flash)
         for k in range(12):
             journal.mark(put(journal, k), DONE)
-
-
-def test_a_start_that_gives_up_changes_nothing_that_counts():
-    """It may have begun to finish what a power cut left."""
-    flash = ring()
-    life = Life(flash, 5)
-    life.go_on(2)
-    flash.data[(life.journal.erases + 3) % 16 * SIZE + 12] ^= 1  # a header
-    expected = found_in(Journal(copy_of(flash)))
-    image = flash.snapshot()
-    for k in range(100):
-        flash.restore(image)
-        flash.cut_at(k, after)
-        try:
-            Journal(flash)
-            break
-        except PowerCut:
-            flash.power_on()
-        eq(found_in(Journal(flash)), expected)
-    assert 0 < k < 99
-    other = NorFlash(8, 1024, 64)
-    other.data[:] = flash.data
-    other.checkpoints = True
-    raises(ValueError, Journal, other)
-    eq(bytes(other.data), flash.snapshot())
 
 
 def test_a_mark_that_reads_differently_at_each_read():
@@ -478,18 +453,6 @@ def test_what_a_checkpoint_says_is_used_no_longer_than_it_is_true():
     journal.collect()
     assert reads() < few + 5 < many - 30, (few, many, reads())
     both_mounts_agree(flash)
-
-
-def test_records_as_long_as_a_sector():
-    """A sector that such a one begins has no checkpoint: the one before it has."""
-    flash = ring()
-    journal = Journal(flash)
-    while min(flash.erases) < 3:
-        at = put(journal, 0, journal.largest)
-        both_mounts_agree(flash)
-        journal.mark(at, DONE)
-        journal.mark(put(journal, 1), DONE)
-        both_mounts_agree(flash)
 
 
 def test_no_checkpoint_takes_the_space_of_copies():

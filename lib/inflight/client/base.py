@@ -233,7 +233,7 @@ class Base:
         return of_bytes(payload) if payload.__class__ is memoryview else payload
 
     def _load_dispatching(self):
-        # What a message needs. It stays, so it comes before SUBSCRIBE leaves: who subscribes hears of too little memory.
+        # What a message needs. It stays, and comes before SUBSCRIBE leaves: who subscribes hears of too little memory.
         from .handlers import attach
 
         self._dispatch, self._message = attach(self)

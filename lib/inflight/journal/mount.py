@@ -469,9 +469,7 @@ def _settle_last(j, reader):
     if kind != IN and not (kind == OUT and reader.copied == last):
         return
     header = kind, j.found_len, j.found_mid, j.found_seq
-    if j._state(last) == DONE or (reader.last != last and j._parse(reader.last) != NOTE):
-        return  # nothing but NOTEs of a mount can stand behind such a copy
-    for sector in range(j._n):
+    for sector in range(j._n if j._state(last) != DONE else 0):
         if 0 < j._live[sector] < 0xFFFF:
             for at, live in reader.records(sector):
                 if live and at != last and unpack_from("<BHHI", reader.buf, reader.load(at, HEAD)) == header:
