@@ -85,7 +85,7 @@ class Maker:
         errors = []
         settings = {"timeout_ms": PATIENCE_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append}
         client = self.client_class(host, client_id, journal, port=port, **{**settings, **options})
-        client.errors = errors
+        vars(client)["errors"] = errors
         self.clients.append(client)
         return client
 

@@ -76,7 +76,7 @@ def join(make, level):  # noqa: F811
         device = RamFlash(16, 4096) if device is None else device
         options = {"receive_maximum": 400, "protocol_level": level, **options}
         client = make(broker.port, device, client_id=f"{broker.root}{name}", **options)
-        client.got = []
+        vars(client)["got"] = []
 
         def note(m):
             client.got.append((m.topic[len(broker.root) + 1 :], m.payload, m.qos, m.retain))

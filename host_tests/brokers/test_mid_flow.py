@@ -117,7 +117,7 @@ def test_client_restarts_while_it_receives(mortal, join, make, arrived, qos):
 
     def restart():
         client = join(mortal, "listener", device=device, on_message=note)
-        client.got = got
+        vars(client)["got"] = got
         return client
 
     for _ in range(100):

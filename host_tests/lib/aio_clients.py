@@ -62,8 +62,7 @@ def make(port, device=None, client_id="dev", host="127.0.0.1", **options):
         **options,
     }
     client = AsyncClient(host, client_id, Journal(device) if device else None, port=port, **settings)
-    client.errors = errors
-    client.device = device
+    vars(client).update(errors=errors, device=device)
     return client
 
 

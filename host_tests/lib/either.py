@@ -74,7 +74,7 @@ class Driven:
 
         self._call(run)
 
-    def drain(self, ms, mid=0):
+    def drain(self, ms=None, mid=0):
         async def drain():
             await self._keep_connected()
             return await self.client.drain(ms, mid)

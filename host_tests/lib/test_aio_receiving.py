@@ -337,7 +337,7 @@ async def waits_for(client):
 
 async def another_consumer(client):
     message = await client.__anext__()
-    client.other = asyncio.create_task(client.__anext__())
+    vars(client)["other"] = asyncio.create_task(client.__anext__())
     return message
 
 

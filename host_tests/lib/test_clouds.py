@@ -30,7 +30,7 @@ def connect(tmp_path, clock):
             errors = []
             options = {"tls": context, "on_error": errors.append, "backoff_ms": (100, 1000)}
             clients.append(Client("localhost", "dev", Journal(flash), port=broker.port, **options))
-            clients[-1].errors = errors
+            vars(clients[-1])["errors"] = errors
             return clients[-1]
 
         return broker, client

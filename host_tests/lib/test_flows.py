@@ -88,6 +88,48 @@ def test_drain_after_messages_were_discarded(broker, make):
         assert client.drain(60_000)
 
 
+def test_drain_without_a_bound(broker, make):
+    """It takes as long as the broker takes, but where nothing is sent any more: behind disconnect(), or with
+    reconnect=False."""
+    client, once = make(broker.port), make(broker.port, client_id="once", reconnect=False)
+
+    def script(b):
+        b.welcome()
+        message = b.expect(PUBLISH)
+        b.sleep(60)
+        b.acknowledge(message)
+        b.goodbye()
+        b.welcome()
+        b.expect(PUBLISH)
+        b.cut()
+
+    with broker.play(script):
+        client.publish("t", b"1", qos=1)
+        assert client.drain()
+        client.disconnect()
+        client.publish("t", b"2", qos=1)
+        assert client.drain() is False
+        once.connect()
+        once.publish("t", b"3", qos=1)
+        with pytest.raises(OSError):
+            once.drain()
+
+
+@only_blocking
+def test_disconnect_at_the_end_of_with(broker, make):
+    """Whatever ends it."""
+
+    def script(b):
+        b.welcome()
+        b.take()
+        b.goodbye()
+
+    with broker.play(script), pytest.raises(KeyError), make(broker.port) as client:
+        client.publish("t", b"1", qos=1)
+        assert client.drain()
+        raise KeyError
+
+
 @pytest.mark.parametrize("rest", ["drain", "disconnect", "idle", "offline"])
 def test_acknowledged_messages_are_not_sent_after_a_power_cut(broker, make, pump, rest):
     """After drain(), disconnect() or idle time the acknowledgements are durable, also in a volatile cache of flash."""
@@ -197,9 +239,6 @@ def test_very_large_payload_out(broker, make):
         client.connect()
         client.publish("t", payload)
         client.ping()
-
-
-# --- arguments ---
 
 
 # --- a full journal ---

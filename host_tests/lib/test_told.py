@@ -3,7 +3,10 @@
 import pytest
 
 from host_tests.lib.either import only_blocking
-from inflight import MessageSetAside, PublishRefused
+from host_tests.thorough import some
+from inflight import MessageDamaged, MessageSetAside, PublishRefused
+from inflight.journal.records import OUT, OVERHEAD
+from nor import NorFlash
 from tools.reference.kinds import PUBLISH, SUBSCRIBE
 from tools.reference.wire import puback
 
@@ -136,3 +139,37 @@ def test_what_was_waited_for(broker, make):
         client.connect()
         with pytest.raises(OSError, match='timed out waiting for SUBACK of "a/#", "b"'):
             client.subscribe([("a/#", 1), ("b", 0)])
+
+
+@pytest.mark.parametrize("count, victim", [(3, 1), (3, 2), (1, 0)], ids=["middle", "newest", "alone"])
+def test_what_a_start_lost(automatic, make, count, victim):
+    """A bit of a record flips while the power is off: if a message is missing, on_error and counters() are told before
+    drain() says so, once; at the newest record that looks like a power cut within publish()."""
+    device = NorFlash(4, 1024, 16)
+    client = make(1, device)
+    messages = [b"message %d" % k for k in range(count)]
+    for message in messages:
+        client.publish("t", message, qos=1)
+    journal = client.session.journal
+    begin = journal.find(OUT, victim)
+    end = begin + journal.found_len + OVERHEAD
+    image = device.snapshot()
+    losses = 0
+    with automatic() as broker:
+        for bit in some(range(8 * begin, 8 * end), 7):
+            device.restore(image)
+            device.data[bit // 8] ^= 1 << bit % 8
+            broker.forget()
+            del broker.arrived[:]
+            client = make(broker.port, device)
+            if bit % 2:
+                client.connect()
+            completed = client.drain(60_000)
+            missing = count - len({*broker.payloads()} & {*messages})
+            assert completed == (not missing)
+            assert [type(error) for error in client.errors] == [MessageDamaged] * missing
+            assert client.counters()["damaged"] == missing
+            assert client.drain(60_000) and len(client.errors) == missing
+            client.disconnect()
+            losses += missing
+    assert losses > 20

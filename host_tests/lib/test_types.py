@@ -66,6 +66,18 @@ def test_stub_has_every_public_method(name):
     assert set(public) <= methods(name).keys() | methods("_Base").keys()
 
 
+@pytest.mark.parametrize("name", ["Client", "AsyncClient"])
+def test_attributes_that_a_client_does_not_have(name):
+    """Paho has others. A subclass may have what it wants."""
+    client = REAL[name]("127.0.0.1", "dev")
+    for unknown, nearest in (("on_publish", "on_complete"), ("on_mesage", "on_message"), ("onmessage", "on_message")):
+        with pytest.raises(AttributeError, match=f"^{name} has no attribute {unknown}: is it {nearest}"):
+            setattr(client, unknown, print)
+    for known in ("on_message", "on_connect", "on_disconnect", "on_complete", "on_error", "known", "online"):
+        setattr(client, known, print)
+    type("Own", (REAL[name],), {})("127.0.0.1", "dev").readings = []
+
+
 def test_attributes_of_the_journal():
     journal = inflight.Journal(inflight.RamFlash())
     for node in CLASSES["Journal"].body:

@@ -1,6 +1,7 @@
 # MicroPython's ways of telling time and moving bytes, for CPython.
 
 import asyncio
+import difflib
 import errno
 import functools
 import os
@@ -287,6 +288,22 @@ def share_among_threads(client_class, running, outside):
         return iter(lambda: step(self, found), None)
 
     client_class.pending_messages = pending_messages
+    _refuse_unknown(client_class)
+
+
+def _refuse_unknown(client_class):
+    """A client has the attributes that it has from its constructor on. Only of its own class: subclasses may have
+    more."""
+    assign = client_class.__setattr__
+
+    def __setattr__(self, name, value):
+        if not (name[0] == "_" or hasattr(self, name) or "session" not in vars(self) or type(self) is not client_class):
+            known = [k for k in dir(self) if k[0] != "_" and (k[:3] == "on_" or name[:3] != "on_")]
+            nearest = difflib.get_close_matches(name, known, 1, 0)[0]
+            raise AttributeError("%s has no attribute %s: is it %s?" % (client_class.__name__, name, nearest))
+        assign(self, name, value)
+
+    client_class.__setattr__ = __setattr__
 
 
 def keep_to_one_loop(client_class):
@@ -308,6 +325,7 @@ def keep_to_one_loop(client_class):
     client_class._loop = None
     for name in _SHARED + ("publish",):
         setattr(client_class, name, checked(getattr(client_class, name)))
+    _refuse_unknown(client_class)
 
 
 def leave_in_children(file):

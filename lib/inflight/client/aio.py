@@ -206,9 +206,7 @@ class AsyncClient(Base):
             for step in steps:
                 if step == POLL:
                     if self.session.time_left(ticks_ms(), self._waiting_since) <= 0:
-                        from ..session.fault import fault
-
-                        raise fault(self.session)
+                        raise self.session.fault()
                     await self._advance()
                     continue
                 if step == OPEN:
@@ -362,24 +360,27 @@ class AsyncClient(Base):
             if self._broken or self._transport is not transport:
                 raise OSError(ECONNRESET, "the connection broke")
 
-    async def drain(self, ms, mid=0):
-        """Waits until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True if the broker
-        has completed them, False if `ms` passed before, if one was given up, dropped or found damaged meanwhile, or if
-        nothing but messages that were set aside is pending. With reconnect=False it raises what ended the
+    async def drain(self, ms=None, mid=0):
+        """As Client.drain(), waiting for the client's task. With reconnect=False it raises what ended the
         connection."""
-        end = self._end_of(ms, mid)
-        dropped = self.session.count[counters.DROPPED]
+        left = 0 if ms is None else ms
+        end = self._end_of(left, mid)
+        session = self.session
+        dropped = session.count[counters.DROPPED] - session.lost
         while self.is_pending(mid) if mid else self.pending:
             if self._closed and self._last_error and not self._reconnect:
                 raise self._last_error
-            session = self.session
-            if ms <= 0 or not (session.rows or session.queued or session.aside and session.aside.left):
+            if ms is None:
+                left = 1000 if self._tasks else 0
+            if left <= 0 or not (session.rows or session.queued or session.aside and session.aside.left):
                 return False
-            await self._wait_for_change(ms)
-            ms = ticks_diff(end, ticks_ms())
+            await self._wait_for_change(left)
+            left = ticks_diff(end, ticks_ms())
         self._check_interrupted()
-        self.session.commit()
-        return self.session.count[counters.DROPPED] == dropped
+        session.commit()
+        self._collect(None)
+        session.lost = 0
+        return session.count[counters.DROPPED] == dropped
 
     async def discard(self, mid, seq=-1):
         """As Client.discard(). Waits while the message is being written."""
@@ -395,7 +396,7 @@ class AsyncClient(Base):
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
         asked for now or at the next connection, until unsubscribe()."""
-        from ..session.subscribe import add_handlers
+        from ..session.subscribe import add_handlers, requests
 
         patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
         if not handler and not self.on_message:
@@ -404,9 +405,11 @@ class AsyncClient(Base):
         async with self._lock:
             if not await self._is_ready():
                 return None
-            await self._request(patterns, qos_list, handlers)
-            granted = self._granted_qos
-        return granted[0] if isinstance(filters, (str, bytes)) else granted
+            codes = []
+            for patterns, qos_list, identifier in list(requests(self, patterns, qos_list)):
+                await self._request(patterns, qos_list, identifier, handlers)
+                codes += self._granted_qos
+        return codes[0] if isinstance(filters, (str, bytes)) else codes
 
     async def unsubscribe(self, *filters):
         """As Client.unsubscribe()."""
@@ -417,7 +420,7 @@ class AsyncClient(Base):
             if await self._is_ready():
                 for pattern in patterns:
                     remove_handler(self, pattern)
-            await self._request(patterns, None, None)
+            await self._request(patterns, None, 0, None)
 
     async def ping(self):
         """As Client.ping()."""
@@ -436,11 +439,10 @@ class AsyncClient(Base):
             await self._wait_for_change()
         return self._state == UP
 
-    async def _request(self, patterns, qos_list, handlers):
+    async def _request(self, patterns, qos_list, identifier, handlers):
         # The request of a caller that was cancelled may still be under way.
         await self._wait_until(lambda: self.session.request is None)
-        if handlers:
-            self.session.identifier = handlers[0][7]
+        self.session.identifier = identifier
         self.session.subscribe(patterns, qos_list)
         self._requested = qos_list and (patterns, handlers)
         await self._wait_until(lambda: self.session.request is None)
@@ -453,9 +455,7 @@ class AsyncClient(Base):
             if done():
                 return
             if self.session.time_left(ticks_ms(), start) <= 0:
-                from ..session.fault import fault
-
-                error = fault(self.session)
+                error = self.session.fault()
                 self._abort(error)
                 raise error
             await self._wait_for_change()

@@ -320,9 +320,7 @@ class Base:
         if not need and not self._write():
             need = WRITE
         if session.overdue(ticks_ms()):  # a broker may send without end, and never answer
-            from ..session.fault import fault
-
-            raise fault(self.session)
+            raise self.session.fault()
         return need
 
     def _deliver(self):

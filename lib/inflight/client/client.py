@@ -19,7 +19,15 @@ class Client(Base):
     It has one thread of control. publish() may be called from elsewhere: on MicroPython from a scheduled function
     (micropython.schedule, a soft timer), on CPython from any thread, which waits for its turn. It raises RuntimeError,
     before anything is written, if a call of this client is at work in the same thread. All other methods raise
-    RuntimeError then, and while one of them runs in another thread."""
+    RuntimeError then, and while one of them runs in another thread.
+
+    with Client(...) as client: disconnects at the end, whatever ends it."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.disconnect()
 
     # --- connecting ---
 
@@ -147,9 +155,7 @@ class Client(Base):
         # For an answer; _poll() follows, from where it is called, since calls are nested deepest there.
         left = self.session.time_left(ticks_ms(), self._waiting_since)
         if left <= 0:
-            from ..session.fault import fault
-
-            raise fault(self.session)
+            raise self.session.fault()
         return left
 
     def run_for(self, ms):
@@ -187,24 +193,27 @@ class Client(Base):
             if not self._reconnect:
                 raise
 
-    def drain(self, ms, mid=0):
-        """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
-        if the broker has completed them, False if `ms` passed before, if one was given up, dropped or found damaged
-        meanwhile, or if nothing but messages that were set aside is pending. True at once if `mid` is not pending (any
-        more)."""
-        end = self._end_of(ms, mid)
+    def drain(self, ms=None, mid=0):
+        """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more; ms None: however
+        long that takes. Returns True if the broker has completed them, False if `ms` passed before, if one was given
+        up or dropped meanwhile, if one was found damaged since the last drain() or the start, of which on_error is told
+        first, or if nothing but messages that were set aside is pending; without `ms` also behind disconnect(). True at
+        once if `mid` is not pending (any more)."""
+        end = self._end_of(0 if ms is None else ms, mid)
         before = self._guard
         try:
             self._begin(RUNNING | OUTSIDE)
-            dropped = self.session.count[counters.DROPPED]
             session = self.session
+            dropped = session.count[counters.DROPPED] - session.lost
             while session.is_pending(mid) if mid else session.pending:
-                left = ticks_diff(end, ticks_ms())
+                left = 1000 if ms is None and not self._closed else ticks_diff(end, ticks_ms())
                 if left <= 0 or not (session.rows or session.queued or session.aside and session.aside.left):
                     return False
                 self._run_step(left)
             self._check_interrupted()
             session.commit()
+            self._collect(None)
+            session.lost = 0
             return session.count[counters.DROPPED] == dropped
         finally:
             self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
@@ -332,7 +341,7 @@ class Client(Base):
         Returns the granted QoS (of several: a list), 128 or more where the broker refused, which on_error is told, too:
         it is asked again at each connection, until unsubscribe(). None while offline: then connect() subscribes. Raises
         ValueError, OSError. [MQTT-3.8]"""
-        from ..session.subscribe import add_handlers, granted
+        from ..session.subscribe import add_handlers, granted, requests
 
         before = self._guard
         try:
@@ -341,15 +350,18 @@ class Client(Base):
             patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
             if not self.connected:
                 return None
-            self.session.subscribe(patterns, qos_list)
-            self._wait_for_answer()
-            codes = granted(self, patterns, self._handlers)
+            codes = []
+            for patterns, qos_list, identifier in requests(self, patterns, qos_list):
+                self.session.identifier = identifier
+                self.session.subscribe(patterns, qos_list)
+                self._wait_for_answer()
+                codes += granted(self, patterns, self._handlers)
             return codes[0] if isinstance(filters, (str, bytes)) else codes
         finally:
             self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def unsubscribe(self, *filters):
-        """Gives up filters; messages on their way may still come. Raises ValueError; OSError
+        """Gives up filters, or those of a list; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
         from ..session.subscribe import encode_filters, remove_handler
 

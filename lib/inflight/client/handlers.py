@@ -104,19 +104,41 @@ def has_handler(client):
     return (named and _mark(client, named) or _mark(client, None)) > 1
 
 
+_MATCHES = const(1)  # marks of a subscription
+_CALL = const(2)
+
+
 def _mark(client, named):
-    # Marks one handler for each subscribe() that has a filter that matches. Returns 2 if there is one, 1 if all of
-    # these subscriptions have none, 0 if there is no subscription.
+    # Marks each handler that has a filter that matches, once. Returns 2 if there is one, 1 if all of these
+    # subscriptions have none, 3 if they get this message by other copies, 0 if there is no subscription.
     session = client.session
     end = session.topic + session.topic_len
-    found = last = 0
     for h in client._handlers:
-        h[8] = False
-        if h[7] != last and (not named or h[7] in named) and matches(h[6], session.buf, session.topic, end):
-            last = h[7]
-            h[8] = h[2] is not None
-            found = 2 if h[8] else found or 1
+        h[8] = _MATCHES if matches(h[6], session.buf, session.topic, end) else 0
+    found = 0
+    for h in client._handlers:
+        if h[8] and (not named or h[7] in named):
+            if _is_further_copy(client, h, named):
+                found = found or 3
+            elif h[2] is None:
+                found = 2 if found == 2 else 1
+            else:
+                found = h[8] = _CALL
     return found
+
+
+def _is_further_copy(client, handler, named):
+    # True if the same function gets this message for an earlier subscription: for one that the copy names, too, or for
+    # one of whose copy the broker is as sure. A member of a group that shares a subscription may get none.
+    for h in client._handlers:
+        if h is handler:
+            return False
+        if h[8] and h[2] == handler[2] and h[3] == handler[3]:
+            if not named or h[7] in named:
+                return True
+            if h[4] and h[1] ^ handler[1] < 4 and h[1] >= handler[1] and h[0] == h[6] and handler[0] == handler[6]:
+                return True
+    return False
 
 
 def dispatch(client):
@@ -126,7 +148,7 @@ def dispatch(client):
         topic_too_long(client)
     elif has_handler(client):
         for h in client._handlers:
-            if h[8]:
+            if h[8] == _CALL:
                 _call(client, h[2], h[3], h[5])
     elif client.on_message:
         _call(client, client.on_message, False, None)

@@ -25,7 +25,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from ..compat import const, passed
-from ..packet import CONNACK, LONGEST, MALFORMED, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, ProtocolError
+from ..packet import CONNACK, LONGEST, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, ProtocolError
 from ..session.drop import give_up
 from ..session.refused import PublishRefused
 from ..session.session import Session
@@ -342,7 +342,7 @@ class Session5(Session):
                 self._read_code(kind)
         return kind
 
-    def _refuse_length(self, kind, n):
+    def _refuse(self, kind, n):
         # Asked at each step of a packet that is longer than the buffer: an error would cost its text each time.
         from .receive5 import too_long
 
@@ -403,9 +403,9 @@ class Session5(Session):
                 self.block = 0  # a refusal, whatever is behind it
                 return
         if i != end:
-            raise ProtocolError("packet of type %d with invalid length" % kind, MALFORMED)
+            raise self.fault(kind, 0, self.n)
         if PUBLISH < kind < SUBACK and not self._is_allowed(kind):
-            raise ProtocolError("invalid reason code %02x in packet of type %d" % (self.reason_code, kind))
+            raise self.fault(kind, 0, 0, "invalid reason code %02x" % self.reason_code, packet.ERROR)
 
     def _is_allowed(self, kind):
         # [MQTT5-3.4.2-1] [MQTT5-3.5.2-1] [MQTT5-3.6.2-1] [MQTT5-3.7.2-1] PUBACK and PUBREC have more codes for failures
@@ -522,7 +522,7 @@ def rejected(session, kind, code):
     if state == SEND or state == REL:
         session.count[counters.UNKNOWN_ACKS] += 1
     elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
-        raise ProtocolError("unexpected packet of type %d for Message ID %d" % (kind, mid))
+        raise session.fault(kind, mid)
     elif session.states[i] & GIVEN_UP:
         give_up(session, session.addresses[i])
     elif code in _QUOTAS:

@@ -124,12 +124,10 @@ def too_long(d, kind, n):
         i += 1
     i += 1
     size = i - d.start + n
-    if not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
-        raise ProtocolError("packet of type %d with invalid length %d" % (kind, n), MALFORMED)
-    if d.flags != (2 if kind == PUBREL else 0):
-        raise ProtocolError("invalid flags %d in packet of type %d" % (d.flags, kind), MALFORMED)
+    if d.flags != (2 if kind == PUBREL else 0) or not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
+        raise d.fault(kind, 0, n)
     if size > d.maximum_in:
-        raise ProtocolError("packet of type %d has %d bytes, %d are allowed" % (kind, size, d.maximum_in), TOO_LONG)
+        raise d.fault(kind, 0, n, "%d bytes, of which %d are allowed," % (size, d.maximum_in), TOO_LONG)
     if d.start:
         i -= d.start
         d._compact()
@@ -158,7 +156,7 @@ def _shorten(d, i, n, p):
     d.shorter = None
     if full > len(buf) or s.left:
         if kind != PUBLISH:
-            raise ProtocolError("properties of packet type %d are longer than the buffer" % kind, TOO_LONG)
+            raise d.fault(kind, 0, n, "properties longer than the buffer", TOO_LONG)
         if d.flags & 6:
             d.mid = d._id(p - 2)
         if not valid(buf, i + 2, i + 2 + (buf[i] << 8 | buf[i + 1]), True, False):

@@ -4,7 +4,7 @@ import inflight.counters as counters
 
 from ..compat import const, copy
 from ..journal.records import DONE
-from ..packet import ProtocolError, begin, check_size, put_string
+from ..packet import ProtocolError, begin, put_string
 from ..states import ANY, ASK, CLEAN, DUP, ENDING, PERSISTENT, REL, SEND, STATE, SUSPECT, TRIAL
 
 
@@ -74,7 +74,9 @@ def connect_packet(
     remaining = len(name) + 8 + len(client_id) + len(blocks[0]) + len(blocks[1])
     for field in fields:
         remaining += 2 + len(field)
-    check_size(buf, remaining)
+    if remaining + 5 > len(buf):
+        text = "buffer: %d bytes at least, CONNECT takes half of them with its user, password and will"
+        raise ValueError(text % (2 * (remaining + 5)))
     i = put_string(buf, begin(buf, 0x10, remaining), name)
     buf[i] = protocol_level
     buf[i + 1] = flags

@@ -290,12 +290,14 @@ def _drop_lost(journal, at):
         journal.owner = owner
 
 
-def tell_lost(session, lost):
-    """Counts the messages, and tells the application, as far as anything is known of them."""
+def tell_lost(session, lost=()):
+    """Counts the messages, and tells the application, as far as anything is known of them. None: numbers were passed
+    over, of which the newest message may have had one."""
     session.count[DROPPED] += len(lost)
-    session.count[DAMAGED] += len(lost)
+    session.count[DAMAGED] += len(lost) or 1
+    session.lost += len(lost) or 1
     known = [message for message in lost if message][:_MOST_NOTICES]
     for mid, seq in known:
         session.notices += (MessageDamaged(1, mid, seq),)
-    if len(lost) > len(known):
+    if len(lost) > len(known) or not lost:
         session.notices += (MessageDamaged(len(lost) - len(known)),)

@@ -1,22 +1,29 @@
-# The errors of a peer that sends what it may not, or does not answer.
+# The errors of a peer that sends what it may not, or does not answer. They name packets.
 
 from errno import ETIMEDOUT
 
-from ..packet import PUBACK, ProtocolError
+from ..packet import MALFORMED, PUBACK, PUBREL, ProtocolError
 from ..states import REC, STATE
 
 _PACKETS = (
-    "CONNECT CONNACK PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE SUBACK UNSUBSCRIBE UNSUBACK PINGREQ PINGRESP"
-    " DISCONNECT AUTH"
+    "RESERVED CONNECT CONNACK PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE SUBACK UNSUBSCRIBE UNSUBACK PINGREQ"
+    " PINGRESP DISCONNECT AUTH"
 )
 
 
-def fault(session, kind=0, mid=0):
+def fault(session, kind=0, mid=0, n=-1, what=None, code=MALFORMED):
     """Returns the ProtocolError of a packet of this type that must not come now; mid: its Message ID, 0: it has none.
-    kind 0: the OSError of an answer that does not come."""
+    n: its remaining length, if that is invalid, or its flags are, or `what`. Without arguments: the OSError of an
+    answer that does not come."""
+    name = _PACKETS.split()[kind]
+    if n >= 0:
+        what = what or "invalid length %d" % n
+        if session.protocol_level > 3 and session.flags != (2 if kind == PUBREL else 0):
+            what = "invalid flags %d" % session.flags
+        return ProtocolError("%s in %s" % (what, name), code)
     if not kind:
         return _timed_out(session)
-    text = "unexpected " + _PACKETS.split()[kind - 1]
+    text = "unexpected " + name
     if mid:
         text += " for Message ID %d" % mid
         i = session.row(mid)

@@ -114,28 +114,25 @@ class PacketBuffer:
         first = buf[i]
         n = shift = 0
         c = 0x80
-        while c & 0x80:
-            if shift > 21:
-                raise ProtocolError("invalid remaining length", MALFORMED)
+        while c & 0x80 and shift < 28:
             i += 1
             if i == self.end:
                 return 0
             c = buf[i]
             n |= (c & 0x7F) << shift
             shift += 7
-        if not c and shift > 7 and self.protocol_level > 4:
-            raise ProtocolError("invalid remaining length", MALFORMED)  # it is not the shortest [MQTT5-1.5.5-1]
+        if c & 0x80 or not c and shift > 7 and self.protocol_level > 4:  # not the shortest [MQTT5-1.5.5-1]
+            raise ProtocolError("invalid remaining length", MALFORMED)
         i += 1
         kind = first >> 4
         self.flags = first & 15
         if kind == PUBLISH:
             return self._publish(i, n)
         size = self._sizes[kind]
-        if n != size and (size >= 0 or n < -1 - size or i - self.start + n > len(buf)):
-            return self._refuse_length(kind, n)
-        # At level 3 the bits are "not used", and a re-sent PUBREL has DUP.
-        if self.protocol_level > 3 and self.flags != (2 if kind == packet.PUBREL else 0):
-            raise ProtocolError("invalid flags %d in packet of type %d" % (self.flags, kind), MALFORMED)
+        # At level 3 the flags are "not used", and a re-sent PUBREL has DUP.
+        wrong = self.protocol_level > 3 and self.flags != (2 if kind == packet.PUBREL else 0)
+        if wrong or n != size and (size >= 0 or n < -1 - size or i - self.start + n > len(buf)):
+            return self._refuse(kind, n)
         if i + n > self.end:
             return 0
         self.start = i + n
@@ -146,8 +143,14 @@ class PacketBuffer:
         self.n = self.start - i
         return kind
 
-    def _refuse_length(self, kind, n):
-        raise ProtocolError("packet of type %d with invalid length %d" % (kind, n), MALFORMED)
+    def _refuse(self, kind, n):
+        raise self.fault(kind, 0, n)
+
+    def fault(self, *of):
+        """Returns the error of a peer's fault, see there."""
+        from .fault import fault
+
+        return fault(self, *of)
 
     def _id(self, i):
         mid = self.buf[i] << 8 | self.buf[i + 1]

@@ -51,6 +51,8 @@ def start(
     session.limit = max_inflight  # rows of messages to the broker
     session.most_in = receive_maximum
     session.busy = False  # an operation is under way, or one that did not come to its end left things half done
+    # Is it told that a start passed over numbers? After a failure, which is none, the journal knows whose they were.
+    told = not journal or not journal.found_skipped or None in journal.lost
     try:
         session._load()
     except OSError:  # as within a mount: what went to a worn page is a record that was cut short
@@ -58,6 +60,10 @@ def start(
             raise
         journal.recover()
         session._load()
+    if not told:
+        from .drop import tell_lost
+
+        tell_lost(session)
 
 
 def load(session):

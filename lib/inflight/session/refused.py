@@ -49,10 +49,12 @@ class PublishRefused(OSError):
 class MessageDamaged(OSError):
     """Records of the journal were damaged, and with them a message of QoS 1 or 2, or perhaps several: dropped, and
     counted. mid: its Message ID; seq: its sequence number in the journal; both None if nothing tells them. records: how
-    many records it is about."""
+    many records it is about; 0: the start found none, but the newest message may be lost."""
 
     def __init__(self, records, mid=None, seq=None):
-        if mid is None:
+        if not records:
+            text = "the newest message may be lost: its record was damaged, or it was being written at a power cut"
+        elif mid is None:
             text = "%d records of the journal were damaged: messages may be lost" % records
         else:
             text = "message %d was damaged in the journal and is lost (sequence number %d)" % (mid, seq)

@@ -99,6 +99,7 @@ class Session(Window):
     start sets."""
 
     counters = 20  # how many there are
+    lost = 0  # messages that were found damaged since drain() has told of it: its reader sets it back
     notices = ()  # exceptions that the application is to be told of; its reader removes them
     ended_by = None  # the error that ended the last connection; see judge() of connect
     quota = 0xFFFF  # so many messages are unacknowledged at most: of level 5
@@ -534,9 +535,7 @@ class Session(Window):
             if kind:
                 self.now = now
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
-                    from .fault import fault
-
-                    raise fault(self, kind)
+                    raise self.fault(kind)
                 self._handle(kind)
         except (packet.ProtocolError, OutboxFull) as e:  # what was noted stands
             self.busy = False
@@ -586,9 +585,7 @@ class Session(Window):
         if act == ERROR and self._late_proofs and kind == packet.PUBCOMP:
             act = IGNORED
         if act == ERROR:
-            from .fault import fault
-
-            raise fault(self, kind, mid)
+            raise self.fault(kind, mid)
         if act == IGNORED or act == UNKNOWN:
             self.count[counters.UNKNOWN_ACKS] += 1
         else:

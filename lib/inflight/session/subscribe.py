@@ -7,7 +7,7 @@ import inflight.counters as counters
 
 from ..arguments import encode
 from ..compat import const, copy
-from ..packet import SUBACK, UNSUBACK, ProtocolError, begin, check_size, put_string
+from ..packet import SUBACK, UNSUBACK, begin, check_size, put_string
 
 _CODES = b"\x00\x01\x02\x80"
 _CODES_5 = {
@@ -107,19 +107,38 @@ def add_handlers(client, filters, qos, handler, stream):
     for h in handlers:
         remove_handler(client, h[0])
         client._handlers.append(h)
-    # The identifier follows from the filters: the broker may have these subscriptions of an earlier life, with messages
+    # The identifier follows from the filter: the broker may have this subscription of an earlier life, with messages
     # that wait.
-    number = crc32(b"\0".join(patterns)) % _NUMBERS
     taken = [h[7] for h in client._handlers]
-    while _FIRST + number in taken:
-        number = (number + 1) % _NUMBERS
     for h in handlers:
-        h[7] = client.session.identifier = _FIRST + number
+        number = crc32(h[0]) % _NUMBERS
+        while _FIRST + number in taken:
+            number = (number + 1) % _NUMBERS
+        h[7] = _FIRST + number
+        taken.append(h[7])
     return patterns, [h[1] for h in handlers]
 
 
+def requests(client, patterns, qos):
+    """Yields the filters, their QoS and the Subscription Identifier of each SUBSCRIBE that asks for these: with
+    identifiers one for each filter, so that copies of one message are told apart."""
+    if not getattr(client.session, "identifiers", False):
+        yield patterns, qos, 0
+        return
+    for pattern, q in zip(patterns, qos):
+        for h in client._handlers:
+            if h[0] == pattern:
+                yield [pattern], [q], h[7]
+
+
 def encode_filters(client, filters):
-    """Returns filters as bytes, for UNSUBSCRIBE. Raises ValueError, also if the buffer is too small for the request."""
+    """Returns filters, or those of the list that is the only one, as bytes, for UNSUBSCRIBE. Raises ValueError, also if
+    the buffer is too small for the request."""
+    if len(filters) == 1 and not isinstance(filters[0], (str, bytes)):
+        try:
+            filters = list(filters[0])
+        except TypeError:
+            _refuse("filters", "filters, or a list of them", filters[0])
     patterns = encode_all(filters, client.session.protocol_level)
     check(client.session, patterns)
     return patterns
@@ -205,7 +224,7 @@ def suback(session, kind):
         for code in session.granted:
             ok = ok and code in codes
     if not ok:
-        raise ProtocolError("unexpected packet of type %d for Message ID %d" % (kind, session.mid))
+        raise session.fault(kind, session.mid)
     session.request = None
     session.request_mid = 0
     session.request_due = 0

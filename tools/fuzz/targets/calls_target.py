@@ -116,7 +116,7 @@ class Run:
         settings = {"timeout_ms": 20_000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": _ignore}
         settings.update(options)
         client = self._class("h", "dev", Journal(self.flash), protocol_level=self._level, **settings)
-        client.run = self
+        vars(client)["run"] = self
         client._waiter = Idle()
         self.client = client
 

@@ -91,8 +91,8 @@ PACKED = ("rp2040",)
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receive", "handlers")
 _OF_CLIENT = """
-    connect _connect _do_step disconnect _end_connection subscribe unsubscribe ping _wait_for_answer _time_left
-    _check_connected discard _publish_when_free
+    __enter__ __exit__ connect _connect _do_step disconnect _end_connection subscribe unsubscribe ping
+    _wait_for_answer _time_left _check_connected discard _publish_when_free
 """.split()
 # {module: (module that it comes from, {class: methods})}: those of one module are needed together, and lent. Without a
 # class: functions of the module.
