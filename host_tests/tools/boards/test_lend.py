@@ -21,7 +21,7 @@ def loaded():
     return sorted(name[9:] for name in sys.modules if name[9:] in %r)
 
 print(loaded())
-client = Client("broker.example", "d", Journal(RamFlash()), when_full="oldest")
+client = Client("broker.example", "d", Journal(RamFlash()), when_full="oldest", on_error=str)
 client.subscribe("a/#", 1, print)
 for _ in range(90):
     client.publish("t", bytes(90), 1)

@@ -75,7 +75,7 @@ class Base:
     max_inflight     messages of QoS 1 and 2 to the broker in flight, at most (64 at level 5, fewer if the broker wants)
     receive_maximum  messages of QoS 2 from the broker in flight, at most; at level 5 the broker is told
     when_full        what publish() does when the journal is full: None: raise OutboxFull; "oldest", "newest": drop
-                     that message, counted
+                     that message, counted, and on_error gets OutboxFull for the first one
     timeout_ms       how long a connect, a write or an answer may take; each byte that arrives gives an answer the
                      whole time again, ten times at most, behind messages longer than the buffer a hundred times
     retry_ms         ms until unanswered packets are repeated on the same connection; default: 20 s at level 3, 0

@@ -21,6 +21,8 @@ def make_space(session, size):
     excess = journal.used + journal.cost(size) - journal.limit
     helps = session.when_full == "oldest" and can_drop(session, excess)
     while not journal.fits(OUT, size):
+        if not session.count[counters.DROPPED]:
+            session.notices += (OutboxFull("the journal is full: messages are dropped from now on, and counted"),)
         session.count[counters.DROPPED] += 1
         if not (helps and drop_oldest(session)):
             return False
