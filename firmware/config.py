@@ -5,10 +5,12 @@
 import json
 from binascii import a2b_base64
 
+from inflight import __version__ as VERSION
 from network_fields import FIELDS as _NETWORK
 from network_fields import check as check_network
 
 REQUIRED = "required"
+_CONNECT = 67, 65, 82  # bytes of CONNECT beside names, user and password, at levels 3, 4 and 5
 _EXAMPLE = '{"host": "broker.example"}'
 # What the comments at a field say is the reference of users, see tools/reference_pages.py.
 # Numbers: default, minimum, maximum.
@@ -30,7 +32,7 @@ _NUMBERS = {
     "max_inflight": (8, 1, 64),  # the most messages in flight
     # the most readings, of one moment each, that are gathered in one message without a connection; 1: none
     "batch": (20, 1, 255),
-    "buffer": (1024, 512, 32768),  # bytes of RAM for packets, half for each direction
+    "buffer": (1024, 512, 32768),  # bytes of RAM for packets, half for each direction; user and password have to fit one
     # KiB of flash for messages that wait, in blocks of 4; 0: the board's, or what is there. The journal grows, and does
     # not shrink
     "journal_kb": (0, 12, 1020),
@@ -230,6 +232,11 @@ def _check_together(given, config):
     _check_name("group", config.group or "", "-_.")
     if root[0] == "/" or root[-1] == "/" or "//" in root:
         raise ConfigError("root: write topic levels with one / between them, none at the ends")
+    size = _CONNECT[config.protocol_level - 3] + len(root) + 2 * len(config.device) + len(VERSION)
+    for text in (config.user, config.password):
+        size += 2 + len(text.encode()) if text else 0
+    if config.buffer < 2 * size:
+        raise ConfigError("buffer: write %d at least (CONNECT takes %d bytes)" % (2 * size, size))
     check_network(given, config, ConfigError)
     if config.update_keys is not None:
         keys = config.update_keys

@@ -4,6 +4,10 @@ import json
 
 from config import ConfigError, check, load
 from harness import eq, raises
+from inflight.level5.mqtt5 import Session5
+from inflight.session.connect import write
+from inflight.session.session import Session
+from node import will
 from scratch import Folder
 
 RUNTIMES = "cpython micropython-x86 micropython-wasm"
@@ -119,6 +123,20 @@ def test_fields_that_need_another():
     assert "tls_ca" in refused(tls_cert="c", tls_key="k")
     assert "wifi_ssid" in refused(wifi_key="x")
     assert "oldest" in refused(when_full="all")
+
+
+def test_connect_fits_the_buffer():
+    """With a token as password."""
+    for level, kind, spare in ((3, Session, 0), (4, Session, 0), (5, Session5, 5)):
+        given = {"user": "dev", "password": "x" * 600, "protocol_level": level}
+        told = refused(**given)
+        size = int(told.split()[2]) // 2
+        eq(told, "buffer: write %d at least (CONNECT takes %d bytes)" % (2 * size, size))
+        c = config(buffer=2 * size, **given)
+        session = kind(None, bytearray(c.buffer), c.device.encode(), level)
+        topic, message, qos, retain = will(c)
+        found = topic.encode(), message.encode(), qos, retain, b"\0"
+        eq(write(session, False, 60, b"dev", c.password.encode(), found) + 2 + spare, size)
 
 
 def test_a_pin_wakes_a_device_that_sleeps():
