@@ -32,7 +32,7 @@ _NUMBERS = {
     "max_inflight": (8, 1, 64),  # the most messages in flight
     # the most readings, of one moment each, that are gathered in one message without a connection; 1: none
     "batch": (20, 1, 255),
-    "buffer": (1024, 512, 32768),  # bytes of RAM for packets, half for each direction; user and password have to fit one
+    "buffer": (1024, 512, 32768),  # bytes of RAM for packets, half each way; user and password have to fit one
     # KiB of flash for messages that wait, in blocks of 4; 0: the board's, or what is there. The journal grows, and does
     # not shrink
     "journal_kb": (0, 12, 1020),
