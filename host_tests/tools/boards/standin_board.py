@@ -216,8 +216,10 @@ def boot():
     start("main.py")
 
 
-try:
-    boot()
-    repl()
-except KeyboardInterrupt:
-    repl()
+work = boot
+while True:
+    try:
+        work()
+    except KeyboardInterrupt:  # also while a prompt is written
+        pass
+    work = repl
