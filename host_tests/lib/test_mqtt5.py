@@ -1,8 +1,6 @@
 """The clients at level 5: what the application is told, how connections end, brokers that refuse or want less. What the
 session makes of packets is tested in device/lib/test_session5.py and its neighbours."""
 
-import asyncio
-
 import pytest
 
 from host_tests.broker import PATIENCE_S
@@ -203,7 +201,7 @@ def test_no_memory_to_tell_the_broker_why(broker, make5, monkeypatch, break_prot
 
 def test_connect_with_everything(broker, make5):
     """[MQTT5-3.1.2-9] [MQTT5-3.1.3-1] [MQTT5-3.1.3-12] A will and its properties, user name and password; then a
-    password without a user name."""
+    password without a user name. DISCONNECT may ask for the will."""
     will = ("w", b"lost", 1, True, properties(will_delay=90, content_type="t"))
     for user, password in (("me", "token"), (None, b"\xff\0")):
         client = make5(broker.port, user=user, password=password, will=will, keepalive=30)
@@ -212,11 +210,11 @@ def test_connect_with_everything(broker, make5):
             found = {"will": will[:4], "will_properties": [(3, "t"), (0x18, 90)]}
             p = b.welcome(client_id="dev", keepalive=30, user=user, **found)
             assert p.password == (password.encode() if isinstance(password, str) else password)
-            b.goodbye()
+            assert b.expect(DISCONNECT).code == 4
 
         with broker.play(script):
             client.connect()
-            client.disconnect()
+            client.disconnect(will=True)
 
 
 def test_requests_that_are_too_long(broker, make5):
@@ -271,29 +269,6 @@ def test_properties_arrive(automatic, make, level):
     assert found == [(b"waiting", values)] + [(b"%d" % k, values if k % 2 else []) for k in range(9)]
 
 
-def test_properties_arrive_asyncio(automatic):
-    """[MQTT5-3.3.2-19] The same of tasks that publish with different ones at the same time."""
-
-    async def scene(broker):
-        client = aio_clients.make(broker.port, protocol_level=5)
-
-        async def some(topic, meta):
-            for k in range(10):
-                await client.publish(topic, b"%d" % k, k % 3, properties=meta)
-
-        async with client:
-            await client.connect()
-            await asyncio.gather(some("with", META), some("without", None))
-            assert await client.drain(PATIENCE_S * 1000)
-            await client.ping()
-
-    with automatic() as broker:
-        aio_clients.run(scene(broker))
-    assert len(broker.arrived) == 20
-    for message in broker.arrived:
-        assert message.properties == (META_VALUES if message.topic == "with" else [])
-
-
 def test_expiry_through_a_start(automatic, make5):
     """What a device knows of its sleep makes messages older. The journal's seconds end at 2**32 - 1: what is accepted
     then does not age."""
@@ -315,19 +290,6 @@ def test_expiry_through_a_start(automatic, make5):
         assert not client.drain(PATIENCE_S * 1000)  # one was dropped
         client.disconnect()
     assert [(m.payload, dict(m.properties)[2]) for m in broker.arrived] == [(b"new", 3600), (b"newest", 3600)]
-
-
-def test_disconnect_with_will(broker, make5):
-    """Reason code 4: the broker publishes the will."""
-
-    def script(b):
-        b.welcome()
-        assert b.expect(DISCONNECT).code == 4
-
-    with broker.play(script):
-        client = make5(broker.port)
-        client.connect()
-        client.disconnect(will=True)
 
 
 def test_a_handler_publishes_while_publish_waits(broker, make5):
@@ -405,13 +367,16 @@ def test_fields_of_a_message(broker, make5):
 
 
 def test_fields_for_consumers(broker):
-    """[MQTT5-3.3.2-17] [MQTT5-3.3.2-18] They belong to the consumer, also when other messages follow."""
+    """[MQTT5-3.3.2-17] [MQTT5-3.3.2-18] They belong to the consumer, also when other messages follow; it
+    awaits reply()."""
 
     def script(b):
         b.welcome()
         b.grant(1)
         b.send(publish("t", b"x", 1, 5, properties=ARRIVING) + publish("t", b"x", properties=NONE))
         b.expect(4, mid=5)
+        answer = b.expect(PUBLISH, topic="answers/7", payload=b"x!")
+        assert answer.properties == [(9, b"\0\xff")]
         b.goodbye()
 
     async def scene():
@@ -422,21 +387,13 @@ def test_fields_for_consumers(broker):
             async for message in client:
                 got.append(message)
                 if len(got) == 2:
+                    await got[0].reply(b"x!")
                     return [fields(m) for m in got]
 
     assert aio_clients.play(broker, script, scene) == [FULL, BARE]
 
 
 QUESTION = publish("q", b"question", properties=block((0x08, "answers"), (0x09, b"c")))
-
-
-def answering(b):
-    b.welcome()
-    b.grant(1)
-    b.send(QUESTION)
-    answer = b.expect(PUBLISH)
-    assert (answer.topic, answer.payload, answer.properties) == ("answers", b"question!", [(9, b"c")])
-    b.goodbye()
 
 
 @only_blocking  # with asyncio, reply() is a coroutine
@@ -459,28 +416,6 @@ def test_request_and_response(broker, make5):
             client.run_for(10)
         client.disconnect()
     assert served[0] is None and served[1] > 0
-
-
-@pytest.mark.parametrize("of", ["handler", "consumer"])
-def test_request_and_response_asyncio(broker, of):
-    """A handler answers in a task, a consumer awaits."""
-
-    async def scene():
-        tasks = []
-
-        def serve(message):
-            tasks.append(asyncio.create_task(message.reply(message.payload + b"!")))
-
-        async with aio_clients.make(broker.port, protocol_level=5) as client:
-            await client.subscribe("q", 1, serve if of == "handler" else None)
-            await client.connect()
-            if of == "consumer":
-                message = await client.__anext__()
-                await message.reply(message.payload + b"!")
-            await aio_clients.until(lambda: tasks or of == "consumer")
-            await asyncio.gather(*tasks)
-
-    aio_clients.play(broker, answering, scene)
 
 
 def test_subscription_options(broker, make5, make):

@@ -161,24 +161,6 @@ def test_damage_while_the_client_runs():
             eq((told(again), again.session.journal.damaged), ([], 1))
 
 
-def test_damage_that_a_start_finds():
-    for kind, level in peers():
-        for known in ([(2, 1)], [(None, None)]):
-            device = NorFlash(8, 1024, 16)
-            peer = make(kind, level, device)
-            for text in (b"one  ", b"two  ", b"three"):
-                peer.publish(text)
-            if known[0][0]:
-                damage(device, b"two  ")
-            else:
-                device.data[bytes(device.data).index(b"two  ") - 17 + 1] ^= 0x11  # the header of its record
-            peer = make(kind, level, device)
-            eq(told(peer), known)
-            eq((peer.count("damaged"), peer.count("dropped"), peer.session.pending), (1, 1, 2))
-            eq(payloads(peer.up()), [b"one  ", b"three"])
-            eq(told(make(kind, level, device)), [])
-
-
 def test_a_record_that_was_done_is_no_lost_message():
     device = NorFlash(8, 1024, 16)
     peer = Peer.connected(device)

@@ -218,7 +218,7 @@ def boot():
 
 work = boot
 while True:
-    try:
+    try:  # noqa: SIM105
         work()
     except KeyboardInterrupt:  # also while a prompt is written
         pass
