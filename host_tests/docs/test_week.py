@@ -17,10 +17,6 @@ HOUR_S = 3600
 OUTAGES = ((1, 3), (8, 12))  # of each day, from hour to hour
 
 
-class Over(BaseException):
-    pass
-
-
 @pytest.mark.parametrize("page", ["README.md", "docs/guide/first-program.md"])
 @pytest.mark.parametrize("hours", [4, *more(7 * 24)])
 def test_days_with_outages(automatic, clock, monkeypatch, page, hours):  # noqa: F811
@@ -36,24 +32,22 @@ def test_days_with_outages(automatic, clock, monkeypatch, page, hours):  # noqa:
             away = any(a <= hour % 24 < b for a, b in OUTAGES)
             broker.faults.silent = (CONNECT, PUBLISH, PINGREQ) if away else ()
             if hour >= hours:
-                raise Over
+                raise KeyboardInterrupt
             super().run_for(ms)
 
     def flash(*_):
         return inflight.RamFlash(8, 4096)
 
     network = types.SimpleNamespace(keep=lambda client: None)
-    for name, parts in (
-        ("board", {"network": lambda: None, "device_id": lambda: "attic", "journal_flash": flash}),
-        ("connectivity", {"Connectivity": lambda *_: network}),
-    ):
-        monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(**parts))
+    board = types.SimpleNamespace(network=lambda: None, device_id=lambda: "attic", journal_flash=flash)
+    monkeypatch.setitem(sys.modules, "board", board)
+    monkeypatch.setitem(sys.modules, "connectivity", types.SimpleNamespace(Connectivity=lambda *_: network))
     monkeypatch.setattr(inflight, "Client", Client)
     monkeypatch.setattr(inflight, "FileFlash", flash)
     readings = itertools.count()
     broker = automatic()
     program = first_program(page, "127.0.0.1", broker.port).replace('"21.4"', "str(next(readings))")
-    with pytest.raises(Over):
+    with pytest.raises(KeyboardInterrupt):
         exec(program, {"readings": readings})
     (client,) = clients
     assert client.drain(60_000)

@@ -101,19 +101,6 @@ def test_on_connect_comes_after_the_subscriptions(broker, make, diary):
     assert [type(e) for e in diary.of("error")] == [PermissionError, KeyError]
 
 
-def test_without_on_disconnect_errors_go_to_on_error(broker, make, pump):
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome()
-        b.connection.finish()
-        b.welcome(1)
-
-    with broker.play(script):
-        pump(client, lambda: client.counters()["connects"] == 2 and client.connected)
-    assert [type(e) for e in client.errors] == [ConnectionResetError]
-
-
 @pytest.mark.parametrize("callback", ["on_connect", "on_disconnect", "on_complete"])
 def test_a_callback_may_publish(broker, make, pump, callback):
     """At QoS 1; the message is sent on the current or the next connection."""

@@ -318,22 +318,6 @@ def test_keep_alive_without_answer(virtual, make):
     assert client.counters()["outages"] == 1
 
 
-def test_idle_client_sleeps(broker, make, reads):
-    """An idle client reads its socket only when a timer expires. With keep alive 0 it sends no PINGREQ."""
-    client = make(broker.port, keepalive=0)
-
-    def script(b):
-        b.welcome(keepalive=0)
-        b.goodbye()
-
-    with broker.play(script):
-        client.connect()
-        del reads[:]
-        client.run_for(300)
-        assert len(reads) <= 4
-        client.disconnect()
-
-
 # --- disconnecting ---
 
 

@@ -9,7 +9,7 @@ from tools.setup.common import CHECKOUT
 
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
-    "product": 39_100,  # lib, boards, firmware, the command `inflight`
+    "product": 39_150,  # lib, boards, firmware, the command `inflight`
     "maintainers": 17_450,  # other tools
     "all": 115_200,
 }

@@ -292,8 +292,7 @@ def share_among_threads(client_class, running, outside):
 
 
 def _refuse_unknown(client_class):
-    """A client has the attributes that it has from its constructor on. Only of its own class: subclasses may have
-    more."""
+    """A client has the attributes that it has from its constructor on; those of a subclass may have others."""
     assign = client_class.__setattr__
 
     def __setattr__(self, name, value):

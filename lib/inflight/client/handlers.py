@@ -104,17 +104,13 @@ def has_handler(client):
     return (named and _mark(client, named) or _mark(client, None)) > 1
 
 
-_MATCHES = const(1)  # marks of a subscription
-_CALL = const(2)
-
-
 def _mark(client, named):
-    # Marks each handler that has a filter that matches, once. Returns 2 if there is one, 1 if all of these
-    # subscriptions have none, 3 if they get this message by other copies, 0 if there is no subscription.
+    # Marks filters that match by 1, and each of their handlers once, by 2. Returns 2 if there is a handler, 1 if all of
+    # these subscriptions have none, 3 if they get this message by other copies, 0 if there is no subscription.
     session = client.session
     end = session.topic + session.topic_len
     for h in client._handlers:
-        h[8] = _MATCHES if matches(h[6], session.buf, session.topic, end) else 0
+        h[8] = 1 if matches(h[6], session.buf, session.topic, end) else 0
     found = 0
     for h in client._handlers:
         if h[8] and (not named or h[7] in named):
@@ -123,7 +119,7 @@ def _mark(client, named):
             elif h[2] is None:
                 found = 2 if found == 2 else 1
             else:
-                found = h[8] = _CALL
+                found = h[8] = 2
     return found
 
 
@@ -148,7 +144,7 @@ def dispatch(client):
         topic_too_long(client)
     elif has_handler(client):
         for h in client._handlers:
-            if h[8] == _CALL:
+            if h[8] == 2:
                 _call(client, h[2], h[3], h[5])
     elif client.on_message:
         _call(client, client.on_message, False, None)

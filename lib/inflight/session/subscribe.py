@@ -134,11 +134,8 @@ def requests(client, patterns, qos):
 def encode_filters(client, filters):
     """Returns filters, or those of the list that is the only one, as bytes, for UNSUBSCRIBE. Raises ValueError, also if
     the buffer is too small for the request."""
-    if len(filters) == 1 and not isinstance(filters[0], (str, bytes)):
-        try:
-            filters = list(filters[0])
-        except TypeError:
-            _refuse("filters", "filters, or a list of them", filters[0])
+    if len(filters) == 1 and isinstance(filters[0], (list, tuple)):
+        filters = filters[0]
     patterns = encode_all(filters, client.session.protocol_level)
     check(client.session, patterns)
     return patterns
