@@ -4,7 +4,7 @@ import os
 from errno import ECONNRESET, ETIMEDOUT
 from functools import lru_cache
 
-from inflight import Client, Journal
+from inflight import Client, Journal, OutboxFull
 from inflight.cpython import locked
 from inflight.journal.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
@@ -96,7 +96,7 @@ class Device(Client):
         super().__init__("h", "dev", journal, keepalive=0, retry_ms=0, timeout_ms=10**8, on_error=self._note, **options)
 
     def _note(self, error):
-        expected = (OSError, HandlerError, MemoryError)
+        expected = (OSError, OutboxFull, HandlerError, MemoryError)
         if not isinstance(error, (*expected, ProtocolError) if self.peer.provoked else expected):
             self.failure = error
 
