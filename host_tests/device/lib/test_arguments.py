@@ -74,7 +74,7 @@ OF_A_CLIENT = (
     ({"user": "u" * 500, "buffer": bytearray(256)}, "buffer"),
     ({"password": "p"}, "a password needs a user name"),
     ({"user": "u", "password": 5}, "password"),
-    ({"user": "u", "password": "x" * 600}, "buffer: 1256 bytes at least", "password"),
+    ({"user": "u", "password": "x" * 600}, "buffer: 1246 bytes at least", "password"),
     ({"user": "u", "password": "x" * 65536}, "password", "65536"),
     ({"will": "gone"}, "will", "'gone'"),
     ({"will": ("a", "x")}, "will", "(topic, payload, qos, retain)"),

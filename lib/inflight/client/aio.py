@@ -76,7 +76,8 @@ class AsyncClient(Base):
 
     async def connect(self):
         """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
-        small); the client goes on trying until disconnect(), unless reconnect=False."""
+        small); the client goes on trying until disconnect(), unless reconnect=False. Returns before the subscriptions
+        are made if messages for `async for` come first: what fails then, that raises."""
         self._next_attempt = ticks_ms()
         self._error = None
         self._start()
