@@ -69,6 +69,9 @@ class Tables:
     def write(self, without=(), **how):
         """without: columns that an earlier version did not have."""
         ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self.ranges.items()]
+        for one in ranges:
+            mine = (row for row in self.raw if (row["device"], row["epoch"]) == (one["device"], one["epoch"]))
+            one["live"] = min((row["seq"] for row in mine if not row.get("retain")), default=None)
         minutes = [_minute(row) for row in self._measurements if "value" in row]
         tables = {"raw": self.raw, "measurements": self._measurements, "dead_letters": self._dead}
         tables |= {"health": self._health, "ledger": ranges} | ({"minutes": minutes} if minutes else {})

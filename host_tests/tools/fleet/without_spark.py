@@ -58,10 +58,10 @@ def health(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **f
     return delivery(f"{device}/health", body | fields, at)
 
 
-def row(topic, body, at, by="c"):
+def row(topic, body, at, by="c", retain=False):
     """The row of a delivery that a collector received at `at`, in s."""
     text = json.dumps(body).encode()
-    return parse(line(1000 * at, by, f"inflight/{topic}", 1, False, False, text, 1 << 20), _TOPICS)
+    return parse(line(round(1000 * at), by, f"inflight/{topic}", 1, False, retain, text, 1 << 20), _TOPICS)
 
 
 def exported(folder):
@@ -200,6 +200,7 @@ def _ledger(raw):
         one = {"device": device, "epoch": epoch, "part": part, "ranges": _ranges(row["seq"] for row in first)}
         one |= {"repeated": len(rows) - len(first), "odd_clock": len(odd), "latency": sketch(late) if late else None}
         one |= {"first_received": min(received, default=None), "last_received": max(received, default=None)}
+        one |= {"live": min((row["seq"] for row in rows if not row["retain"]), default=None)}
         one |= {"measurements": sum(len(row["records"] or ()) for row in first)}
         parts[device, epoch, part] = one | {"dead_letters": sum(bool(row["problem"]) for row in first)}
     return list(parts.values())

@@ -28,10 +28,11 @@ FACTS = {
     "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
     "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary, {_PROPERTIES}",
 }
-# Each batch writes rows with its partial sums. `part`: of a million numbers of a journal.
+# Each batch writes rows with its partial sums. `part`: of a million numbers of a journal. `live`: the lowest number
+# of a delivery without RETAIN.
 LEDGER = (
     f"{_KEY}, part bigint, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
-    "measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
+    "measurements bigint, dead_letters bigint, odd_clock bigint, latency binary, live bigint"
 )
 # What devices told later of the time since a boot: at `time` it was `up`, in s. It dates the readings without a time of
 # the numbers from `boot` up to `seq`.

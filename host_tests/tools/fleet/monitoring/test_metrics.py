@@ -14,6 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from host_tests.tools.fleet.report.made_facts import empty
 from inflight_tools.fleet import commands, monitoring
 from inflight_tools.fleet.collect.counters import Counters
 from inflight_tools.fleet.monitoring.address import address
@@ -67,8 +68,12 @@ def scrape(*sources):
 def exported(tmp_path_factory):
     """The names of all metrics."""
     ways = [TransferMetrics(Figures(), name) for name in ("upload", "download")]
-    group = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0) | {"group": "attics"}
-    facts = {"groups": [group], "gave_up": {"dropped": 0}, "devices": [{"group": "attics", "holds_s": 60.0}]}
+    group = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0)
+    facts = empty() | {
+        "groups": [group | {"group": "attics"}],
+        "gave_up": {"dropped": 0},
+        "devices": [{"group": "attics", "holds_s": 60.0}],
+    }
     fleet = FleetMetrics(facts | {"made": time.time()}, 0)
     return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), fleet, *ways)}
 

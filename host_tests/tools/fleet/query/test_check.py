@@ -8,8 +8,16 @@ import pytest
 from host_tests.tools.fleet import tables as of_tables
 from host_tests.tools.fleet.report.made_facts import empty
 from host_tests.tools.fleet.tables import AT
+from host_tests.tools.fleet.without_spark import delivery, telemetry
 from inflight_tools.fleet.monitoring.alarms import Check
 from inflight_tools.fleet.query.facts import OTHERS, gather, totals
+
+NONE = (
+    "0 damaged tables, 0 devices with impossible numbers, 0 lost messages, 0 messages given up, "
+    "0 messages without a place, 0 rows stored twice, 0 silent, 0 devices whose end is unknown, 0 unknown numbers, "
+    "0 on the way, 0 in a journal"
+)
+PIPELINE = "0 journals nearly full, 0 collectors behind, 0 stale landing files"
 
 
 @pytest.fixture
@@ -33,15 +41,15 @@ def test_a_fleet_without_trouble_is_ok(check, tables):
     tables.add("attic", 0)
     tables.marker(60, 61)
     tables.write()
-    line = "ok: 1 device, 0 silent, 0 lost messages, 0 dead letters, 0 journals nearly full, 0 collectors behind, "
-    assert check() == (0, line + "0 stale landing files, 0 damaged tables\n")
+    assert check() == (0, f"ok: 1 device, {NONE}, 0 dead letters, {PIPELINE}\n")
 
 
 def test_one_line_says_what_is_wrong(check, troubled):
     status, line = check()
     assert status == 1 and line == (
-        "ALARM: 1 lost message, 2 dead letters, 1 journal nearly full; of 2 devices, 0 silent, 0 collectors behind, "
-        "0 stale landing files, 0 damaged tables\n"
+        "ALARM: 1 lost message, 2 dead letters, 1 journal nearly full; of 2 devices, "
+        f"{NONE.replace('0 lost messages, ', '').replace('0 devices whose', '1 device whose')}, "
+        f"{PIPELINE.replace('0 journals nearly full, ', '')}\n"
     )
 
 
@@ -54,6 +62,24 @@ def test_thresholds_are_options(check, troubled):
         assert Check(facts, allowed | {name: allowed[name] - 1}).alarms == [name]
     assert check("--max-lost", "1", "--max-dead-letters", "2", "--max-nearly-full", "1")[0] == 0
     assert check("--since", "2025-10-09T08:54:10", "--max-nearly-full", "1")[0] == 0  # 50 s after AT
+
+
+def test_who_is_silent_is_judged_over_all_times(check, fleet):
+    """By each device's interval over its whole life, until the end of the time."""
+    day, hour = 86_400, 3600
+    told = [("daily", n * day) for n in range(-9, -3)] + [("hourly", n * hour) for n in range(-90, -24)]
+    told += [("runs", 60 * n) for n in range(-3000, 1)]
+    for at in (0, -95 * hour):
+        fleet.land(delivery("c/collector", {"sent": 1000 * (AT + at)}, 1000 * (AT + at)))
+    for n, (device, at) in enumerate(told):
+        fleet.land(telemetry(device, n, at=1000 * (AT + at)))
+    fleet.run()
+    found = json.loads(check("--since", "24h", "--json")[1])
+    assert (found["devices"], found["silent"], found["tails"], found["alarms"]) == (3, 2, 2, ["silent"])
+    assert json.loads(check("--json")[1])["silent"] == 2
+    for until, silent in ((-20 * hour, ["daily", "hourly"]), (-23 * hour, ["daily"]), (-26 * hour, [])):
+        devices = gather(fleet.root, "inflight", now=AT + 70.0, since=AT - 95 * hour, until=AT + until)["devices"]
+        assert [one["device"] for one in devices if one["silent"]] == silent
 
 
 def test_a_collector_that_proves_nothing_is_behind(check, tables):

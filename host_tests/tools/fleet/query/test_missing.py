@@ -8,13 +8,18 @@ from types import SimpleNamespace
 import paho.mqtt.client as paho
 import pytest
 
+from host_tests.thorough import more
 from host_tests.tools.command import fleet as command
 from host_tests.tools.fleet.collect.collecting import Landing, Program, publish, until
+from host_tests.tools.fleet.tables import AT
 from host_tests.tools.fleet.without_spark import delivery as message
 from host_tests.tools.fleet.without_spark import health, telemetry
 from inflight_tools.fleet import delta
+from inflight_tools.fleet.monitoring.alarms import Check
 from inflight_tools.fleet.query import views
 from inflight_tools.fleet.query.database import Database
+from inflight_tools.fleet.query.facts import gather
+from inflight_tools.fleet.report.verdict import verdict
 from inflight_tools.fleet.where.answer import answer
 from inflight_tools.fleet.where.command import ELSEWHERE
 from tools.peers import mosquitto
@@ -120,6 +125,80 @@ def test_the_command_where_tells_more_of_what_is_missing(result):
     status, text, _ = told("expires", 1)
     assert status == ELSEWHERE and "at most 60 s were left on arrival" in text
     assert "expiry" not in told("all", 1)[1]
+
+
+# Of a device: its figures, those that are not 0. Markers are of each minute since an hour before.
+EDGES = {
+    "flashed": {
+        "accepted": 2,
+        "delivered": 2,
+        "before": 99,
+    },  # its birth message is a retained one, from 0 to 99 before
+    "between": {"accepted": 2, "delivered": 2, "before": 2},
+    "new": {"accepted": 20, "delivered": 10, "lost": 10},
+    "moved": {"accepted": 10, "delivered": 10, "before": 10},  # it has been up for two hours
+    "once": {"accepted": 11, "delivered": 1, "lost": 10, "guessed": 10},  # its only message may have waited
+    "silent-on-start": {"accepted": 10, "delivered": 10, "before": 10},
+    "twins": {"accepted": 30, "delivered": 30, "conflicts": 30},
+    "vanished": {"accepted": 5, "delivered": 5},
+    "leaves": {"accepted": 6, "delivered": 6},
+    "gives": {"accepted": 1003, "delivered": 3, "given_up": 1000},
+    "claims": {"accepted": 5, "delivered": 2, "lost": 3},
+}
+
+
+@pytest.mark.parametrize("without", [(), *more(("live",))])
+def test_what_a_collector_could_have_received(tables, without):
+    """`without`: a column of the ledger that tables of earlier versions lack."""
+    for s in range(-3600, 200, 60):
+        tables.marker(s, s + 1)
+    tables.add("flashed", 0, -3599, retain=True)
+    tables.add("flashed", 100, 10, oldest=100)
+    tables.add("between", 1, -3599, retain=True)
+    tables.add("between", 3, 10, oldest=3)
+    for device, up in (("new", 60), ("moved", 7200), ("silent-on-start", None)):
+        for n in range(10, 20):
+            if up and n == 15:
+                tables.health(device, n, n, {"accepted": n}, up=up, oldest=n)
+            else:
+                tables.add(device, n, n, oldest=n)
+    tables.health("once", 10, 20, {"accepted": 10}, up=20, oldest=10)
+    for n in range(30):
+        tables.add("twins", n, n, oldest=n, digest=1)
+        tables.add("twins", n, n, first=False, digest=2)
+    for device in ("vanished", "leaves"):
+        for n in range(5):
+            tables.status(device, n, n, oldest=n, state="online")
+    tables.add("vanished", None, 30, epoch=None, state="offline", retain=False, payload=b"{}")
+    tables.status("leaves", 5, 30, oldest=5, state="offline")
+    tables.add("gives", 0, 0, oldest=0)
+    for n, dropped in ((1, 0), (1002, 1000)):
+        tables.health("gives", n, n % 100, {"accepted": n, "dropped": dropped}, up=n, oldest=n)
+    tables.add("claims", 0, 0, oldest=0)
+    tables.health("claims", 4, 20, {"accepted": 4, "dropped": 1 << 31}, oldest=4)
+    for n, s in ((0, 0), (1, 10), (4_000_000_000, 20)):
+        tables.add("huge", n, s)
+    tables.write(without)
+    found = gather(tables.root, "inflight", now=AT + 300.0)
+    names = "accepted delivered lost guessed before given_up conflicts".split()
+    figures = {one["device"]: {name: one[name] for name in names if one[name]} for one in found["devices"]}
+    assert {name: figures[name] for name in EDGES} == EDGES
+    assert {name: found["fleet"][name] for name in names} == {
+        name: sum(one.get(name, 0) for one in EDGES.values()) for name in names
+    }
+    flags = {one["device"]: one["flags"] for one in found["devices"]}
+    assert [name for name in flags if "end unknown" in flags[name]] == ["vanished"]
+    assert [name for name in flags if "numbers that cannot be" in flags[name]] == ["huge"]
+    judged = {name: n for name, n in found["judgement"].items() if n}
+    assert judged.pop("kind") == "bad"
+    assert judged == {"impossible": 1, "lost": 23, "given_up": 1000, "conflicts": 30, "tails": 1, "before": 121}
+    assert verdict(found).sentence.startswith("23 messages were probably lost: 1,104 messages accepted, 81 delivered, ")
+    check = Check(found, dict.fromkeys(("lost", "given_up", "conflicts"), 0))
+    assert set(check.alarms) == {"lost", "given_up", "conflicts", "impossible"}
+    assert "30 messages without a place" in check.line()
+    metrics = pytest.importorskip("inflight_tools.fleet.monitoring.metrics", reason="make setup-pipeline")
+    (metric,) = [one for one in metrics.FleetMetrics(found, 0).collect() if one.name == "inflight_fleet_judged"]
+    assert {one.labels["figure"]: one.value for one in metric.samples if one.value} == judged
 
 
 def test_a_wrong_oldest_number_proves_nothing_and_is_a_dead_letter(result):

@@ -18,7 +18,7 @@ def empty():
     names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device",
              "guessed", "silent", "repeated", "doubled", "dead_letters", "conflicts",
              "before", "measurements", "restarts", "reconnects", "resends", "outbox_full",
-             "nearly_full")  # fmt: skip
+             "nearly_full", "tails", "impossible")  # fmt: skip
     fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
     return {
         "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "outside": None,
@@ -52,7 +52,14 @@ def device(name, accepted=100, **other):
 def add_up(facts):
     """Computes the fleet's sums from its devices."""
     for name, value in facts["fleet"].items():
-        if isinstance(value, int) and name not in ("devices", "doubled", "measurements", "silent"):
+        if isinstance(value, int) and name not in (
+            "devices",
+            "doubled",
+            "measurements",
+            "silent",
+            "tails",
+            "impossible",
+        ):
             facts["fleet"][name] = sum(one[name] for one in facts["devices"])
     facts["fleet"]["devices"] = len(facts["devices"])
     running = Counter(one["firmware"] for one in facts["devices"])

@@ -29,11 +29,17 @@ SENTENCES = (
      "Nothing is lost so far: 3,450 messages accepted, 3,438 delivered, 10 on the way, 2 in a journal."),
     (facts(lost=3, guessed=1), "bad", "3 messages were probably lost: 3,450 messages accepted, 3,447 delivered."),
     (facts(given_up=5, on_way=1), "bad",
-     "Devices gave up messages: 3,450 messages accepted, 3,444 delivered, 5 given up, 1 on the way."),
+     "Nothing was lost, but 5 messages given up: 3,450 messages accepted, 3,444 delivered, 1 on the way."),
     (facts(doubled=1), "bad",
-     "Nothing was lost, but 1 row is stored twice: 3,450 messages accepted, 3,450 delivered."),
+     "Nothing was lost, but 1 row stored twice: 3,450 messages accepted, 3,450 delivered."),
+    (facts(conflicts=30, impossible=1), "bad",
+     "Nothing was lost, but 1 device with impossible numbers, 30 messages without a place: 3,450 messages accepted,"
+     " 3,450 delivered."),
     (facts(lost=3, on_way=2, doubled=2), "bad",
-     "3 messages were lost: 3,450 messages accepted, 3,445 delivered, and 2 rows are stored twice."),
+     "3 messages were lost: 3,450 messages accepted, 3,445 delivered, 2 rows stored twice, 2 on the way."),
+    (facts(silent=2, tails=1, before=9), "waiting",
+     "Nothing is lost so far: 3,450 messages accepted, 3,450 delivered, 2 silent, 1 device whose end is unknown,"
+     " 9 unknown numbers."),
     (facts(delivered=3449), "bad",
      "The figures contradict each other: 3,450 messages accepted, 3,449 delivered, 0 lost, 0 given up,"
      " 0 on the way, 0 in a journal."),
@@ -66,12 +72,6 @@ def collectors(*of, **changes):
     return made
 
 
-def renewed():
-    made = facts()
-    made["devices"][0]["epochs"] = 2
-    return made
-
-
 # Of facts: what the notes say, each how.
 NOTES = [
     (facts(), []),
@@ -91,9 +91,10 @@ NOTES = [
     (facts(conflicts=2), ["2 messages arrived with a number that another message has"]),
     (facts(dead_letters=1), ["1 message could not be used"]),
     (facts(silent=2), ["2 devices silent for much longer than usual: see Devices."]),
-    (facts(before=500), ["500 numbers below the first one that arrived"]),
+    (facts(before=500), ["500 numbers unknown: nothing shows that a collector was subscribed when the broker"]),
+    (facts(tails=1), ["1 device vanished, or silent, or with a new journal: messages behind the last one"]),
+    (facts(impossible=1), ["1 device told apart, and in no sum"]),
     (facts(outbox_full=7), ["7 messages refused by a full journal"]),
-    (renewed(), ["New journals on 1 device: the last messages in an old one are unknown."]),
 ]
 
 

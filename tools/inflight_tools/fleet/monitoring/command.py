@@ -27,6 +27,10 @@ def check(
     retired: options.Retired = None,
     max_silent: Annotated[int, _most("silent devices")] = 0,
     max_lost: Annotated[int, _most("lost messages, also by age only")] = 0,
+    max_given_up: Annotated[int, _most("messages given up by devices")] = 0,
+    max_conflicts: Annotated[int, _most("messages whose number another one has")] = 0,
+    max_tails: Annotated[int | None, _most("devices whose last messages are unknown; default: any")] = None,
+    max_unknown: Annotated[int | None, _most("numbers of which nothing is known; default: any")] = None,
     max_dead_letters: Annotated[int, _most("dead letters")] = 0,
     max_nearly_full: Annotated[int, _most("devices whose journal is nearly full")] = 0,
     max_behind: Annotated[int, _most("collectors that have not shown for ten minutes that they have received all")] = 0,
@@ -34,8 +38,8 @@ def check(
     as_json: options.Json = False,
 ):
     """Prints one line for a cron job, and ends with exit status 1 if there is more of something than its option allows.
-    The figures are those of the report, and --since limits them: what was lost long ago is no alarm today. It needs no
-    Spark."""
+    The figures are those of the report, and --since limits them: what was lost long ago is no alarm today. Whether a
+    device is silent is judged over its whole life. It needs no Spark."""
     landing, of = locations(data, landing, of)
     now = time.time()
     start, _ = time_span(since, None, now)
@@ -46,6 +50,8 @@ def check(
         unread = LandingFiles(landing, of).unread()  # before the tables
         facts = totals(of, root, grace_s=grace, now=now, unread=unread, since=start, retired=retired or [])
     most = {"silent": max_silent, "lost": max_lost, "dead_letters": max_dead_letters, "nearly_full": max_nearly_full}
+    most |= {"given_up": max_given_up, "conflicts": max_conflicts}
+    most |= {name: n for name, n in (("tails", max_tails), ("before", max_unknown)) if n is not None}
     found = Check(facts, most | {"behind": max_behind, "stale": max_stale})
     print(json.dumps(found.figures | {"alarms": found.alarms}) if as_json else found.line())
     if found.alarms:

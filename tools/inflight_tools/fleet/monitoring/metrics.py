@@ -7,6 +7,7 @@ import os
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from inflight_tools.fleet.judgement import figures
 from inflight_tools.fleet.monitoring.address import address
 
 # Name after inflight_collector_, the attribute of Counters, what it counts.
@@ -148,6 +149,8 @@ class FleetMetrics:
         yield _gauge("journal_holds_seconds", least, "group", self.holds())
         told = "Messages that devices gave up, by the cause that they count."
         yield _gauge("given_up_messages", told, "cause", facts["gave_up"])
+        judged = "What is judged of the fleet, as the report and `check` do; all is proved if each is 0."
+        yield _gauge("judged", judged, "figure", figures(facts))
         late = "Collectors that have not shown for ten minutes that they have received all."
         made = "When these figures were computed, in s since 1970."
         gauges = (("collectors_behind", late, self._behind), ("timestamp_seconds", made, facts["made"]))

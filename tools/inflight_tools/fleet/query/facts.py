@@ -6,6 +6,7 @@ import time
 from collections import Counter
 
 from inflight_tools.fleet.delta import last_batch
+from inflight_tools.fleet.judgement import figures, kind
 from inflight_tools.fleet.proof import GIVEN_UP
 from inflight_tools.fleet.spark.landing import summary
 from inflight_tools.fleet.where.answer import Unknown, answer
@@ -32,8 +33,8 @@ _TRENDS = (
 )
 _COUNTS = "accepted delivered on_device on_way given_up lost guessed before repeated measurements".split()
 _WORST = (
-    "silent lost given_up conflicts dead_letters on_way on_device shared refused odd_clock restarts repeated".split()
-)
+    "impossible silent lost given_up conflicts dead_letters on_way on_device shared refused odd_clock restarts repeated"
+).split()
 _RESTART = f"(start AND was IS NOT NULL AND {views.NO_WAKE})"
 
 
@@ -54,7 +55,6 @@ def _journal(last):
 _FLAGS = {
     "two boards, one id": lambda row: row["shared"],
     "journal replaced": lambda row: row["epochs"] > 1 and not row["shared"],
-    "same number, other content": lambda row: row["conflicts"],
     "clock wrong": lambda row: row["odd_clock"],
     "clock jumped": lambda row: row["jumps"],
     "time of receipt": lambda row: row["undated"],
@@ -63,6 +63,8 @@ _FLAGS = {
     "journal damaged": lambda row: row["last"] and row["last"]["journal_damaged"],
     "lost, or expired at the broker": lambda row: row["lost"] and row["expires"],
     "numbers before the first": lambda row: row["before"],
+    "numbers that cannot be": lambda row: row["impossible"],
+    "end unknown": lambda row: row["tail"],
 }
 
 
@@ -89,17 +91,21 @@ def _device(row, latency_ms, rate):
 
 
 _DEVICES_NOW = (
-    "count(*) AS devices, count(*) FILTER (silent > 0) AS silent, count(*) FILTER (nearly_full) AS nearly_full"
+    "count(*) AS devices, count(*) FILTER (silent > 0) AS silent, count(*) FILTER (nearly_full) AS nearly_full, "
+    "count(*) FILTER (tail) AS tails, count(*) FILTER (impossible) AS impossible"
 )
+# Of numbers: of a device whose numbers cannot be they would hide what is known of all others.
+_SUM = 'CAST(coalesce(sum("{0}") FILTER (NOT impossible), 0) AS BIGINT) AS "{0}"'
 
 
 def _fleet(database):
-    """The sums of the fleet, why devices gave up messages, and the sums of its groups, the largest first. From now on
-    `found` is `devices`."""
+    """The sums of the fleet, but the numbers of devices that are told apart; why devices gave up messages; and the sums
+    of its groups, the largest first. From now on `found` is `devices`."""
     database.run("CREATE OR REPLACE TEMP TABLE found AS FROM devices")
-    sums = ", ".join(f'CAST(coalesce(sum("{name}"), 0) AS BIGINT) AS "{name}"' for name in views.COUNTS)
+    sums = ", ".join(map(_SUM.format, views.COUNTS))
     row = database.row(f"SELECT {sums}, {_DEVICES_NOW} FROM found")
     fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
+    fleet |= {"tails": row["tails"], "impossible": row["impossible"], "doubled": _doubled(database)}
     fleet |= {"reconnects": row["outages"], "outbox_full": row["refused"], "nearly_full": row["nearly_full"]}
     fleet["dead_letters"] = database.row("SELECT count(*) AS many FROM dead_letters")["many"]
     return {"fleet": fleet, "gave_up": {name: row[name] for name in GIVEN_UP}, "groups": _groups(database)}
@@ -111,14 +117,15 @@ def _groups(database):
     sums = ("devices", "silent", "nearly_full", "lost", "dead_letters")
     return database.rows(
         f"""WITH of_all AS (
-            SELECT coalesce("group", '{UNKNOWN}') AS "group", {_DEVICES_NOW}, sum(lost) AS lost,
+            SELECT coalesce("group", '{UNKNOWN}') AS "group", {_DEVICES_NOW}, {_SUM.format("lost")},
                 sum(dead_letters) AS dead_letters FROM found GROUP BY ALL
-            UNION ALL SELECT '{UNKNOWN}', 0, 0, 0, 0, count(*) FROM dead_letters WHERE device IS NULL),
+            UNION ALL BY NAME SELECT '{UNKNOWN}' AS "group", count(*) AS dead_letters
+                FROM dead_letters WHERE device IS NULL),
         ranked AS (
             SELECT *, row_number() OVER (ORDER BY devices DESC, "group") AS rank FROM (
                 SELECT "group", sum(COLUMNS(* EXCLUDE ("group"))) FROM of_all GROUP BY "group"))
         SELECT CASE WHEN rank <= {_MOST_GROUPS} THEN left("group", 64) ELSE '{OTHERS}' END AS "group",
-            {", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in sums)}
+            {", ".join(f"CAST(coalesce(sum({name}), 0) AS BIGINT) AS {name}" for name in sums)}
         FROM ranked GROUP BY ALL HAVING sum(devices) > 0 OR sum(dead_letters) > 0 ORDER BY devices DESC, "group" """
     )
 
@@ -183,6 +190,7 @@ def _doubled(database):
 _GONE = """
 FROM (SELECT device, epoch, gaps.hi + 1 AS seq, sum(missing.hi - missing.lo + 1) AS gone
     FROM missing JOIN gaps USING (device, epoch)
+        ANTI JOIN impossible USING (device)
     WHERE place IN ('gone', 'erased') AND missing.lo BETWEEN gaps.lo AND gaps.hi GROUP BY ALL)
 JOIN (SELECT device, epoch, lo AS seq, received FROM runs WHERE received IS NOT NULL) USING (device, epoch, seq)
 """
@@ -363,7 +371,7 @@ def gather(root, topics, chosen=(), worst=10, counters=(), **how):
     WrongTables."""
     with _judged(root, topics, **how) as (database, facts):
         gathered = _gathered(database, chosen, worst, facts["since"], facts["until"])
-        return _as_json(facts | {"counters": list(counters)} | gathered)
+        return _as_json(_judgement(facts | {"counters": list(counters)} | gathered))
 
 
 def of_device(root, topics, device, number=None, epoch=None, landing=None, **how):
@@ -385,7 +393,11 @@ def of_device(root, topics, device, number=None, epoch=None, landing=None, **how
             times = facts["since"], facts["until"]
             facts |= {"events": _events(database), "trends": _trends(database, [device], *times)}
             facts["measurements"] = _series(database, [device], *times)
-        return _as_json(facts)
+        return _as_json(_judgement(facts))
+
+
+def _judgement(facts):
+    return facts | {"judgement": {"kind": kind(facts), **figures(facts)}}
 
 
 def totals(root, topics, **how):
@@ -394,7 +406,7 @@ def totals(root, topics, **how):
     with _judged(root, topics, **how) as (database, facts):
         if not database.tables["raw"]:
             raise FileNotFoundError(f"there are no tables in {root}: has `inflight fleet tables` run?")
-        return facts | _fleet(database)
+        return _judgement(facts | _fleet(database))
 
 
 @contextlib.contextmanager
@@ -421,7 +433,7 @@ def _as_json(value):
 
 def _gathered(database, chosen, worst, since, until):
     facts = _fleet(database)
-    facts["fleet"] |= {"doubled": _doubled(database), "latency_ms": latency.of_fleet(database)}
+    facts["fleet"]["latency_ms"] = latency.of_fleet(database)
     devices = _devices(database, f"{_WORST_FIRST} LIMIT {MOST_DEVICES}")
     facts |= {"devices": devices, "versions": _versions(database), "dead_letters": _dead_letters(database)}
     facts["rollouts"] = _rollouts(database)

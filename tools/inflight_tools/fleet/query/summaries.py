@@ -17,6 +17,7 @@ from typing import NamedTuple
 import duckdb
 
 from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.proof import SLOW
 from inflight_tools.fleet.spark.storage import sync
 
 FOLDER = "_summaries"
@@ -47,13 +48,15 @@ _SOURCES = {
 _LATE = ", ".join(f"count(*) FILTER (counts AND made < received - INTERVAL {s} SECONDS) AS late_{s}" for s in DELAYS)
 # {summary: (table, SQL over a chunk of it)}
 _SUMMARIES = {
-    # Of a day and journal; lo, hi, since, until, oldest, began and bytes are those of first deliveries.
+    # Of a day and journal; lo, hi, since, until, oldest, began and bytes are those of first deliveries, `live` is the
+    # lowest number of a delivery without RETAIN.
     "days": (
         "raw",
         """SELECT file, CAST(received AS DATE) AS day, device, epoch, count(*) FILTER (counts) AS delivered,
             count(*) FILTER (NOT first AND seq IS NOT NULL) AS repeated, min(seq) FILTER (counts) AS lo,
             max(seq) FILTER (counts) AS hi, min(received) FILTER (counts) AS since,
             max(received) FILTER (counts) AS until, max(oldest) FILTER (counts) AS oldest,
+            min(seq) FILTER (retain IS NOT TRUE) AS live,
             min(least(received, made)) FILTER (counts) AS began, sum(bytes) FILTER (counts) AS bytes,
             max(expiry) AS expiry
         FROM chunk GROUP BY ALL""",
@@ -124,6 +127,14 @@ _SUMMARIES = {
             WINDOW journal AS (PARTITION BY file, device, epoch ORDER BY seq))
         WHERE NOT coalesce(was < accepted AND accepted < next AND up_before <= up AND up <= up_next
             AND began < received AND epoch IS NOT NULL AND seq IS NOT NULL, false)""",
+    ),
+    # Starts of a device, by their first number: within which time they were, by receipt and uptime.
+    "boots": (
+        "health",
+        f"""SELECT file, device, epoch, greatest(0, seq - {ACCEPTED}) AS boot, min(epoch(received) - up) AS until,
+            max(epoch(received) - {SLOW} * up) AS latest
+        FROM chunk WHERE {ACCEPTED} IS NOT NULL AND seq IS NOT NULL AND up BETWEEN 0 AND {(1 << 32) - 1}
+        GROUP BY ALL""",
     ),
 }
 # Contents of the first deliveries of the numbers in `repeats`, which may be in any file.

@@ -3,6 +3,7 @@
 from inflight_tools.fleet import proof as rules
 
 from .database import moment
+from .summaries import ACCEPTED
 
 _OVERLAP_S = 60  # if messages of two journals alternate for longer, there are two devices
 _SILENT_S = 600  # shorter silence is no alarm
@@ -12,6 +13,8 @@ _OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
 # So few of all deliveries are told apart if the time of all would be so many times as long: a clock was wrong.
 _FEW, _LEAST = 0.001, 20
 _APART = 20
+# Counters of health messages, of numbers that a journal gave up.
+_OF_JOURNAL = "journal_damaged", "journal_skipped"
 NO_WAKE = "reset IS DISTINCT FROM 'deep-sleep'"  # a wake from deep sleep is not a restart
 
 _TOLD = {name: f"counters['{name}']" for name in ("accepted", "dropped", "thinned", "damaged", "resent", "outages")}
@@ -29,47 +32,45 @@ SELECT device, epoch, r.lo, r.hi FROM (SELECT device, epoch, unnest(ranges) AS r
 """
 _GAPS = """
 SELECT device, epoch, before + 1 AS lo, lo - 1 AS hi
-FROM (SELECT *, lag(hi) OVER (PARTITION BY device, epoch ORDER BY lo) AS before FROM ranges) WHERE before + 1 < lo
+FROM (SELECT *, lag(hi, 1, -1) OVER (PARTITION BY device, epoch ORDER BY lo) AS before FROM ranges)
+WHERE before + 1 < lo
 """
 # Of a time: numbers that are missing belong to it if the next number that arrived was received then.
 _GAPS_OF_A_TIME = f"""
 SELECT device, epoch, lo, hi FROM ({_GAPS})
 SEMI JOIN (SELECT device, epoch, lo - 1 AS hi FROM runs) USING (device, epoch, hi)
 """
-# before: numbers below the first one that arrived; the collector may not have been subscribed then.
 _JOURNALS = """
 SELECT * FROM
-    (SELECT device, epoch, min(lo) AS before, sum(hi - lo + 1) AS delivered FROM ranges GROUP BY ALL)
+    (SELECT device, epoch, sum(hi - lo + 1) AS delivered FROM ranges GROUP BY ALL)
     JOIN (SELECT device, epoch, sum(repeated) AS repeated, sum(measurements) AS measurements,
         sum(odd_clock) AS odd_clock, min(first_received) AS first_received, max(last_received) AS last_received
         FROM ledger GROUP BY ALL) USING (device, epoch)
 """
 # The same of what was received in a time: `raw` has it, but the ledger has not.
 _JOURNALS_OF_A_TIME = """
-SELECT arrived.*, coalesce(lo, 0) AS before, coalesce(measurements, 0) AS measurements,
-    coalesce(odd_clock, 0) AS odd_clock
+SELECT arrived.*, coalesce(measurements, 0) AS measurements, coalesce(odd_clock, 0) AS odd_clock
 FROM (SELECT device, epoch, CAST(sum(delivered) AS BIGINT) AS delivered, CAST(sum(repeated) AS BIGINT) AS repeated,
         min(since) AS first_received, max(until) AS last_received
         FROM days WHERE delivered + repeated > 0 GROUP BY device, epoch) AS arrived
-    LEFT JOIN (SELECT * FROM (SELECT device, epoch, min(lo) AS lo FROM ranges GROUP BY ALL)
-        SEMI JOIN runs USING (device, epoch, lo))
-        USING (device, epoch)
     LEFT JOIN (SELECT device, epoch, count(*) AS measurements,
         count(DISTINCT seq) FILTER (clock IN ('ahead', 'behind')) AS odd_clock
         FROM measurements WHERE seq IS NOT NULL GROUP BY ALL) USING (device, epoch)
 """
-# accepted = delivered + on_device + erased + on_way + gone. guessed: how many of `gone` are a guess.
+# accepted = delivered + on_device + erased + on_way + gone. guessed: how many of `gone` are a guess. before: numbers of
+# which nothing shows that a collector was subscribed when the broker acknowledged them.
 _NUMBERS = """
 WITH away AS (
     SELECT device, epoch,
+        sum(CASE WHEN place = 'before' THEN hi - lo + 1 ELSE 0 END) AS before,
         sum(CASE WHEN place = 'device' THEN hi - lo + 1 ELSE 0 END) AS on_device,
         sum(CASE WHEN place = 'erased' THEN hi - lo + 1 ELSE 0 END) AS erased,
         sum(CASE WHEN place = 'way' THEN hi - lo + 1 ELSE 0 END) AS on_way,
         sum(CASE WHEN place = 'gone' THEN hi - lo + 1 ELSE 0 END) AS gone,
         sum(CASE WHEN place = 'gone' AND NOT proved THEN hi - lo + 1 ELSE 0 END) AS guessed
     FROM missing GROUP BY ALL)
-SELECT journals.*, coalesce(on_device, 0) AS on_device, coalesce(erased, 0) AS erased, coalesce(on_way, 0) AS on_way,
-    coalesce(gone, 0) AS gone, coalesce(guessed, 0) AS guessed,
+SELECT journals.*, coalesce(before, 0) AS before, coalesce(on_device, 0) AS on_device, coalesce(erased, 0) AS erased,
+    coalesce(on_way, 0) AS on_way, coalesce(gone, 0) AS gone, coalesce(guessed, 0) AS guessed,
     delivered + coalesce(away.on_device + away.erased + away.on_way + away.gone, 0) AS accepted
 FROM journals LEFT JOIN away USING (device, epoch)
 """
@@ -81,13 +82,13 @@ SELECT DISTINCT device FROM (
     FROM journals)
 WHERE used > first_received + INTERVAL {_OVERLAP_S} SECONDS
 """
-# How many numbers arrived with different contents.
+# How many contents arrived whose number another one has: they have no place.
 _CONFLICTS = """
-SELECT device, count(*) AS conflicts FROM (
-    SELECT device, epoch, seq FROM (
+SELECT device, CAST(sum(contents - 1) AS BIGINT) AS conflicts FROM (
+    SELECT device, epoch, seq, count(DISTINCT digest) AS contents FROM (
         SELECT device, epoch, seq, digest FROM repeats
         UNION ALL SELECT device, epoch, seq, digest FROM digests SEMI JOIN repeats USING (device, epoch, seq))
-    GROUP BY ALL HAVING count(DISTINCT digest) > 1)
+    GROUP BY ALL HAVING contents > 1)
 GROUP BY device
 """
 _MARKS = "kind = 'collector' AND retain IS NOT TRUE"  # a retained one has not waited behind other messages
@@ -141,7 +142,7 @@ SELECT device, last_status, state_since,
     TRY(from_json(decode(last_status.payload), '{{"safe": "BOOLEAN"}}')).safe AS safe,
     TRY(from_json(decode(birth), '{{"board": "VARCHAR", "micropython": "VARCHAR", "group": "VARCHAR"}}')) AS told
 FROM (
-    SELECT device, arg_max(struct_pack(state, next_s, payload), place) AS last_status,
+    SELECT device, arg_max(struct_pack(state, next_s, payload, epoch, seq), place) AS last_status,
         max(CASE WHEN begins THEN received END) AS state_since,
         arg_max(payload, place) FILTER (state = 'online') AS birth
     FROM (
@@ -150,6 +151,50 @@ FROM (
         FROM every_rare WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
     GROUP BY device)
 """
+# The lowest number that came without RETAIN. Of tables of earlier versions only the deliveries tell it.
+_LIVE = """
+SELECT device, epoch, min(live) AS live
+FROM (SELECT device, epoch, live FROM ledger UNION ALL SELECT device, epoch, live FROM every_days) GROUP BY ALL
+"""
+_MANY = "coalesce(list_sum(list_transform(ranges, lambda r: r.hi - r.lo + 1)), 0)"
+# Devices with numbers that cannot be.
+_IMPOSSIBLE = f"""
+SELECT DISTINCT device FROM (
+    SELECT device, epoch, gaps.hi - gaps.lo + 1 AS many, abs(epoch(above.began) - epoch(below.ended)) AS made_s, pace_s
+    FROM ({_GAPS}) AS gaps JOIN (
+            SELECT device, epoch, (epoch(max(last_received)) - epoch(min(first_received)))
+                / nullif(sum({_MANY}) - 1, 0) AS pace_s
+            FROM ledger GROUP BY ALL) USING (device, epoch)
+        LEFT JOIN (SELECT device, epoch, lo - 1 AS hi, began FROM every_runs) AS above USING (device, epoch, hi)
+        LEFT JOIN (SELECT device, epoch, hi + 1 AS lo, ended FROM every_runs) AS below
+            ON (below.device, below.epoch, below.lo) = (gaps.device, gaps.epoch, gaps.lo)
+    WHERE many >= {rules.HUGE})
+WHERE {rules.IMPOSSIBLE}
+"""
+# Of starts of a device that were behind the time {{0}}: the first numbers of those that may matter.
+_STARTS = """
+SELECT device, epoch, boot, min(until) >= {0} AS by_receipt FROM every_boots JOIN live USING (device, epoch)
+WHERE boot < live GROUP BY ALL HAVING max(latest) >= {0} OR by_receipt
+"""
+# Of the journals in `starts`: the lowest number that proof.RECEIVABLE gives by markers. behind: a number was routed
+# behind a marker of that time.
+_STARTED = f"""
+WITH marks AS (
+    SELECT "by", received, max(epoch(made)) OVER (PARTITION BY "by" ORDER BY received) AS sent
+    FROM every_rare SEMI JOIN trusted USING ("by") WHERE {_MARKS}),
+mine AS (
+    SELECT device, epoch, seq, "by", received, oldest FROM every_raw SEMI JOIN starts USING (device, epoch)
+    WHERE first AND seq IS NOT NULL AND retain IS NOT TRUE),
+routed AS (
+    SELECT device, epoch, seq, max(sent) OVER (PARTITION BY device, epoch ORDER BY seq) AS behind
+    FROM mine ASOF LEFT JOIN marks ON mine."by" = marks."by" AND mine.received > marks.received),
+told AS (
+    SELECT device, epoch, oldest, up, seq - {ACCEPTED} AS boot
+    FROM every_health JOIN mine USING (device, epoch, seq) WHERE up >= 0)
+SELECT told.device, told.epoch, min(greatest(0, boot)) AS started FROM told ASOF JOIN routed
+    ON told.device = routed.device AND told.epoch = routed.epoch AND told.oldest > routed.seq
+WHERE behind - {rules.SLOW} * up >= {{0}} GROUP BY ALL
+"""
 # expires: the longest expiry with which a message of the device arrived, in s.
 _EXPIRIES = "SELECT device, max(expiry) AS expires FROM days WHERE expiry IS NOT NULL GROUP BY device"
 _PLACES = "accepted delivered on_device erased on_way gone guessed before"
@@ -157,28 +202,36 @@ _OF_JOURNALS = f"{_PLACES} repeated measurements odd_clock".split()
 _OF_DEVICES = "dead_letters conflicts jumps undated restarts resends outages refused".split()
 COUNTS = (*_OF_JOURNALS, "epochs", *_OF_DEVICES, *rules.COUNTED, "given_up", "lost")
 _CHANGED = f"least(gone, {' + '.join(rules.COUNTED)})"
+# Whether nothing tells what became of the messages behind the last one that arrived: of a device that has vanished, and
+# not said good-bye with a number; of an earlier journal.
+_TAIL = """
+(silent > 0 OR epochs > 1 OR state = 'offline') AND NOT coalesce(last_status.seq = last_number AND state = 'offline'
+    AND epochs = 1, false)
+"""
 # One row for each device. accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the
 # numbers that are gone as many as the device counts as dropped, damaged or skipped. lost: the others. "group": the
 # label in its configuration, else its board.
 _DEVICES = f"""
 WITH counted AS (
-    SELECT device, {", ".join(f"sum({name}) AS {name}" for name in _OF_JOURNALS)}, count(*) AS epochs,
-        min(first_received) AS since, max(last_received) AS seen
+    SELECT device, {", ".join(f"sum({name}) AS {name}" for name in _OF_JOURNALS)}, count(*) AS epochs
     FROM numbers GROUP BY device),
 dead AS (SELECT device, count(*) AS dead_letters FROM dead_letters WHERE device IS NOT NULL GROUP BY device),
 joined AS (
     SELECT device, {", ".join(f"CAST(coalesce({name}, 0) AS BIGINT) AS {name}" for name in COUNTS[:-2])},
-        since, seen, resets, last, coalesce(last_status.state, 'unknown') AS state,
-        last_status.next_s AS next_s, state_since, expires, shared.device IS NOT NULL AS shared,
+        since, seen, numbered, last_number, resets, last, coalesce(last_status.state, 'unknown') AS state,
+        last_status, last_status.next_s AS next_s, state_since, impossible.device IS NOT NULL AS impossible, expires,
+        shared.device IS NOT NULL AS shared,
         coalesce(safe, false) AS safe, told.board AS board, told.micropython AS micropython,
         coalesce(told."group", told.board) AS "group",
         coalesce(last.journal_limit > 0 AND last.journal_used >= {_NEARLY_FULL} * last.journal_limit, false)
             AS nearly_full
-    FROM counted FULL JOIN dead USING (device) LEFT JOIN health_sums USING (device) LEFT JOIN states USING (device)
+    FROM counted FULL JOIN dead USING (device) FULL JOIN heard USING (device)
+        LEFT JOIN health_sums USING (device) LEFT JOIN states USING (device)
         LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device)
-        LEFT JOIN undated USING (device)
+        LEFT JOIN undated USING (device) LEFT JOIN impossible USING (device)
         LEFT JOIN expiries USING (device))
-SELECT *, {{silent}} AS silent, erased + {_CHANGED} AS given_up, gone - {_CHANGED} AS lost FROM joined
+SELECT * EXCLUDE (last_status, numbered), {_TAIL} AS tail, erased + {_CHANGED} AS given_up, gone - {_CHANGED} AS lost
+FROM (SELECT *, {{silent}} AS silent FROM joined)
 """
 
 
@@ -193,13 +246,13 @@ def _stepped(query, steps):
     return query
 
 
-def _span(database, now):
+def _span(database, now, times="times"):
     """The time in which deliveries were received: {"since", "until"} in s since 1970, None without any. `outside`:
     those few that were received far from all others, by the clock of a collector, as {"count", "first", "last"}; None
-    without any."""
+    without any. times: the view with them."""
     # A minute belongs to a time with all of its deliveries.
     minutes = f"""FROM (SELECT epoch(min(since)) AS since, epoch(max(until)) AS until, sum(deliveries) AS many
-        FROM times GROUP BY t) WHERE until >= {_OLDEST} AND since <= {int(now) + _DAY_S}"""
+        FROM {times} GROUP BY t) WHERE until >= {_OLDEST} AND since <= {int(now) + _DAY_S}"""
     sums = "CAST(coalesce(sum(many), 0) AS BIGINT), min(since), max(until)"
     many, since, until = database.run(f"SELECT {sums} {minutes}").fetchone()
     whole = {"since": since, "until": until, "outside": None}
@@ -226,10 +279,37 @@ def _silent(now, span):
     began, ended = "epoch(since)", "epoch(seen)"
     if span["outside"]:
         began, ended = f"greatest({began}, {span['since']!r})", f"least({ended}, {span['until']!r})"
-    mean = f"({ended} - {began}) / (delivered + repeated - 1)"
-    usual = f"coalesce(next_s, CASE WHEN delivered > 2 THEN {mean} END, {_DAY_S})"
+    mean = f"({ended} - {began}) / (numbered - 1)"
+    usual = f"coalesce(next_s, CASE WHEN numbered > 2 THEN {mean} END, {_DAY_S})"
     silence = f"({now!r} - {ended})"
     return f"CASE WHEN {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0 END"
+
+
+def _heard(until):
+    """SQL of all devices that were ever heard of before the time `until`, in s since 1970, None: now: since when, when
+    last, how many numbers arrived, and the highest one of the last journal."""
+    sums = """SELECT device, min(since) AS since, max(until) AS seen, CAST(sum(many) AS BIGINT) AS numbered,
+        arg_max(hi, coalesce(until, to_timestamp(0))) AS last_number FROM"""
+    ledger = f"""SELECT device, epoch, min(first_received) AS since, max(last_received) AS until,
+        sum({_MANY} + coalesce(repeated, 0)) AS many, max(list_max(list_transform(ranges, lambda r: r.hi))) AS hi
+        FROM (SELECT device, epoch, first_received, last_received, ranges, repeated FROM ledger
+            UNION ALL SELECT device, epoch, since, until, [], 0 FROM every_days WHERE delivered > 0)
+        GROUP BY device, epoch"""
+    if until is None:
+        return f"{sums} ({ledger}) GROUP BY device"
+    # The ledger tells nothing of a time before the last message of a journal.
+    end = moment(until)
+    old = f"SELECT * FROM ({ledger}) WHERE until < {end}"
+    days = f"""SELECT * FROM every_days ANTI JOIN ({old}) USING (device, epoch)
+        WHERE delivered > 0 AND since < {end}"""
+    return f"""{sums} ({old}
+        UNION ALL SELECT device, epoch, since, until, delivered + repeated, hi FROM ({days}) WHERE until < {end}
+        UNION ALL SELECT device, epoch, min(received), max(received), count(*), max(seq) FROM every_raw
+            JOIN listed USING (filename) SEMI JOIN (FROM ({days}) WHERE until >= {end}) AS cut
+            ON (cut.file, cut.device, cut.epoch, cut.day) = (listed.file, every_raw.device, every_raw.epoch,
+                CAST(received AS DATE))
+            WHERE first AND received < {end} GROUP BY device, epoch)
+        GROUP BY device"""
 
 
 def _ends(database, summaries, proof):
@@ -265,6 +345,21 @@ def _turns(database, summaries):
         SEMI JOIN mixed USING (file, device, epoch) WHERE filename IN {summaries.names(files)})"""
 
 
+def _find_starts(database, since):
+    """Makes the table `started`: of journals whose first numbers are missing the lowest ones that a collector could
+    have received, `started` as markers prove it, `perhaps` by receipt. since: see Proof."""
+    database.run("CREATE OR REPLACE TEMP TABLE started (device VARCHAR, epoch BIGINT, started BIGINT, perhaps BIGINT)")
+    if since is None:
+        return
+    database.run(f"CREATE OR REPLACE TEMP TABLE starts AS {_STARTS.format(since + rules.SKEW_S)}")
+    if database.row("SELECT count(*) AS many FROM starts")["many"]:  # seldom: it reads deliveries
+        database.run(
+            f"""INSERT INTO started SELECT device, epoch, started, perhaps
+            FROM (SELECT device, epoch, min(boot) FILTER (by_receipt) AS perhaps FROM starts GROUP BY ALL)
+            LEFT JOIN ({_STARTED.format(since + rules.SKEW_S)}) USING (device, epoch)"""
+        )
+
+
 def _missing(proof, ends):
     """The numbers that have not arrived, as ranges from `lo` to `hi`, with the `place` where they are:
 
@@ -273,15 +368,20 @@ def _missing(proof, ends):
     way     the broker has acknowledged them, and a collector's session may still have them
     gone    the broker has acknowledged them, and no session has them: lost behind the broker, or given up by the
             device, which counts these
+    before  the broker has acknowledged them, and nothing shows that a collector was subscribed then
 
     proved: false if that is a guess, because of their age, see Proof."""
     told = ", ".join(f"{sql} AS {name}" for name, sql in proof.told(moment).items())
     journals = _stepped(f"SELECT device, epoch, {told} FROM ({ends}) GROUP BY device, epoch", rules.JOURNAL_STEPS)
-    gaps = _stepped(f"SELECT * FROM gaps LEFT JOIN ({journals}) USING (device, epoch)", rules.GAP_STEPS)
-    proved = f"coalesce({proof.proved} AND tells, false)"
-    parts = ", ".join(f"{{'lo': {lo}, 'hi': {hi}, 'place': {place}}}" for lo, hi, place in rules.GAP_PARTS)
-    split = f"SELECT device, epoch, unnest([{parts}]) AS part, {proved} AS proved FROM ({gaps})"
-    return f"SELECT device, epoch, part.lo, part.hi, part.place, proved FROM ({split}) WHERE part.lo <= part.hi"
+    joined = "LEFT JOIN live USING (device, epoch) LEFT JOIN started USING (device, epoch)"
+    gaps = _stepped(f"SELECT * FROM gaps LEFT JOIN ({journals}) USING (device, epoch) {joined}", rules.GAP_STEPS)
+    parts = ", ".join(
+        f"{{'lo': {lo}, 'hi': {hi}, 'place': {place}, 'proved': {proof.proved and proved} AND tells}}"
+        for lo, hi, place, proved in rules.GAP_PARTS
+    )
+    split = f"SELECT device, epoch, unnest([{parts}]) AS part FROM ({gaps})"
+    proved = "coalesce(part.proved, false) AS proved"
+    return f"SELECT device, epoch, part.lo, part.hi, part.place, {proved} FROM ({split}) WHERE part.lo <= part.hi"
 
 
 # When collectors have sent markers, in s since 1970, and the latest time that an earlier marker of each has: earlier by
@@ -295,28 +395,28 @@ WHERE sent IS NOT NULL
 """
 
 
-def collectors(database, now, retired=()):
-    """A dict for each collector, but those in `retired`: `by`, its name; `seen`, when its last message arrived;
-    `marked`, when it sent the last marker that came back to it, or None; both in s since 1970. All that the broker had
-    for it at that time is in the tables. queue_s: for how long that marker was behind the other messages that the
-    broker had for the collector. doubt: why its markers prove nothing, so that `marked` is None: 'ahead', they are of a
-    time after `now`; 'back', a later one is of an earlier time, so its clock was set back, or another collector has its
-    name."""
+def collectors(database, now):
+    """A dict for each collector: `by`, its name; `seen`, when its last message arrived; `first`, `marked`: when it sent
+    the first and the last marker that came back to it, or None; in s since 1970. It was subscribed since the first one,
+    and all that the broker had for it at the time of the last one is in the tables. queue_s: for how long that marker
+    was behind the other messages that the broker had for the collector. doubt: why its markers prove nothing, so that
+    both are None: 'ahead', they are of a time after `now`; 'back', a later one is of an earlier time, so its clock was
+    set back, or another collector has its name."""
     database.summarize()
     skew = rules.SKEW_S
     return database.rows(
-        f"""SELECT "by", seen, CASE WHEN doubt IS NULL THEN marked END AS marked, queue_s, doubt FROM (
-            SELECT "by", epoch(max(until)) AS seen FROM every_times
-            WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by")
+        f"""SELECT "by", seen, CASE WHEN doubt IS NULL THEN first END AS first,
+            CASE WHEN doubt IS NULL THEN marked END AS marked, queue_s, doubt FROM (
+            SELECT "by", epoch(max(until)) AS seen FROM every_times WHERE "by" IS NOT NULL GROUP BY "by")
         LEFT JOIN (
-            SELECT "by", epoch(max(made)) AS marked, arg_max(epoch(received) - epoch(made), (made, received)) AS queue_s
+            SELECT "by", epoch(min(made)) AS first, epoch(max(made)) AS marked,
+                arg_max(epoch(received) - epoch(made), (made, received)) AS queue_s
             FROM every_rare WHERE {_MARKS} GROUP BY "by") USING ("by")
         LEFT JOIN (
             SELECT "by", CASE WHEN max(sent) > {now + skew!r} THEN 'ahead'
                 WHEN bool_or(run IS NOT NULL AND before > sent + {skew}) THEN 'back' END AS doubt
             FROM ({_MARKERS}) GROUP BY "by") USING ("by")
-        ORDER BY marked, "by" """,
-        list(retired),
+        ORDER BY marked, "by" """
     )
 
 
@@ -325,9 +425,11 @@ def judge(database, now, grace_s, retired=(), unread=False, since=None, until=No
     nothing proves what became of a missing number, it is lost if a later one arrived so long ago. retired: collectors
     that never return. unread: whether landing files have not been read that should have been. since, until: see
     define()."""
-    found = collectors(database, now, retired)
-    proof = rules.Proof([one["marked"] for one in found], now - grace_s, unread)
-    return found, define(database, proof, now, since, until)
+    found = collectors(database, now)
+    names = [one["by"] for one in found if one["first"]]
+    database.run('CREATE OR REPLACE TEMP TABLE trusted AS SELECT unnest(CAST(? AS VARCHAR[])) AS "by"', names)
+    proof = rules.Proof.of(found, retired, now - grace_s, unread)
+    return [one for one in found if one["by"] not in retired], define(database, proof, now, since, until)
 
 
 def define(database, proof, now, since=None, until=None):
@@ -337,15 +439,21 @@ def define(database, proof, now, since=None, until=None):
     summaries = database.summarize()
     database.only(None, since, until)
     span = _span(database, now)
+    lived = _span(database, now, "every_times") if database.ranged else span
     before = "true" if until is None else f"received < {moment(until)}"
     source = "FROM every_health" if database.ranged else _turns(database, summaries)
     told = ", ".join(f"{_count(sql)} AS {name}" for name, sql in _TOLD.items())
-    own = ", ".join(f"{_count(name)} AS {name}" for name in ("outbox_full", "journal_damaged", "journal_skipped"))
+    own = ", ".join(f"{_count(name)} AS {name}" for name in ("outbox_full", *_OF_JOURNAL))
+    # A device gives up numbers that it has assigned: a claim of more is none.
+    bound = ", ".join(
+        f"CASE WHEN {name} <= seq + 1 THEN {name} END AS {name}" for name in ("dropped", "thinned", *_OF_JOURNAL)
+    )
 
     def health(where, source=source):
         accepted = f"SELECT * REPLACE ({own}), {told} {source}"
         # What a client lost to damage is among what it dropped; the journal counts that.
         accepted = f"SELECT * REPLACE (dropped - coalesce(damaged, 0) AS dropped) FROM ({accepted})"
+        accepted = f"SELECT * REPLACE ({bound}) FROM ({accepted})"
         return _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL AND {where}", rules.HEALTH_STEPS)
 
     def lives(where):
@@ -357,6 +465,7 @@ def define(database, proof, now, since=None, until=None):
         given = lives(f"({before} OR (device, received) IN ({_NEXT_HEALTH.format(moment(until))}))")
     for name, sql in {
         "ranges": _RANGES,
+        "live": _LIVE,
         "gaps": _GAPS_OF_A_TIME if database.ranged else _GAPS,
         "missing": _missing(proof, _ends(database, summaries, proof)),
         "journals": _JOURNALS_OF_A_TIME if database.ranged else _JOURNALS,
@@ -371,7 +480,11 @@ def define(database, proof, now, since=None, until=None):
         "all_health": f"SELECT * FROM ({health(before, 'FROM every_health')}) WHERE NOT {earlier}",
         "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier), given=given),
         "states": _STATES.format(before=before),
-        "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)), span)),
+        "heard": _heard(until),
+        "impossible": _IMPOSSIBLE,
+        "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)), lived)),
     }.items():
         database.run(f"CREATE OR REPLACE VIEW {name} AS {sql}")
+        if name == "live":
+            _find_starts(database, proof.since)
     return span

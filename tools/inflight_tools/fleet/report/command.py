@@ -12,6 +12,7 @@ from rich.table import Table
 
 from inflight_tools import options
 from inflight_tools.fleet.collect.counters import load
+from inflight_tools.fleet.judgement import JUDGED, figures
 from inflight_tools.fleet.locations import locations, time_span
 from inflight_tools.fleet.query.errors import querying
 from inflight_tools.fleet.spark.landing import LandingFiles
@@ -27,9 +28,10 @@ class FailOn(enum.Enum):
 def _summary(facts):
     shown = Table(title="The fleet", title_justify="left", show_header=False)
     fleet = facts["fleet"]
-    names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device", "guessed")
-    for name in (*names, "doubled", "repeated", "dead_letters", "restarts"):
+    for name in ("devices", "accepted", "delivered", "guessed", "repeated", "dead_letters", "restarts"):
         shown.add_row(name.replace("_", " "), f"{fleet[name]:,}")
+    for name, n in figures(facts).items():
+        shown.add_row(JUDGED[name].several or f"{JUDGED[name].one}s", f"{n:,}")
     return shown
 
 

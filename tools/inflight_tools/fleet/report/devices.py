@@ -23,6 +23,8 @@ def health(device):
     for key, words in PLACES.items():
         if device[key]:
             found.append(("bad" if key == "given_up" else "waiting", f"{number(device[key])} {words}"))
+    if device["conflicts"]:
+        found.append(("bad", f"{number(device['conflicts'])} without a place"))
     if device["dead_letters"]:
         found.append(("warn", count(device["dead_letters"], "dead letter")))
     journal = device["journal"] or {}

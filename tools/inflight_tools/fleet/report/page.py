@@ -7,6 +7,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from inflight_tools.fleet.judgement import JUDGED, kind
+
 from . import devices, plots, words
 from .change import figures, told
 from .collectors import collectors
@@ -52,7 +54,7 @@ def _page(template, facts, live, **more):
     script = _text("page.js") + _text("live.js") if live else _text("page.js")
     return _ENVIRONMENT.get_template(template).render(
         facts=facts, fleet=facts["fleet"], causes=words.CAUSES, releases=words.RELEASES, live=live,
-        style=_text("base.css", _SHARED) + _text("page.css"), script=script,
+        kinds=JUDGED, judged=kind(facts), style=_text("base.css", _SHARED) + _text("page.css"), script=script,
         series=series, measured=measured, points=points, **more,
     )  # fmt: skip
 

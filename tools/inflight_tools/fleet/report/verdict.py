@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 
 from inflight_tools.fleet.delta import REPAIR, lacking
+from inflight_tools.fleet.judgement import BAD, GOOD, JUDGED, WAITING, figures
 
 from .collectors import behind
 from .words import PLACES, clip, count, duration, number, utc
 
-GOOD, WAITING, BAD, EMPTY = "good", "waiting", "bad", "empty"
+EMPTY = "empty"
 LABELS = {GOOD: "Complete", WAITING: "Not yet complete", BAD: "Not complete", EMPTY: "Nothing to judge"}
 
 
@@ -22,40 +23,48 @@ def verdict(facts):
     fleet = facts["fleet"]
     if facts["differences"]:
         return Verdict(BAD, f"The tables are damaged: {lacking(facts['differences'])}.", _notes(facts))
-    if not fleet["devices"]:
-        return Verdict(*(*_empty(fleet, facts["asked"]), _notes(facts)))
-    if not fleet["accepted"]:
-        return Verdict(WAITING, "Devices are known, but no message with a number has arrived yet.", _notes(facts))
-    return Verdict(*(*_sentence(fleet), _notes(facts)))
+    found = figures(facts)
+    if not (fleet["accepted"] or found["impossible"]):
+        return Verdict(*_empty(fleet, facts["asked"], found), _notes(facts))
+    return Verdict(*_sentence(fleet, found), _notes(facts))
 
 
-def _empty(fleet, asked):
+def _empty(fleet, asked, found):
+    if asked != [None, None] and not fleet["dead_letters"]:
+        told = _told(found, WAITING)
+        return WAITING if told else EMPTY, f"No message arrived in this time{': ' if told else ''}{told}."
+    if fleet["devices"]:
+        return WAITING, "Devices are known, but no message with a number has arrived yet."
     if fleet["dead_letters"]:
         arrived = count(fleet["dead_letters"], "message")
         return BAD, f"No device is known: {arrived} arrived, and none could be used."
-    return EMPTY, "No message has arrived yet." if asked == [None, None] else "No message arrived in this time."
+    return EMPTY, "No message has arrived yet."
 
 
-def _sentence(fleet):
-    accepted, delivered, lost, doubled = (fleet[name] for name in ("accepted", "delivered", "lost", "doubled"))
+def _told(found, *kinds):
+    """Those figures that are not 0 in words, of these kinds."""
+    rows = ((n, JUDGED[name]) for name, n in found.items() if n)
+    return ", ".join(count(n, one.one, one.several) for n, one in rows if one.kind in kinds)
+
+
+def _sentence(fleet, found):
+    accepted, delivered, lost = (fleet[name] for name in ("accepted", "delivered", "lost"))
     places = [(fleet[name], words) for name, words in PLACES.items()]
     sums = f"{count(accepted, 'message')} accepted, {number(delivered)} delivered"
-    twice = f"{count(doubled, 'row')} {'is' if doubled == 1 else 'are'} stored twice"
     if accepted != delivered + lost + sum(n for n, _ in places):
         told = ", ".join(f"{number(n)} {words}" for n, words in ((lost, "lost"), *places))
         return BAD, f"The figures contradict each other: {sums}, {told}."
+    bad, more = _told(found | {"lost": 0}, BAD), _told(found | {"lost": 0}, BAD, WAITING)
     if lost:
         were = "message was" if lost == 1 else "messages were"
         certain = "probably lost" if fleet["guessed"] else "lost"
-        return BAD, f"{number(lost)} {were} {certain}: {sums}{', and ' + twice if doubled else ''}."
-    if doubled:
-        return BAD, f"Nothing was lost, but {twice}: {sums}."
-    told = ", ".join(f"{number(n)} {words}" for n, words in places if n)
-    if fleet["given_up"]:
-        return BAD, f"Devices gave up messages: {sums}, {told}."
-    if told:
-        return WAITING, f"Nothing is lost so far: {sums}, {told}."
-    return GOOD, f"Nothing was lost: {sums}, none stored twice."
+        return BAD, f"{number(lost)} {were} {certain}: {sums}{', ' + more if more else ''}."
+    if bad:
+        waiting = _told(found, WAITING)
+        return BAD, f"Nothing was lost, but {bad}: {sums}{', ' + waiting if waiting else ''}."
+    if not more:
+        return GOOD, f"Nothing was lost: {sums}, none stored twice."
+    return WAITING, f"Nothing is lost so far: {sums}, {more}."
 
 
 _DOUBTS = {
@@ -84,8 +93,6 @@ def _notes(facts):
     """What the reader must know besides the sentence."""
     fleet, unread = facts["fleet"], facts["unread"]
     grace = duration(facts["grace_s"])
-    renewed = sum((device["epochs"] or 0) > 1 for device in facts["devices"])
-    least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # the facts list only the worst devices
     outside = facts["outside"] or {}
     doubt = _doubt(facts)
     notes = (
@@ -106,14 +113,16 @@ def _notes(facts):
         (fleet["on_way"], f"{count(fleet['on_way'], 'message')} acknowledged by the broker, and on the way to the"
          f" tables.{_behind(facts)}"),
         (fleet["on_device"], f"{count(fleet['on_device'], 'message')} in journals of devices, when these last told."),
-        (fleet["conflicts"], f"{count(fleet['conflicts'], 'message')} arrived with a number that another message has:"
-         " do two devices have the same name?"),
+        (fleet["conflicts"], f"{count(fleet['conflicts'], 'message')} arrived with a number that another message has,"
+         " and have no place: is one image on two boards, or do two devices have the same name?"),
+        (fleet["impossible"], f"{count(fleet['impossible'], 'device')} told apart, and in no sum: between two numbers"
+         " are more than a device can have assigned. Has somebody forged one?"),
+        (fleet["tails"], f"{count(fleet['tails'], 'device')} vanished, or silent, or with a new journal: messages"
+         " behind the last one that arrived are unknown."),
         (fleet["dead_letters"], f"{count(fleet['dead_letters'], 'message')} could not be used: see Dead letters."),
         (fleet["outbox_full"], f"{count(fleet['outbox_full'], 'message')} refused by a full journal. They were never"
          " accepted, and are in no other count."),
-        (fleet["before"], f"{count(fleet['before'], 'number')} below the first one that arrived: the collector"
-         " was not subscribed yet, so their fate is unknown."),
-        (renewed, f"New journals on {least}{count(renewed, 'device')}: the last messages in an old one are"
-         " unknown."),
+        (fleet["before"], f"{count(fleet['before'], 'number')} unknown: nothing shows that a collector was subscribed"
+         " when the broker acknowledged them. Start the collector before the fleet."),
     )  # fmt: skip
     return [sentence for applies, sentence in notes if applies]

@@ -99,7 +99,8 @@ SELECT device, epoch, part, {joined("seqs")} AS ranges, * EXCEPT (device, epoch,
         coalesce(sum(CASE WHEN first THEN size(records) END), 0) AS measurements,
         count_if(first AND problem IS NOT NULL) AS dead_letters,
         count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind'))) AS odd_clock,
-        CASE WHEN count({_LATENCY}) > 0 THEN kll_sketch_agg_double({_LATENCY}) END AS latency
+        CASE WHEN count({_LATENCY}) > 0 THEN kll_sketch_agg_double({_LATENCY}) END AS latency,
+        min(CASE WHEN NOT retain THEN seq END) AS live
     FROM {{marked}} WHERE seq IS NOT NULL
     GROUP BY device, epoch, part
 )"""

@@ -33,6 +33,7 @@ def fold_ledger(parts):
         *(F.sum(name).alias(name) for name in _SUMS),
         F.min("first_received").alias("first_received"),
         F.max("last_received").alias("last_received"),
+        F.min("live").alias("live"),
         F.expr(merged("latency")).alias("latency"),
     )
     return added.withColumn("ranges", F.expr(joined("parts"))).drop("parts")

@@ -4,7 +4,7 @@ from inflight_tools.fleet.proof import COUNTED
 from inflight_tools.fleet.where import landed
 
 DELIVERED = "delivered"
-_PLACES = {"device": "journal", "erased": "erased", "way": "way"}  # of views.missing(), and ours
+_PLACES = {"device": "journal", "erased": "erased", "way": "way", "before": "before"}  # of views.missing(), and ours
 _TABLES = ("raw", "measurements", "health", "dead_letters")
 _MINE = "epoch = $1 AND seq = $2"
 # The lowest number that the broker had not acknowledged, as the device told: the highest one; when it told last; and
@@ -20,7 +20,7 @@ SELECT arg_max(time - to_microseconds(CAST(1e6 * (clocks.up - raw.up) AS BIGINT)
 WHERE clocks.epoch = raw.epoch AND clocks.boot <= raw.seq AND raw.seq < clocks.seq AND raw.up <= clocks.up
 """
 _DELIVERIES = f"""
-SELECT epoch(received) AS received, "by", topic, qos, dup, kind, problem, first,
+SELECT epoch(received) AS received, "by", topic, qos, dup, kind, problem, first, digest,
     epoch(coalesce(made, ({_DATED}))) AS made,
     {{'expiry': expiry, 'content_type': content_type, 'payload_format': payload_format,
     'response_topic': response_topic, 'correlation': base64(correlation), 'user_properties': user_properties}}
@@ -91,6 +91,7 @@ def answer(database, device, number, landing, root, topics, epoch=None):
         "landed": [],
         "proved": True,
     }
+    found["conflicts"] = len({one.pop("digest") for one in found["deliveries"]}) > 1
     for delivery in found["deliveries"]:
         delivery["file"] = landed.file_of(landing, root, delivery)
     if arrived["has"]:
@@ -99,8 +100,8 @@ def answer(database, device, number, landing, root, topics, epoch=None):
     found["landed"] = landed.waiting(landing, topics, device, epoch, number)
     if found["landed"]:
         return found | {"place": "landed"}
-    if not arrived["first"] < number < arrived["last"]:
-        return found | {"place": "before" if number < arrived["first"] else "after", "proved": False}
+    if number > arrived["last"]:
+        return found | {"place": "after", "proved": False}
     return found | _missing(database, epoch, number)
 
 

@@ -14,8 +14,8 @@ _SENTENCES = {
     "given-up": "Given up by the device: its counters tell of as many numbers as are gone.",
     "lost-or-given-up": "Lost behind the broker, or given up by the device: its counters tell of fewer numbers "
     "than are gone, and not of which.",
-    "before": "Unknown: it is below the first number that arrived. The collector may not have been subscribed.",
-    "after": "Not known to be accepted: it is above the last number that arrived.",
+    "before": "Unknown: nothing shows that a collector was subscribed when the broker acknowledged it.",
+    "after": "Not known to be accepted: it is above the last number that arrived, and nothing tells what is there.",
 }
 _GUESSED = {
     "lost": "Probably lost, by age only: a later number arrived long ago, and nothing proves what became of this one.",
@@ -32,6 +32,8 @@ _EXPIRES = (
 def sentence(found):
     place = found["place"]
     certain = found["proved"] or (place == "way" and found["acknowledged"] is not None)
+    if found.get("conflicts"):
+        return "Delivered; another message came with the same number, and has no place."
     return _SENTENCES[place] if certain else _GUESSED.get(place, _SENTENCES[place])
 
 
