@@ -8,7 +8,7 @@ INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere mutants conformance crash worlds fuzz \
-	test-home-assistant test-object-storage test-brokers soak bench bench-heap demo sensor flash deploy library monitor \
+	test-home-assistant test-object-storage test-brokers histories soak bench bench-heap demo sensor flash deploy library monitor \
 	test-pico-w test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
 
 help:  ## this list
@@ -124,6 +124,10 @@ monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/tt
 test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, kills, power cuts, full disks (an hour)
 	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/tools/fleet \
 		host_tests/tools/maintainers/test_pipeline.py $(ARGS)
+
+histories: setup-pipeline  ## collectors that come and go beside devices whose every fate is known (HISTORIES=1000 SEED=0)
+	INFLIGHT_HISTORIES=$(or $(HISTORIES),1000) INFLIGHT_SEED=$(SEED) \
+		$(VENV)/python -m pytest -q -n $(JOBS) host_tests/tools/fleet/query/test_histories.py $(ARGS)
 
 bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and what grows (MILLIONS=1,10)
 	@$(VENV)/python -m tools.bench.bench_pipeline $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
