@@ -64,11 +64,19 @@ def test_thresholds_are_options(check, troubled):
     assert check("--since", "2025-10-09T08:54:10", "--max-nearly-full", "1")[0] == 0  # 50 s after AT
 
 
+def test_what_devices_gave_up_is_an_alarm(check, tables):
+    for n, counters in ((0, {"accepted": 0}), (3, {"accepted": 3, "dropped": 2})):
+        tables.health("attic", n, 10 * n, counters, oldest=n)
+    tables.marker(60, 61)
+    tables.write()
+    assert json.loads(check("--json")[1])["alarms"] == ["given_up"] and check("--max-given-up", "2")[0] == 0
+
+
 def test_who_is_silent_is_judged_over_all_times(check, fleet):
     """By each device's interval over its whole life, until the end of the time."""
     day, hour = 86_400, 3600
     told = [("daily", n * day) for n in range(-9, -3)] + [("hourly", n * hour) for n in range(-90, -24)]
-    told += [("runs", 60 * n) for n in range(-3000, 1)]
+    told += [("runs", 60 * n) for n in range(-3000, 1) if not -300 < n < -200]
     for at in (0, -95 * hour):
         fleet.land(delivery("c/collector", {"sent": 1000 * (AT + at)}, 1000 * (AT + at)))
     for n, (device, at) in enumerate(told):
@@ -77,8 +85,9 @@ def test_who_is_silent_is_judged_over_all_times(check, fleet):
     found = json.loads(check("--since", "24h", "--json")[1])
     assert (found["devices"], found["silent"], found["tails"], found["alarms"]) == (3, 2, 2, ["silent"])
     assert json.loads(check("--json")[1])["silent"] == 2
-    for until, silent in ((-20 * hour, ["daily", "hourly"]), (-23 * hour, ["daily"]), (-26 * hour, [])):
-        devices = gather(fleet.root, "inflight", now=AT + 70.0, since=AT - 95 * hour, until=AT + until)["devices"]
+    for hours, silent in ((3.5, ["daily", "hourly", "runs"]), (20, ["daily", "hourly"]), (23, ["daily"]), (26, [])):
+        times = {"since": AT - 95 * hour, "until": AT - hours * hour}
+        devices = gather(fleet.root, "inflight", now=AT + 70.0, **times)["devices"]
         assert [one["device"] for one in devices if one["silent"]] == silent
 
 

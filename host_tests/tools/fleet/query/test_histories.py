@@ -93,7 +93,12 @@ class Device:
             self.accept("status", second, {"state": "online"})
         if not self.on:
             return
-        self.linked = self.linked != chance(trouble * (1 if self.linked else 20))
+        if chance(trouble * (1 if self.linked else 20)):
+            self.linked = not self.linked
+            if self.linked:
+                self.accept("status", second, {"state": "online"})
+            else:
+                self.world.publish(f"{self.name}/status", {"state": "offline"}, None, True)
         if second % self.interval == 0:
             counters = {"accepted": self.accepted, "dropped": self.dropped}
             told = {"up": second - self.started, "counters": counters}
@@ -145,7 +150,13 @@ def judged(seed, folder):
             assert {world.fate(key) for key in keys - world.given_up} <= {"lost"}, (seed, device, lo, hi)
     assert arrived == world.landed
     if facts["judgement"]["kind"] == "good":
-        assert {key for one in world.devices for key in one.acknowledged} | world.given_up <= world.landed, seed
+        last = {
+            (device, epoch): max(key[2] for key in arrived if key[:2] == (device, epoch)) for device, epoch, *_ in runs
+        }
+        ended = {one["device"] for one in facts["devices"] if one["state"] == "offline" or one["silent"]}
+        all = {key for one in world.devices for key in one.acknowledged} | world.given_up
+        # A device that is there may have lost what it sent a moment ago.
+        assert {one for one in all if one[0] in ended or one[2] <= last.get(one[:2], -1)} <= world.landed, seed
     for one in facts["devices"]:
         mine = {key for key in world.counted | world.given_up if key and key[0] == one["device"]}
         lost = sum(key in world.given_up or world.fate(key) == "lost" for key in mine)

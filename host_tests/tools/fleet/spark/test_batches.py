@@ -78,6 +78,8 @@ def first_batch():
         at = AT + n * 100_000
         yield from [telemetry("new", n % 2, epoch=1 + n // 2, at=at), telemetry("two", n // 2, epoch=1 + n % 2, at=at)]
     yield from [telemetry("copied", 0, 20.0), telemetry("same", 0, 20.0)]
+    yield delivery("kept/status", {"state": "online", "seq": 5, "epoch": 7}, retain=True)
+    yield from (telemetry("kept", n) for n in (9, 10))
     yield from (telemetry("gaps", n) for n in range(0, 3000, 2))
     yield from (reading("u", n, 10.0 * n) for n in range(4))  # of a boot that never knew the time
     yield from [*(reading("u", 4 + n, 60.5 * n) for n in range(3)), line("u", 9, bt=BASE + 700, v=[1, 1])]
@@ -206,6 +208,7 @@ def test_what_is_wrong_with_a_device_is_flagged(fleet_of_all, devices):
     assert {name: devices[name]["flags"] for name in FLAGS} == FLAGS
     assert all(devices[name]["delivered"] == 4 and devices[name]["lost"] == 0 for name in ("new", "two"))
     assert (devices["copied"]["conflicts"], devices["same"]["conflicts"]) == (1, 0)
+    assert [row["live"] for row in fleet_of_all.rows("FROM ledger WHERE device = 'kept'")] == [9]
     assert only(fleet_of_all, "measurements", "copied")["value"] == 20.0
     assert ["time of receipt" in devices[name]["flags"] for name in ("u", "j")] == [True, False]
 

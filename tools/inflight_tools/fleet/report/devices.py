@@ -25,6 +25,8 @@ def health(device):
             found.append(("bad" if key == "given_up" else "waiting", f"{number(device[key])} {words}"))
     if device["conflicts"]:
         found.append(("bad", f"{number(device['conflicts'])} without a place"))
+    if device["tail"]:
+        found.append(("waiting", "end unknown"))
     if device["dead_letters"]:
         found.append(("warn", count(device["dead_letters"], "dead letter")))
     journal = device["journal"] or {}

@@ -25,8 +25,8 @@ def verdict(facts):
         return Verdict(BAD, f"The tables are damaged: {lacking(facts['differences'])}.", _notes(facts))
     found = figures(facts)
     if not (fleet["accepted"] or found["impossible"]):
-        return Verdict(*_empty(fleet, facts["asked"], found), _notes(facts))
-    return Verdict(*_sentence(fleet, found), _notes(facts))
+        return Verdict(*(*_empty(fleet, facts["asked"], found), _notes(facts)))
+    return Verdict(*(*_sentence(fleet, found), _notes(facts)))
 
 
 def _empty(fleet, asked, found):
