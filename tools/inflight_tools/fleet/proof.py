@@ -16,27 +16,13 @@ class Rule(NamedTuple):
 
 
 # A number below all of these is unknown: a collector may not have been subscribed when the broker acknowledged it.
+# started: the first number of a start that was behind the first marker. Before a health message was made, its `oldest`
+# tells, a number was completed, and the broker had routed that behind some marker: less `up` that is when it started.
 RECEIVABLE = (
     Rule("a delivery with RETAIN", None, False, "the broker keeps it for later subscribers: it may be older than each"),
-    Rule(
-        "a delivery without RETAIN",
-        "live",
-        True,
-        "a broker sends it to those that were subscribed before, and a device sends in the order of numbers",
-    ),
-    Rule(
-        "a health message whose `up` and `accepted` tell that its start, and the first number of that start, are behind"
-        " the first marker of a collector: by the last marker before a number below its `oldest`",
-        "started",
-        True,
-        "the broker had routed that marker before that number, and completed that number before the message was made",
-    ),
-    Rule(
-        "the same by the receipt of all health messages of that start",
-        "perhaps",
-        False,
-        "each of them may have waited in the journal, so the start may have been earlier",
-    ),
+    Rule("one without RETAIN", "live", True, "it comes to who was subscribed, and a device sends in order of numbers"),
+    Rule("`up` and `accepted`", "started", True, "the start, and all of its numbers, are behind the first marker"),
+    Rule("the same, by receipt", "perhaps", False, "each health message of that start may have waited in the journal"),
 )
 
 
@@ -53,13 +39,9 @@ class Standing(NamedTuple):
 # name, changes neither for what the others had. If the broker drops a session, what devices have published until the
 # next SUBSCRIBE is lost: it was acknowledged, and nobody had it.
 COLLECTORS = {
-    "marked": Standing(
-        True, True, "its markers come back, and a session keeps the order over all of its subscriptions"
-    ),
+    "marked": Standing(True, True, "its markers come back, and a session keeps the order of all of its subscriptions"),
     "retired": Standing(True, False, "it was subscribed once, and never comes back for what it has left"),
-    "doubted": Standing(
-        False, True, "its markers are of times that cannot be, or none has come back: nothing is proved"
-    ),
+    "doubted": Standing(False, True, "its markers are of no time that is known, or none came back: nothing is proved"),
 }
 
 

@@ -43,7 +43,8 @@ def device(name, accepted=100, **other):
         "restarts": 0, "reconnects": 0, "resends": 0, "outbox_full": 0, "resets": {"power on": 1},
         "latency_ms": {"p50": 41.0, "p95": 180.5, "p99": 2400.0},
         "journal": {"live": 2, "used": 640, "limit": 49152, "erases": 31, "damaged": 0}, "heap": 113_408, "rssi": -61,
-        "firmware": "0.1.0", "errors": {}, "flags": [], "holds_s": 11_000.0, "nearly_full": False, "safe": False, "tail": False,
+        "firmware": "0.1.0", "errors": {}, "flags": [], "holds_s": 11_000.0, "nearly_full": False, "safe": False,
+        "tail": False,
         "board": "esp32", "micropython": "1.28.0", "group": "north",
     }  # fmt: skip
     return {**made, **other}

@@ -57,20 +57,6 @@ def test_an_axis_of_any_finite_numbers(one, other, third):
     assert 118.1 >= up(low) >= up(middle) >= up(high) >= 9.9
 
 
-@pytest.mark.parametrize("high", (0, 1, 2, 3, 7, 50, 1220))
-def test_counts_have_whole_ticks(high):
-    found = scale.whole_ticks(high)
-    assert found[0] == 0 and found[-1] >= max(high, 1)
-    assert all(n == int(n) for n in found)
-
-
-@pytest.mark.parametrize("length", (1, 90, 3600, 86_400, 40 * 86_400, 400 * 86_400))
-def test_times_are_within(length):
-    found = scale.time_ticks(1_700_000_000, 1_700_000_000 + length, 6)
-    assert len(found) <= 7
-    assert all(1_700_000_000 <= t <= 1_700_000_000 + length for t in found)
-
-
 def test_thinned_series_keep_their_extremes():
     points = [[n, 20.0, 20.0 - n % 11, 20.0 + n % 13] for n in range(5000)]
     found = series.thin(series.drawable(points[::-1]), 50)
@@ -85,12 +71,6 @@ def test_a_point_far_from_all_others_in_time_is_left_out():
     odd = [[1, math.nan, 1, 1], [2, 5, 4, None], [3, 5, 4, 6], [4, 1.7e308, 1, 1]]
     assert series.drawable(odd) == [[3, 5, 4, 6]]  # what is no number cannot be drawn
     assert series.drawable([[-1000, 1, 1, 1], *points])[0][0] == -1000 and len(series.drawable(points[:3])) == 3
-
-
-def test_many_series_share_the_points():
-    assert series.share(0) == series.share(1) == series.MOST
-    assert series.share(30) * 30 <= series.BUDGET
-    assert series.share(10_000) == series.LEAST
 
 
 @pytest.mark.parametrize("minutes", (4, 150, 1500))
