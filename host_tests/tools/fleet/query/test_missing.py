@@ -195,6 +195,12 @@ def test_what_a_collector_could_have_received(tables, without):
     metrics = pytest.importorskip("inflight_tools.fleet.monitoring.metrics", reason="make setup-pipeline")
     (metric,) = [one for one in metrics.FleetMetrics(found, 0).collect() if one.name == "inflight_fleet_judged"]
     assert {one.labels["figure"]: one.value for one in metric.samples if one.value} == judged
+    wheres = {"flashed": (50, "before", False), "new": (3, "lost", True), "once": (3, "lost", False)}
+    for device, (number, *told) in (wheres | {"twins": (3, "delivered", True)}).items():
+        with Database(tables.root) as database:
+            views.judge(database, AT + 300, 60)
+            where = answer(database, device, number, tables.root / "landing", tables.root, "inflight")
+        assert [where["place"], where["proved"], where["conflicts"]] == [*told, device == "twins"]
 
 
 def test_a_wrong_oldest_number_proves_nothing_and_is_a_dead_letter(result):
