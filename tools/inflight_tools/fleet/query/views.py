@@ -171,9 +171,11 @@ SELECT DISTINCT device FROM (
     WHERE many >= {rules.HUGE})
 WHERE {rules.IMPOSSIBLE}
 """
-# Of starts of a device that were behind the time {{0}}: the first numbers of those that may matter.
+# Of starts of a device that were behind the time {0}: the first numbers of those that may matter. Of two boards with
+# one image nobody knows which one has told.
 _STARTS = """
-SELECT device, epoch, boot, min(until) >= {0} AS by_receipt FROM every_boots JOIN live USING (device, epoch)
+SELECT device, epoch, boot, min(until) >= {0} AS by_receipt
+FROM every_boots JOIN live USING (device, epoch) ANTI JOIN conflicts USING (device)
 WHERE boot < live GROUP BY ALL HAVING max(latest) >= {0} OR by_receipt
 """
 # Of the journals in `starts`: the lowest number that proof.RECEIVABLE gives by markers. behind: a number was routed
@@ -465,13 +467,13 @@ def define(database, proof, now, since=None, until=None):
         given = lives(f"({before} OR (device, received) IN ({_NEXT_HEALTH.format(moment(until))}))")
     for name, sql in {
         "ranges": _RANGES,
+        "conflicts": _CONFLICTS,
         "live": _LIVE,
         "gaps": _GAPS_OF_A_TIME if database.ranged else _GAPS,
         "missing": _missing(proof, _ends(database, summaries, proof)),
         "journals": _JOURNALS_OF_A_TIME if database.ranged else _JOURNALS,
         "numbers": _NUMBERS,
         "shared": _SHARED,
-        "conflicts": _CONFLICTS,
         "clock_jumps": _CLOCK_JUMPS,
         "undated": _UNDATED,
         "expiries": _EXPIRIES,
