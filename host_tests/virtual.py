@@ -9,8 +9,8 @@ import threading
 import inflight.cpython
 from host_tests.broker import Automatic, Broker, Connection
 from tools.reference.wire import Violation
-from tools.soak.clock import Clock as _Clock
-from tools.soak.clock import VirtualLoop
+from tools.clock import Clock as _Clock
+from tools.clock import VirtualLoop
 
 _LOOK_S = 1e-6  # that a look at the clock takes: who never waits does not stop the time
 

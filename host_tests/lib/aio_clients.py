@@ -12,7 +12,7 @@ from host_tests import clients
 from host_tests.broker import PATIENCE_S
 from host_tests.virtual import VirtualAutomatic, new_loop
 from inflight import AsyncClient, Journal, RamFlash
-from tools.soak.clock import end_tasks
+from tools.clock import end_tasks
 
 # A test fails if it leaves a socket or a task behind.
 STRICT = [

@@ -10,7 +10,7 @@ import pytest
 from host_tests.clients import Maker, cut_power
 from host_tests.virtual import new_loop
 from inflight import AsyncClient
-from tools.soak.clock import end_tasks
+from tools.clock import end_tasks
 
 only_blocking = pytest.mark.parametrize("client_kind", ["blocking"])  # the asyncio client does this in another way
 

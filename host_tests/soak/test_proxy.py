@@ -7,7 +7,7 @@ import pytest
 
 from inflight.session.session import Session
 from inflight.states import DUP
-from tools.soak.clock import virtual_time
+from tools.clock import virtual_time
 from tools.soak.device import Device
 from tools.soak.network import Broker, Network
 from tools.soak.proxy import KINDS, Proxy

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tools.soak.clock import virtual_time
+from tools.clock import virtual_time
 from tools.soak.device import WAYS
 from tools.soak.fleet import Fleet
 from tools.soak.network import Broker, Network

@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 
-from tools.soak.clock import virtual_time
+from tools.clock import virtual_time
 from tools.soak.device import Device
 from tools.soak.network import Broker, Network
 
