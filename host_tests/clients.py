@@ -9,8 +9,9 @@ import time
 import pytest
 
 from host_tests.broker import PATIENCE_S, Broker
-from host_tests.virtual import Clock, VirtualAutomatic, VirtualBroker
+from host_tests.virtual import VirtualAutomatic, VirtualBroker
 from inflight import Client, Journal, RamFlash
+from tools.clock import TurnsClock
 
 
 @pytest.fixture
@@ -23,11 +24,9 @@ def broker():
 @pytest.fixture
 def clock(monkeypatch):
     """The virtual time of clients."""
-    clock = Clock()
+    clock = TurnsClock()
     monkeypatch.setattr("inflight.cpython.time", clock)
-    poller = clock.poller()
-    monkeypatch.setattr("inflight.net.transport.poller", poller)
-    monkeypatch.setattr("inflight.net.transport.poller", poller)
+    monkeypatch.setattr("inflight.net.transport.poller", clock.poller())
     return clock
 
 

@@ -8,61 +8,14 @@ import threading
 
 import inflight.cpython
 from host_tests.broker import Automatic, Broker, Connection
+from tools.clock import TurnsClock, VirtualLoop
 from tools.reference.wire import Violation
-from tools.clock import Clock as _Clock
-from tools.clock import VirtualLoop
-
-_LOOK_S = 1e-6  # that a look at the clock takes: who never waits does not stop the time
-
-
-class Clock(_Clock):
-    """While the client waits, the `brokers` have their turns."""
-
-    def __init__(self):
-        self.now = 1000.0
-        self.brokers = []
-
-    def time(self):
-        self.now += _LOOK_S
-        return self.now
-
-    def sleep(self, seconds):
-        self.idle()
-        self.now += max(seconds, 0.001)
-
-    def idle(self):
-        """The client waits: each broker does all that it can."""
-        for broker in self.brokers:
-            broker.idle()
-
-    def wait(self, look, seconds):
-        """Returns what look() finds, if that is nothing what it finds when the brokers had their turns. If that is
-        nothing either, time passes: so many seconds, or until a script goes on."""
-        found = look()
-        if not found:
-            self.idle()
-            found = look()
-        if not found:
-            wakes = [broker.wakes_at for broker in self.brokers if broker.wakes_at > self.now]
-            self.now = min(self.now + seconds, *wakes) if wakes else self.now + seconds
-        return found
-
-    def poller(self):
-        """The poller class for the blocking client."""
-        clock = self
-
-        class Poller(inflight.cpython.poller):
-            def ipoll(self, ms):
-                look = super().ipoll
-                return clock.wait(lambda: look(0), ms / 1000)
-
-        return Poller
 
 
 def new_loop():
     """An event loop for asyncio clients, on virtual time if they are."""
     time = inflight.cpython.time
-    return VirtualLoop(time) if isinstance(time, Clock) else asyncio.new_event_loop()
+    return VirtualLoop(time) if isinstance(time, TurnsClock) else asyncio.new_event_loop()
 
 
 class _Connection(Connection):
