@@ -43,7 +43,7 @@ SEEDED = $(if $(SEED),--seed $(SEED))
 crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
 	INFLIGHT_TOOLS=1 INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py host_tests/lib/test_power_cuts.py \
 		host_tests/device/lib/test_journal_faults.py host_tests/device/lib/test_journal_failures.py \
-		host_tests/device/lib/test_journal_damage.py host_tests/crash/test_kept.py host_tests/lib/test_interrupted_calls.py
+		host_tests/device/lib/test_journal_damage.py host_tests/crash/test_kept.py
 	@$(VENV)/python -m tools.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
 worlds: setup  ## all states of small worlds: every order of arrival, every power cut (ARGS="--world received")

@@ -1,5 +1,6 @@
 """One thread of control: calls of a client that come within other calls of it, from scheduled functions, handlers of
-signals, and threads. Each is accepted or refused before anything is written; what is accepted is delivered."""
+signals, and threads. Each is accepted or refused before anything is written; what is accepted is delivered.
+test_interrupts has those that come at any line."""
 
 import asyncio
 import sys
@@ -10,11 +11,9 @@ import pytest
 
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
-from host_tests.thorough import some
 from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
 from inflight.net.transport import Transport
-from tools.reference.at_line import AtLine
 from tools.runtimes import runtime
 
 RUNTIMES = "micropython-x86"
@@ -38,73 +37,6 @@ def check_delivered(broker, flash, accepted):
 
 
 # --- the same thread ---
-
-
-def play(client, broker, accepted):
-    """Offline, online, received, and repeated messages."""
-
-    def publish(payload, qos):
-        client.publish("t", payload, qos)
-        accepted.append((payload, qos))
-
-    publish(b"offline", 1)
-    client.connect()
-    for k in range(3):
-        publish(b"a%d" % k, k)
-    publish(b"same-topic-1", 0)
-    publish(b"same-topic-2", 0)
-    broker.give("in", b"in", 2)
-    client.run_for(1)
-    assert client.drain(PATIENCE_S * 1000)
-
-
-def played(k, qos):
-    """The script, with a publish() within line k. Returns how many lines there are, and what became of that call."""
-    flash = RamFlash()
-    accepted = []
-    became = []
-
-    def nested():
-        try:
-            client.publish("nested", b"nested", qos)
-            became.append("accepted")
-            accepted.append((b"nested", qos))
-        except RuntimeError:
-            became.append("refused")
-        except OSError:  # of QoS 0
-            assert not qos and not client.connected
-            became.append("offline")
-
-    with Automatic() as broker:
-        client = Client(
-            "127.0.0.1", "dev", Journal(flash), port=broker.port, timeout_ms=PATIENCE_S * 1000, backoff_ms=(0, 0)
-        )
-        client.subscribe("in", 2, lambda message: None)
-        with AtLine(k, nested) as lines:
-            play(client, broker, accepted)
-        assert client.drain(PATIENCE_S * 1000)
-        end = client.publish("t", b"end", 1)
-        assert client.drain(PATIENCE_S * 1000, end)
-        if client.counters()["outages"]:  # a stranger connected to this port
-            accepted = [(payload, level) for payload, level in accepted if level]
-        check_delivered(broker, flash, accepted)
-        client.disconnect()
-    return k - lines.left, became
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("quick_crc")
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_publish_within_any_line(qos):
-    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.6.0-1]"""
-    total, _ = played(1 << 60, qos)
-    became = []
-    for k in some(range(1, total, max(1, total // 150)), 3):
-        try:
-            became += played(k, qos)[1]
-        except (AssertionError, OSError, AttributeError) as error:
-            raise AssertionError(f"at line {k} of {total}: {error!r}") from error
-    assert {"accepted", "refused"} <= set(became)
 
 
 @pytest.mark.parametrize("name", ["connect", "disconnect", "drain", "ping", "run_for", "subscribe", "is_pending"])
@@ -131,44 +63,6 @@ def test_other_calls_within_a_call(automatic, make, name):
     assert "busy" in refused[0]
     assert client.drain(PATIENCE_S * 1000)
     assert automatic.payloads() == [b"x"]
-
-
-def listed(k):
-    """Messages leave a full window, and pending_messages() is asked within line k. Returns how many lines there are,
-    and whether the call was refused."""
-    flash = RamFlash()
-    accepted = [(b"%d" % n, 1 + n % 2) for n in range(6)]
-    refused = []
-
-    def nested():
-        try:
-            found = [message[1] for message in client.pending_messages()]
-            assert found == sorted({*found} & {*range(6)})  # QoS 1 overtakes QoS 2
-        except RuntimeError:
-            refused.append(k)
-
-    with Automatic() as broker:
-        client = Client("127.0.0.1", "dev", Journal(flash), port=broker.port, max_inflight=2, backoff_ms=(0, 0))
-        for payload, qos in accepted:
-            client.publish("t", payload, qos)
-        client.connect()
-        with AtLine(k, nested) as lines:
-            assert client.drain(PATIENCE_S * 1000)
-        check_delivered(broker, flash, accepted)
-        client.disconnect()
-    return k - lines.left, refused
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("quick_crc")
-def test_pending_messages_within_any_line():
-    """What the journal found for the call around it is not exchanged."""
-    total, _ = listed(1 << 60)
-    refused = []
-    lines = some(range(1, total, max(1, total // 200)), 4)
-    for k in lines:
-        refused += listed(k)[1]
-    assert 0 < len(refused) < len(lines)
 
 
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])

@@ -9,9 +9,9 @@ from tools.setup.common import CHECKOUT
 
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
-    "product": 39_150,  # lib, boards, firmware, the command `inflight`
-    "maintainers": 17_450,  # other tools
-    "all": 115_200,
+    "product": 39_700,  # lib, boards, firmware, the command `inflight`
+    "maintainers": 18_200,  # other tools
+    "all": 116_700,
 }
 TESTS_FOR_A_LINE = 1.54  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered

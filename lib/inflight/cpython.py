@@ -135,8 +135,8 @@ class IOWaiter:
         self.woken = False
         self._future = loop.create_future()
         self._fd = file.fileno()
-        add(self._fd, self._leave)
         try:
+            add(self._fd, self._leave)
             await self._future
         finally:
             self._leave()
@@ -255,7 +255,9 @@ def share_among_threads(client_class, running, outside):
         away = self._guard & running and self._runner == threading.get_ident()
         leave(self)
         if away:
-            self._lock.release()
+            held = self._lock._release_save()
+            if held[0] > 1:  # this call came in a line of another one that had just begun, which keeps it
+                self._lock._acquire_restore(held)
 
     def _return(self, state):
         if state & running and self._runner == threading.get_ident() and not self._lock._is_owned():

@@ -4,24 +4,30 @@
 `--campaign undecided` is one of them: cuts; undecided (bits that read differently at each read after a cut);
 stuck (bits that cannot be cleared, or not be set); checkpoints (in the journals, of which a start reads a part then);
 three (rings of three sectors). After a finding the exit status is 1, and the counterexample is saved in
-tools/crash/scripts, where `make test` replays it."""
+tools/crash/scripts, where `make test` replays it. `--campaign interrupts` cuts no power: it interrupts every call
+of both clients at each line of the library."""
 
 import random
 import time
 from collections import Counter
+from functools import partial
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from tools.crash import kept
+from account import quick_crc
+from tools.crash import interrupts, kept
 from tools.crash.campaign import Run
 from tools.crash.cutting import GRANULARITIES
 from tools.crash.explorer import MOUNTS
 from tools.crash.machine import CAMPAIGNS
+from tools.processes import workers
 from tools.reference.oracle import KINDS
 
 _UNEVEN = 0.1
+_INTERRUPTS = "interrupts"
+_USUAL = 100_000
 
 
 def _tables(run, name, seconds, seed):
@@ -75,9 +81,23 @@ def _explore_campaign(console, name, cuts, seed, erases, jobs):
     return not run.findings and all(part <= _UNEVEN for part, _ in run.wear.values())
 
 
+def _explore_interrupts(console, cuts, jobs):
+    """As _explore_campaign(). With fewer than the usual cuts not every line is tried."""
+    explore = partial(interrupts.explore, stride=max(1, _USUAL // cuts))
+    table, good = Table("client", "level", "call", "what came", "at so many lines"), True
+    with workers(jobs, quick_crc) as run:
+        for point, (n, found) in zip(interrupts.POINTS, run(explore, interrupts.POINTS), strict=True):
+            table.add_row(*map(str, point), f"{n:,}")
+            if found:
+                good = False
+                console.print(found, style="red", markup=False, highlight=False)
+    console.print(table)
+    return good
+
+
 def main(
-    cuts: int = typer.Option(100_000, help="how many power cuts in each campaign"),
-    campaign: str = typer.Option(None, help=f"one of {', '.join(CAMPAIGNS)}; without it, all of them"),
+    cuts: int = typer.Option(_USUAL, help="how many power cuts in each campaign"),
+    campaign: str = typer.Option(None, help=f"one of {', '.join((*CAMPAIGNS, _INTERRUPTS))}; without it, all of them"),
     seed: int = typer.Option(None, help="repeats the run that printed this seed"),
     erases: int = typer.Option(100, help="erases per sector before wear is measured"),
     jobs: int = typer.Option(2, help="processes"),
@@ -85,10 +105,15 @@ def main(
     console = Console()
     seed = random.randrange(100_000) if seed is None else seed
     console.print(f"seed {seed}")
-    if campaign not in (None, *CAMPAIGNS):
-        raise typer.BadParameter(f"{campaign} is none of {', '.join(CAMPAIGNS)}")
-    names = [campaign] if campaign else CAMPAIGNS
-    good = [_explore_campaign(console, name, cuts, seed, erases, jobs) for name in names]
+    known = (*CAMPAIGNS, _INTERRUPTS)
+    if campaign not in (None, *known):
+        raise typer.BadParameter(f"{campaign} is none of {', '.join(known)}")
+    good = []
+    for name in [campaign] if campaign else known:
+        if name == _INTERRUPTS:
+            good.append(_explore_interrupts(console, cuts, jobs))
+        else:
+            good.append(_explore_campaign(console, name, cuts, seed, erases, jobs))
     raise typer.Exit(0 if all(good) else 1)
 
 

@@ -5,10 +5,10 @@ import sys
 
 class AtLine:
     """Calls `call`, if it is not None, once, at line `k` of lib/inflight that runs from now on; it may raise. left:
-    lines until then. counts: tells of a code object whether its lines count."""
+    lines until then. counts: tells of a code object whether its lines count. event: "opcode" counts bytecodes."""
 
-    def __init__(self, k, call=None, counts=lambda code: True):
-        self.left, self._do, self._counts = k, call, counts
+    def __init__(self, k, call=None, counts=lambda code: True, event="line"):
+        self.left, self._do, self._counts, self._event = k, call, counts, event
 
     def __enter__(self):
         sys.settrace(self._call)
@@ -19,10 +19,11 @@ class AtLine:
 
     def _call(self, frame, event, arg):
         code = frame.f_code
+        frame.f_trace_opcodes = self._event == "opcode"
         return self._line if "/lib/inflight/" in code.co_filename and self._counts(code) else None
 
     def _line(self, frame, event, arg):
-        if event == "line":
+        if event == self._event:
             self.left -= 1
             if self.left == -1 and self._do:
                 sys.settrace(None)

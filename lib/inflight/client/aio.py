@@ -55,22 +55,28 @@ class AsyncClient(Base):
 
     def _start(self):
         self._closed = False
-        if not self._tasks or self._tasks[0].done():
-            self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
+        if not self._tasks or self._has_lost_a_task():
+            self._run_anew()
+
+    def _has_lost_a_task(self):
+        # An interrupt has ended it before it could do anything about that.
+        return self._tasks and (self._tasks[0].done() or self._tasks[1].done())
+
+    def _run_anew(self):
+        self._stop()
+        self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
 
     def _stop(self):
         # Whoever calls this may be one of the tasks.
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
-        self._tasks = ()
 
     def _restart(self, error=None):
         # After an interrupt (error None), or flash that failed; only if they were running.
-        if self._tasks:
-            self._stop()
+        if self._tasks and not self._closed:
             if self._reconnect:
-                self._start()
+                self._run_anew()
             else:
                 self._give_up(error or OSError(ECONNABORTED, "interrupted: the client connects again"))
 
@@ -82,7 +88,7 @@ class AsyncClient(Base):
         self._error = None
         self._start()
         tasks = self._tasks
-        while not (self._state == UP or self._consumers and self._consumers.paused and self.connected):
+        while not (self.connected and (self._state == UP or self._consumers and self._consumers.paused)):
             if self._error or self._tasks is not tasks:
                 raise self._error or OSError(ECONNABORTED, "disconnected")
             await self._wait_for_change()
@@ -98,8 +104,10 @@ class AsyncClient(Base):
                 await self._wait_for_change()
         finally:
             self._closed = True
-            self._try_disconnect(will)
-            self._end(None)
+            try:
+                self._try_disconnect(will)
+            finally:
+                self._end(None)
             self._check_interrupted()
             self.session.commit()
         await sleep_ms(0)  # the tasks come to their end
@@ -120,6 +128,7 @@ class AsyncClient(Base):
         self._close()
         if self._consumers:
             self._consumers.message_ready.set()
+        self._tasks = ()
         self._report_end(error)
 
     def _close(self):
@@ -131,9 +140,14 @@ class AsyncClient(Base):
         super()._close()
         self._changed.set()
 
+    def _begin(self, bits):
+        pass  # calls of one loop do not come within each other: no flag is left behind
+
     def _check_interrupted(self, error=None):
         if self.session.busy:
             self._recover(error)
+        elif self._has_lost_a_task():
+            self._restart()
 
     def _recover(self, error=None):
         self._restart(error)
@@ -162,6 +176,8 @@ class AsyncClient(Base):
             super()._recover()
         await self._open()
         while not self._reconnecting:
+            if not self.connected:  # behind DISCONNECT nothing is read, though disconnect() was interrupted
+                raise OSError(ECONNABORTED, "disconnected")
             await self._advance()
         while not self._write():
             await self._waiter.wait(self._transport.file, True)
@@ -184,13 +200,14 @@ class AsyncClient(Base):
 
     async def _watch(self):
         try:
-            while True:
+            while self._tasks and not self._tasks[0].done():
                 await sleep_ms(self._tick)
                 try:
                     self._changed.set()
                     self._wake()
                 except MemoryError:
                     pass  # the next tick does it
+            self._restart()
         except KeyboardInterrupt:
             self._restart()
             raise
@@ -287,7 +304,9 @@ class AsyncClient(Base):
 
     async def _wait_for_change(self, ms=1 << 20):
         # Waits until something has changed, `ms` or a tick at most.
-        if self._tasks and ms > self._tick and not self._tasks[1].done():
+        if self._has_lost_a_task():
+            self._restart()
+        if self._tasks and ms > self._tick:
             self._changed.clear()
             await self._changed.wait()
         else:
@@ -373,7 +392,9 @@ class AsyncClient(Base):
                 raise self._last_error
             if ms is None:
                 left = 1000 if self._tasks else 0
-            if left <= 0 or not (session.rows or session.queued or session.aside and session.aside.left):
+            if left <= 0 or not (
+                session.busy or session.rows or session.queued or session.aside and session.aside.left
+            ):
                 return False
             await self._wait_for_change(left)
             left = ticks_diff(end, ticks_ms())

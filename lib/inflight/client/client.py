@@ -207,7 +207,8 @@ class Client(Base):
             dropped = session.count[counters.DROPPED] - session.lost
             while session.is_pending(mid) if mid else session.pending:
                 left = 1000 if ms is None and not self._closed else ticks_diff(end, ticks_ms())
-                if left <= 0 or not (session.rows or session.queued or session.aside and session.aside.left):
+                found = session.busy or session.rows or session.queued or session.aside and session.aside.left
+                if left <= 0 or not found:
                     return False
                 self._run_step(left)
             self._check_interrupted()

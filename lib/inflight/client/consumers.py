@@ -160,12 +160,19 @@ class Consumers:
         client = self._client
         while not client._closed:
             client._guard |= READING
-            message = self._inbox.take(self._make)
-            if message and message.qos:
-                self._in_use.append([message.mid, message.qos << 1, consumer, client._transport, self._active_at])
-            client._guard &= ~READING
-            if message:
-                return message
+            try:
+                message = self._inbox.take(self._make)
+                if message and message.qos:
+                    self._in_use.append([message.mid, message.qos << 1, consumer, client._transport, self._active_at])
+                client._guard &= ~READING
+                if message:
+                    return message
+            except BaseException:  # nobody has it: it comes again, on another connection
+                client._guard |= READING
+                for used in self._in_use:
+                    if used[_CONSUMER] is consumer:
+                        self._in_use.remove(used)
+                raise
             if self._skipped:
                 client._reconnecting = True
                 client._wake()

@@ -53,8 +53,8 @@ def _open(client):
 
         yield from leave_other_session(client)
         yield from _call(client)
-    client._no_connack = silent and session.code > 0
     if session.code:
+        client._no_connack = silent
         from ..session.refused import ConnectRefused, slow_down
 
         slow_down(client, session.code)
@@ -76,6 +76,7 @@ def _open(client):
         if number(client) == known:
             for h in client._handlers:
                 h[4] = True
+    client._no_connack = False  # not before: an interrupt above leaves filters that are asked for again
 
 
 def _call(client):

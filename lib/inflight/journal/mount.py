@@ -43,6 +43,7 @@ from .sectors import (
 def recover(j):
     """Journal.recover()."""
     given = j._begun if j._begun >= 0 else j.next_seq
+    live = j.live if given else 0
     if j._volatile and j._appending >= 0:
         # Records in RAM have no CRC that tells a whole one from one whose append() was interrupted.
         n = j._size - j._appending % j._size
@@ -52,6 +53,7 @@ def recover(j):
         mount(j, given)
     except BaseException:
         j.next_seq = given
+        j.live = live  # so many are pending, as far as is known
         raise
     if hasattr(j, "checkpoints"):
         j.checkpoints.ready = True

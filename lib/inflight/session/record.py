@@ -58,7 +58,6 @@ def start(
     except OSError:  # as within a mount: what went to a worn page is a record that was cut short
         if not journal.failed:
             raise
-        journal.recover()
         session._load()
     if not told:
         from .drop import tell_lost
@@ -113,6 +112,8 @@ def _own(session, journal):
         if owner.holds_journal:
             raise ValueError("another client uses this journal: disconnect() it first, or make a journal for each")
         owner.busy = True
+    if journal.failed:  # also where the client before this one was interrupted
+        journal.recover()
     journal.owner = session
 
 

@@ -104,18 +104,21 @@ def add_handlers(client, filters, qos, handler, stream):
     check(client.session, patterns, _FIRST)
     if not client._message:
         client._load_dispatching()
-    for h in handlers:
-        remove_handler(client, h[0])
-        client._handlers.append(h)
+    found = [h for h in client._handlers if h[0] not in patterns]
     # The identifier follows from the filter: the broker may have this subscription of an earlier life, with messages
     # that wait.
-    taken = [h[7] for h in client._handlers]
-    for h in handlers:
+    taken = [h[7] for h in found]
+    for k, h in enumerate(handlers):
         number = crc32(h[0]) % _NUMBERS
         while _FIRST + number in taken:
             number = (number + 1) % _NUMBERS
         h[7] = _FIRST + number
-        taken.append(h[7])
+        if h[0] not in patterns[k + 1 :]:
+            found.append(h)
+            taken.append(h[7])
+    if client.connected:
+        client.known = 0  # what the session has is about to change
+    client._handlers = found  # at once: a filter that the broker has is never without a handler
     return patterns, [h[1] for h in handlers]
 
 
