@@ -1,6 +1,8 @@
 """One message blocks nothing: a broker that ends the connection at a message, and calls that look at pending messages
 and give them up, with both clients. Pauses after a refused connection."""
 
+import contextlib
+
 import pytest
 
 from host_tests.broker import Gone
@@ -10,28 +12,32 @@ from inflight.journal.records import OVERHEAD
 from inflight.session.refused import MessageDamaged, MessageSetAside
 from nor import NorFlash
 from tools.reference.kinds import PINGREQ, PUBLISH
-from tools.reference.wire import connack, pingresp
+from tools.reference.wire import connack, disconnect, pingresp
 
 
-def policy(connections, bad=b"bad"):
-    """The script of a broker that ends connections at the payload `bad`, and takes other messages."""
+def policy(connections, bad=b"bad", present=True, packet=b""):
+    """The script of a broker that ends connections at payloads that begin with `bad`, and takes other messages, until
+    the client disconnects. connections: of each a list of the payloads. not present: it forgets each session. packet:
+    the last one of a connection that it ends."""
 
     def script(b):
         while True:
-            b.welcome(1 if connections else 0)
-            connections.append(0)
+            b.welcome(1 if connections and present else 0)
+            connections.append([])
             try:
                 while True:
                     p = b.receive()
                     if p.kind == PINGREQ:
                         b.send(pingresp())
-                    elif p.kind == PUBLISH and p.payload == bad:
+                        continue
+                    if p.kind != PUBLISH:
+                        return
+                    connections[-1].append(p.payload)
+                    if p.payload.startswith(bad):
+                        b.send(packet)
                         b.connection.finish()  # what was answered before arrives
                         break
-                    elif p.kind == PUBLISH:
-                        b.acknowledge(p)
-                    else:
-                        return
+                    b.acknowledge(p)
             except Gone:
                 pass
 
@@ -61,6 +67,48 @@ def test_a_message_that_ends_each_connection(broker, make):
         assert (counted["completed"], counted["dropped"], counted["set_aside"]) == (5, 1, 1)
         if not client.connected:
             client.connect()  # the script ends with the DISCONNECT of a connection
+        client.disconnect()
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("awake_ms", [8_000, 5_000, 0], ids=["8 s", "5 s", "one connection"])
+def test_a_device_that_sleeps(virtual, make, level, awake_ms):
+    """[MQTT-4.4.0-1] Within 30 s awake the message is set aside: once, also where each life has a single connection. In
+    each later life the others come first, and then it has a try."""
+    flash, connections, found = NorFlash(4, 4096), [], []
+    awake = 0
+    with virtual.play(policy(connections, packet=disconnect(0x87) if level == 5 else b"")):
+        for k in range(14):
+            client = make(virtual.port, flash, protocol_level=level, backoff_ms=(1_000, 60_000), reconnect=awake_ms > 0)
+            began, before = virtual.clock.now, len(connections)
+            client.publish("t", b"%d" % k if k else b"bad", 1)
+            with contextlib.suppress(OSError):  # which ends the only connection
+                awake_ms or client.connect()
+                client.drain(awake_ms or 5_000)
+            if found:
+                assert connections[before][-1] == b"bad" and len(connections) <= before + 2
+            else:
+                awake += virtual.clock.now - began
+            found += told(client.errors)
+            make.cut_power(client)
+        client.connect()
+        client.disconnect()
+    assert found == [(1, 0, "t", True)] and awake <= 30, (found, awake)
+    assert {p for payloads in connections for p in payloads} == {b"bad", *(b"%d" % k for k in range(1, 14))}
+
+
+def test_a_broker_that_forgets_each_session(virtual, make):
+    """[MQTT5-3.2.2-5] Few connections, then one that stands, but for a try after a minute."""
+    connections, connected = [], 0
+    client = make(virtual.port, protocol_level=5, backoff_ms=(200, 3_000))
+    with virtual.play(policy(connections, present=False)):
+        client.publish("deny/0", b"bad", 1)
+        for k in range(80):
+            client.publish("t", b"%d" % k, 1)
+            client.run_for(1_000)
+            connected += client.connected
+        assert len(told(client.errors)) == 1 and len(connections) < 12 and connected > 70, (connections, connected)
+        client.connected or client.connect()
         client.disconnect()
 
 

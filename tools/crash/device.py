@@ -96,17 +96,21 @@ class Device(Client):
         super().__init__("h", "dev", journal, keepalive=0, retry_ms=0, timeout_ms=10**8, on_error=self._note, **options)
 
     def _note(self, error):
+        if isinstance(error, MessageSetAside):
+            self.peer.out.set_aside(error.mid)
         expected = (OSError, OutboxFull, HandlerError, MemoryError)
         if not isinstance(error, (*expected, ProtocolError) if self.peer.provoked else expected):
             self.failure = error
 
     def _note_aside(self):
         # What is set aside is overtaken by what is written next.
-        notices, self.session.notices = self.session.notices, ()
+        session = self.session
+        notices, session.notices = session.notices, ()
         for error in notices:
             self._note(error)
-            if isinstance(error, MessageSetAside):
-                self.peer.out.set_aside(error.mid)
+        if session.aside and not self._transport.down:
+            self.peer.out.handled()
+            self.peer.out.overtaken(session.seq, session.mids[: session.rows])
 
     def _do_step(self, step):
         if step == OPEN:
@@ -149,6 +153,10 @@ class Device(Client):
         if isinstance(error, MemoryError):
             self.peer.power_cut(None)  # the operation may have taken effect or not
         super()._connection_failed(error)
+
+    def _drop_connection(self, error):
+        self.peer.out.connection_lost()
+        super()._drop_connection(error)
 
 
 def aged(setup):

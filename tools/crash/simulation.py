@@ -143,6 +143,7 @@ class Simulation:
         all_counted = not hasattr(journal, "checkpoints") or not journal.checkpoints.uncounted
         if all_counted and len(set(numbers(journal))) != journal.live:
             raise Finding(OTHER, f"a message is in the journal twice: {numbers(journal)}")
+        state.peer.out.may_be_any = state.bit_flipped or self._fault_injected
         state.phase = "work"
         journal.recover = self._recovering(journal.recover)
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}

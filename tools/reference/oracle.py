@@ -94,7 +94,9 @@ class Outgoing:
         self.damaged = 0  # damaged records, by the client's count
         self.given_up = set()  # discarded, or perhaps discarded, when a session ended or the application asked for it
         self.discarded = set()  # for certain, as the application asked for it
-        self.aside = set()  # set aside: others overtake them
+        self.aside = set()  # set aside: others overtake them, also after a restart
+        self.may_be_aside = set()  # each was the oldest one when a connection ended
+        self.may_be_any = False  # damage may look like the mark of a message that is set aside, or hide it
         self.maybe_sent = set()  # after a restart the client cannot know that these were never sent
         self.max_inflight = 0  # the largest of all runs of the client that had a connection, with what was set aside
         self.sendable_below = 0  # these runs can only have sent messages below this number
@@ -106,6 +108,7 @@ class Outgoing:
         self.done_waiting = 0  # so many of these need not before a packet leaves, if they completed their exchange
         self.request_mid = 0  # Message ID of the pending SUBSCRIBE or UNSUBSCRIBE
         self.last_seq = -1
+        self.seqs = {}  # number: sequence number
 
     def copy(self):
         return copied(self)
@@ -134,7 +137,7 @@ class Outgoing:
         self.durable()
         if seq <= self.last_seq:
             raise Finding(OTHER, "sequence number %d after %d" % (seq, self.last_seq))
-        self.last_seq = seq
+        self.last_seq = self.seqs[number] = seq
         self.accepted.add(number)
         self._set(e, mid=mid, phase=ACCEPTED)
 
@@ -158,6 +161,23 @@ class Outgoing:
         e = self.owner(mid)
         if e:
             self.aside.add(e.number)
+
+    def overtaken(self, seq, mids):
+        """Messages with lower sequence numbers and none of these Message IDs are set aside. Nobody is told if power was
+        cut before that, or while an acknowledgement was handled."""
+        for e in self.open.values():
+            if self.seqs.get(e.number, seq) < seq and e.mid not in mids and e.number not in self.aside:
+                if not (self.may_be_any or e.number in self.may_be_aside or self._may_be_completed(e)):
+                    raise Finding(ORDER, "message %d is set aside without a reason" % e.number)
+                self.aside.add(e.number)
+
+    def connection_lost(self):
+        """The client notices that the connection has ended: it may set aside the oldest message."""
+        for e in self.open.values():
+            if e.number not in self.aside:
+                self.may_be_aside.add(e.number)
+                if self._is_due(e) or e.phase == RELEASED:
+                    return
 
     def owner(self, mid):
         """The Exchange that uses this Message ID, None if none does."""
@@ -238,15 +258,25 @@ class Outgoing:
     def _check_order(self, number):
         # [MQTT-4.4.0-1] [MQTT-4.6.0-1]: every unacknowledged message is sent, in the order of publish().
         if number in self.aside:
+            before = [e.number for e in self.open.values() if self._is_due(e)]
+            if before and number not in self.sent and not self.may_be_any:
+                raise Finding(ORDER, "message %d was set aside, and is sent before %s" % (number, before))
             return
         if self.order and number <= self.order[-1]:
             raise Finding(ORDER, "message %d after %d" % (number, self.order[-1]))
         for e in self.open.values():
-            due = e.number < number and e.phase == ACCEPTED and not self._may_be_completed(e)
-            due = due and e.number not in self.maybe_damaged | self.aside  # though its Message ID must not be reused
-            if due and e.number not in self.order:
+            if e.number < number and self._is_due(e) and e.number not in self.order:
                 raise Finding(ORDER, "message %d overtakes %d" % (number, e.number))
         self.order += (number,)
+
+    def _is_due(self, e):
+        # Of damaged ones the Message ID must not be reused all the same.
+        return (
+            e.phase == ACCEPTED
+            and not self._may_be_completed(e)
+            and e.number not in self.maybe_damaged
+            and e.number not in self.aside
+        )
 
     def pubrel_written(self, mid):
         """The client sent PUBREL."""
@@ -389,8 +419,8 @@ class Outgoing:
         for e in self.open.values():
             if places and e.number < self.sendable_below:
                 self.maybe_sent.add(e.number)
-                in_flight = e.phase != BEGUN and not self._may_be_completed(e) and e.number not in self.maybe_damaged
-                places -= in_flight
+                in_flight = e.phase != BEGUN and not self._may_be_completed(e)
+                places -= in_flight and e.number not in self.maybe_damaged and e.number not in self.aside
         for e in list(self.open.values()):
             self._set(e, fresh=False, orphaned=False)
         self.disconnected()

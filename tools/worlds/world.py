@@ -83,8 +83,8 @@ def _session(fields):
 
 
 def _messages(fields):
-    # They follow from their number.
-    return fields | {"messages": len(fields["messages"])}
+    # They follow from their number. So many connections that one is set aside has no world.
+    return _without("may_be_aside seqs")(fields) | {"messages": len(fields["messages"])}
 
 
 # The others are counters, times, and what an operation leaves in its buffers. All fields of classes of level 5 count.

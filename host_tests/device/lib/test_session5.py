@@ -739,7 +739,7 @@ def too_large(found):
 
 def test_a_packet_was_too_large():
     """[MQTT5-3.2.2-15] The broker did not say how long one may be: the longest message of the connection is set aside
-    and told, the others go on. Its Message ID stays in use. After a restart it is at its place again."""
+    and told, the others go on. Its Message ID stays in use. After a restart it is set aside, too."""
     for qos in (1, 2):
         for sizes in ((5, 300, 20, 30), (300, 5, 20, 301), (5, 20, 30, 300)):
             device = RamFlash(4, 4096)
@@ -756,7 +756,8 @@ def test_a_packet_was_too_large():
             found.feed(wire.pingresp())
             eq([(e.code, e.mid, e.seq) for e in found.notices], [(0x95, k + 1, seq[k])])
             eq((found.count("set_aside"), found.count("dropped"), found.session.pending), (1, 0, 4))
-            eq(brief(Peer5(device, max_inflight=4).up(1)), [(PUBLISH, mid, True) for mid in (1, 2, 3, 4)])
+            left = [(PUBLISH, mid, True) for mid in (1, 2, 3, 4) if mid != k + 1]
+            eq(brief(Peer5(device, max_inflight=4).up(1)), left)
 
 
 def test_another_packet_was_too_large():

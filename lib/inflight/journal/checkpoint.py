@@ -331,11 +331,12 @@ class Checkpoints:
             differs = differs or one[0] != first
             b &= one[0]
             k += 1
-        done = CLEARED[b & 15] > 1
-        if differs or (anew and (CLEARED[b & 15] == 2 or CLEARED[b >> 4] == 2)):
+        released = CLEARED[b >> 4] > 2
+        done = CLEARED[b & 15] > (2 if released else 1)
+        if differs or (anew and (CLEARED[b & 15] == 2 or CLEARED[b >> 4] == 3)):
             if done:
                 b &= 0xF0
-            elif CLEARED[b >> 4] > 1:
+            elif released:
                 b &= 0x0F
             one[0] = b
             failed = j.failed

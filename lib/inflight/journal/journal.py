@@ -181,8 +181,8 @@ class Journal(Records):
             self._others += size
 
     def mark(self, at, state):
-        """Notes RELEASED or DONE on the live record at address `at`, durable after commit(); a DONE one is
-        gone. Raises OSError."""
+        """Notes RELEASED, DONE, ASIDE, or RELEASED | ASIDE of a released one, on the live record at `at`, durable
+        after commit(); a DONE one is gone. Raises OSError."""
         self._begin()
         self._load(at)
         self._dirty = self._dirty + 1 if state == DONE and self._kind == OUT else _ALL
@@ -442,7 +442,7 @@ class Journal(Records):
         self._lock_crc(new)
         self._put_crc()
         if state:
-            self._buffer(b"\x0f", 0, 1)
+            self._buffer(self._mark, 0, 1)
         self._program()
         self._sync()
         self._off += size

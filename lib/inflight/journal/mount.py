@@ -269,16 +269,16 @@ def _take(j, reader, at):
     if not state & 15:
         return behind  # done, as most are
     released = CLEARED[state >> 4]
-    done = CLEARED[state & 15]
-    if done < 2:
+    done = CLEARED[state & 15] > (2 if released > 2 else 1)
+    if not done:
         j._count(at, kind, n)
         if reader.first < 0:
             reader.first = at
         reader.last_live = at
         if not j._erased:
             _note_place(j, reader, at)
-    if done > 1 or 1 < released < 4:
-        set_state(reader, at, n - OVERHEAD, DONE if done > 1 else RELEASED)
+    if done or released == 3:
+        set_state(reader, at, n - OVERHEAD, DONE if done else RELEASED)
     return behind
 
 
@@ -394,8 +394,9 @@ def _drop(j, reader, at, copy=-1):
     j._load(at)
     kind = j._kind
     n = j.found_len
-    if copy >= 0 and j._state(at) == RELEASED:  # the last byte of the copy
-        set_state(reader, copy, n, RELEASED)
+    state = j._state(at)
+    if copy >= 0 and state:  # the last byte of the copy
+        set_state(reader, copy, n, state & RELEASED or state)
         j._sync()
     set_state(reader, at, n, DONE)
     j._count(at, kind, -n - OVERHEAD)

@@ -84,7 +84,7 @@ class Pages:
         struct.pack_into("<HH", self._four, 0, self._crc[0] ^ 0xFFFF, self._crc[1] ^ 0xFFFF)
         self._buffer(self._four, 0, 4)
 
-    def _program(self, exact=True):
+    def _program(self, exact=True, verified=True):
         # Programs what was gathered. Only the new bytes differ from FF, which leaves what is there alone.
         # Then reads it: worn flash ignores a program, or part of it, without a word. Not `exact`: other bits may have
         # been 0 before.
@@ -96,7 +96,7 @@ class Pages:
         sector = base // self._size
         page = self._page
         self._dev.writeblocks(sector, page, base % self._size)
-        while k < last:
+        while verified and k < last:
             i = k % CHUNK
             end = min(CHUNK, i + last - k)
             # As _read(), and a page lies within a sector: here calls are nested deepest.

@@ -13,6 +13,7 @@ NOTE = const(9)  # a kind of our own, never alive: the numbers up to its own hav
 
 RELEASED = const(1)  # states, after live (0)
 DONE = const(2)
+ASIDE = const(4)  # of a live or released one, beside that: its owner has set it aside
 
 HEADER = const(24)  # of a sector,
 LOSSES = const(5)  # and where in it stands how often numbers were passed over for a loss
@@ -88,11 +89,16 @@ class Records(Pages):
             return DONE
         self._read(at + self.found_len + OVERHEAD - 1, self._mark)
         b = self._mark[0]
-        return DONE if CLEARED[b & 15] >= _MOST else RELEASED if CLEARED[b >> 4] >= _MOST else 0
+        if CLEARED[b & 15] >= _MOST:
+            return DONE
+        released = CLEARED[b >> 4] >= _MOST
+        return released if b & (8 if released else 0x80) else ASIDE | released
 
     def _write_state(self, at, n, state):
-        # Of the record with a body of n bytes at `at`.
-        self._clear_bits(at + n + OVERHEAD - 1, b"\x0f" if state == RELEASED else b"\xf0", 1)
+        # Of the record with a body of n bytes at `at`. That it is set aside is one bit, which a worn page may not take.
+        self._seek(at + n + OVERHEAD - 1)
+        self._buffer(b"\xff\x0f\xf0\xff\x7f\x07", state, state + 1)
+        self._program(False, state < ASIDE)
 
     def _lock_crc(self, at):
         # Combines the CRC with what makes the record at `at` this one: a secret of this journal, the number of

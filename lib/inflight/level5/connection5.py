@@ -260,7 +260,7 @@ def _orphans_behind(session):
     ended = []
     at = journal.scan(OUT, -1) if session.queued or session.aside else -1
     while at >= 0:
-        if journal.found_state == RELEASED and session.row_at(at) < 0:
+        if journal.found_state & RELEASED and session.row_at(at) < 0:
             ended.append(journal.found_mid)
             journal.mark(at, DONE)
             if journal.found_seq >= session.seq:
@@ -280,7 +280,7 @@ def _set_long_ones_aside(session):
 
     at = journal.scan(OUT, -1)
     while at >= 0:
-        if journal.found_state != RELEASED and packet_size(journal, at) > most:
+        if not journal.found_state & RELEASED and packet_size(journal, at) > most:
             from ..session.pending import set_aside, set_aside_of
 
             i = session.row_at(at)

@@ -61,7 +61,7 @@ def check_space(journal, space):
     at = journal.scan(OUT, -1)
     while at >= 0:
         needed = space_needed(journal, at)
-        if journal.found_state != RELEASED and needed > space and is_publish(journal, at):
+        if not journal.found_state & RELEASED and needed > space and is_publish(journal, at):
             raise ValueError("buffer: %d bytes at least, for a message in the journal" % (2 * needed))
         at = journal.scan(OUT, at)
 

@@ -5,12 +5,13 @@ import inflight.counters as counters
 from ..compat import const, copy
 from ..journal.records import DONE
 from ..packet import ProtocolError, begin, put_string
-from ..states import ANY, ASK, CLEAN, DUP, ENDING, PERSISTENT, REL, SEND, STATE, SUSPECT, TRIAL
+from ..states import CLEAN, DUP, ENDING, PERSISTENT, REL, SEND, STATE, SUSPECT, TRIAL
 
 
 def resume(session):
     """Session.resume(). The record is written here, for all that this connection sends: where a message leaves, perhaps
     for a publish() within a callback, a board has too little stack left for that."""
+    session.begin()
     journal = session.journal
     if journal:
         if session.quota:
@@ -28,22 +29,28 @@ def resume(session):
         journal.commit()
     session.retransmit()
     session.resumed = DUP if session.quota else 1  # 0: the broker takes QoS 0 only
+    session.busy = False
 
 
 def connect(session, now, clean_session, keepalive, user, password, will):
     """Session.connect()."""
+    session.begin()
+    session.reset()
+    session.holds_journal = True  # until the next reset()
     session.send(write(session, clean_session, keepalive, user, password, will))
     session.clean = clean_session
     session.code = 0
     session.restart_timers(now)
-    if session.aside or session.ended_by:
-        judge(session, now)
-        session.ended_by = None
+    if session.aside or session.strikes:
+        from .pending import set_aside_of
+
+        set_aside_of(session).begin(session)
     if clean_session and session.record_at >= 0 and session.mode == PERSISTENT:
         session.mode = ENDING
         from .record import write as write_record
 
         write_record(session, session.most)
+    session.busy = False
 
 
 def write(session, clean_session, keepalive, user, password, will):
@@ -150,50 +157,60 @@ def accepted(session, none, lose):
 # --- which message ends the connections? ---
 # Asked when one has ended before a message that was sent was acknowledged.
 #
-#   connections in a row that ended before the oldest message made progress
-#   3         the next connections: when a PINGREQ was answered, so that neither the network nor a subscription is the
-#             reason, the oldest message is sent alone. Each that is acknowledged is followed by the next one that had
-#             left before; with the first one that had not, all go again
-#   8         the last five with that message alone; others between them are not counted: it is set aside
+#   strikes
+#   0         `suspected` is the message that was the oldest when the last connection ended; or, after a restart, which
+#             may have left before
+#   1         twice in a row it was the same one. The next connections: when a PINGREQ was answered, so that neither the
+#             network nor a subscription is the reason, the oldest message is sent alone. Each that is acknowledged is
+#             followed by the next one that had left before; with the first one that had not, all go again
+#   2, 3, 4   so often, less one, a connection ended with a message alone; others between them are not counted. With 4
+#             it is set aside
 #
-# Until another message is acknowledged, the next one is suspected at once. A network that breaks often may set aside a
-# message that is innocent: that costs the message its place in the order.
+# Until another message is acknowledged, the next one is suspected at once. The SESSION record has the strikes, up to 3,
+# before the next connection, and the journal a mark of what is set aside: a device that sleeps may have one connection
+# in each of its lives. A network that breaks often may set aside a message that is innocent: that costs the message its
+# place in the order.
 
-_ALONE = const(3)
-_SURE = const(8)
+_SURE = const(4)
 # Reason codes of DISCONNECT that are about no message.
 _OTHERS = b"\x89\x8b\x8d\x8e\x98\x9c\x9d\x9f\xa0"
 
 
-def judge(session, now):
-    """A connection begins; the rows are as the one before has left them."""
-    session.reach = ANY
-    state = session.states[0] if session.rows else SEND
-    unanswered = state & STATE != SEND and state & STATE != REL
-    suspicious = unanswered and _is_about_messages(session.ended_by)
-    if suspicious:
-        oldest = session.mids[0] << 3 | state & STATE
-        if 0 < session.strikes < _ALONE and session.suspected != oldest:
-            session.strikes = 0
-        session.suspected = oldest
-        if session.strikes < _ALONE or state & SUSPECT:
-            session.strikes += 1
-    if state & TRIAL or (state & SUSPECT and suspicious and session.strikes >= _SURE):
+def judge(session, client, error):
+    """The connection of `client` ends with this error; rows are as it leaves them. Raises OSError if flash fails."""
+    session.begin()
+    journal = session.journal
+    state = session.states[0]
+    evident = state & STATE != SEND and state & STATE != REL and _is_about_messages(error)
+    before = strikes = session.strikes
+    if evident and not state & TRIAL:
+        if not strikes:
+            strikes = int(session.suspected == session.mids[0])
+        elif state & SUSPECT and strikes < _SURE:
+            strikes += 1
+        session.strikes = strikes
+        session.suspected = session.mids[0]
+        if client and before < _SURE:  # few connections find the message, whatever slow_down() says
+            client._attempts = min(client._attempts, 1 if strikes else 3)
+    if state & TRIAL or (state & SUSPECT and evident and strikes == _SURE):
         from .pending import set_aside
 
-        set_aside(session, 0, getattr(session.ended_by, "code", 0))
-        if suspicious and state & TRIAL:
-            session.aside.failed(now)
+        set_aside(session, 0, getattr(error, "code", 0))
+        if evident and state & TRIAL:
+            session.aside.failed(session.now)
         session.refill()
     elif state & SUSPECT:
         session.states[0] &= ~SUSPECT
-    if session.aside:
-        session.aside.begin(session)
-    if session.strikes >= _ALONE and session.rows:
-        from .pending import set_aside_of
+    if strikes > before:
+        from .record import write as write_record
 
-        set_aside_of(session)
-        session.reach = ASK
+        try:
+            write_record(session, session.recorded_most)
+        except OSError:  # no space for it
+            if journal.failed:
+                raise
+    journal.commit()
+    session.busy = False
 
 
 def _is_about_messages(error):

@@ -189,7 +189,7 @@ def discard_message(session, mid, seq=-1):
         return None
     session.begin()
     session.count[counters.DROPPED] += 1
-    if journal.found_state or may_be_received(session, at):
+    if journal.found_state & RELEASED or may_be_received(session, at):
         _release(session, at, i)
     else:
         if i >= 0 and session.states[i] & STATE == _ACK and session.protocol_level == 5:

@@ -4,7 +4,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from ..compat import const, passed
-from ..journal.records import DONE, OUT
+from ..journal.records import ASIDE, DONE, OUT, RELEASED
 from ..states import ANY, ASK, DUP, GIVEN_UP, INTERRUPTED, OUTSIDE, REL, RUNNING, SEND, STATE, SUSPECT, TOO_LONG, TRIAL
 from .refused import MessageSetAside
 
@@ -57,7 +57,8 @@ def next_message(session, seq):
     found = message_at(session, address)
     if session.row_at(address) >= 0:
         return found + ("in flight",)
-    return found + ("waiting" if found[1] >= session.seq else "set aside",)
+    aside = found[1] < session.seq or journal.found_state & ASIDE
+    return found + ("set aside" if aside else "waiting",)
 
 
 def find_behind(session, mid):
@@ -81,8 +82,8 @@ def find_behind(session, mid):
 #   it ends each connection                               judge() of connect
 #
 # Such a message stays in the journal, keeps its Message ID, and loses its place in the order: it is a live record
-# without a row, whose number is below that of the messages behind the window. After a restart it is back at its place.
-# In this life it is tried again when all other messages are completed:
+# without a row, whose number is below that of the messages behind the window. The journal has a mark of that, so it is
+# set aside after a restart, too. It is tried again when all other messages are completed:
 #
 #   it never left         as soon as a connection takes its size
 #   it may have left      when a pause has passed, which doubles each time that it fails
@@ -106,6 +107,7 @@ class SetAside:
         self.all_wait = False  # there were more
         self.left = 0  # so many are to be looked at
         self.again = False  # also those that may have left may be tried
+        self._alone = 0  # messages that left on connections which ended too early: so many are sent alone
         self._seq = 0  # the next one to be looked at has this number, or a higher one
         self.kept_below = 0  # a full journal drops none with lower numbers
         self.pause = 0  # ms from `since` on until all are looked at; 0: none has ended a connection
@@ -127,9 +129,19 @@ class SetAside:
         self.all_sent = False
 
     def begin(self, session):
-        """A connection begins."""
+        """A connection begins: what was set aside may be tried on it, and a message that is suspected is sent alone."""
         self.left = session.journal.live
         self.again = not self.pause
+        self._alone = 0
+        session.reach = ANY
+        if session.strikes and session.rows:
+            for i in range(session.rows):
+                if session.states[i] & (STATE | DUP) != SEND or session.mids[i] == session.suspected:
+                    self._alone += 1
+            if self._alone:
+                session.reach = ASK
+            else:
+                self._end_suspicion(session)
 
     def retry(self, session):
         """They are tried again as soon as all else is completed."""
@@ -154,7 +166,9 @@ class SetAside:
             address = journal.find(OUT, seq)
             if address < 0 or journal.found_seq >= session.seq:
                 break
-            if session.row_at(address) < 0 and not (journal.found_state or may_be_received(session, address)):
+            if session.row_at(address) < 0 and not (
+                journal.found_state & RELEASED or may_be_received(session, address)
+            ):
                 return address
             seq = journal.found_seq + 1
             if first == self.kept_below:
@@ -176,7 +190,7 @@ class SetAside:
         while at >= 0:
             seq = journal.found_seq
             if seq < session.seq and session.row_at(at) < 0:
-                if journal.found_state or self.may_have_left(session, seq, journal.found_mid):
+                if journal.found_state & RELEASED or self.may_have_left(session, seq, journal.found_mid):
                     journal.mark(at, DONE)
                     n += 1
             at = journal.scan(OUT, at)
@@ -208,6 +222,7 @@ class SetAside:
             session.too_long -= 1
             session.queued -= 1
             session.seq = session.journal.found_seq + 1
+            session.journal.mark(address, ASIDE)
             tell(session, address, TOO_LONG)
 
     def look(self, session):
@@ -222,32 +237,34 @@ class SetAside:
 
     def _send_alone(self, session):
         # Each message that left on connections which ended too early is sent alone, behind a PINGREQ that was answered.
-        if not (session.rows and (session.states[0] & DUP or session.mids[0] == session.suspected >> 3)):
-            self._end_isolation(session)
-            return
         if session.reach == ASK:
             session.reach = 0
             session.ping_requested = True
             return
-        if session.reach:
-            if not session.states[0] & SUSPECT:  # the one before was acknowledged
-                session.strikes = 0
-                session.progress_at = session.now
-            elif passed(session.now, session.progress_at, _ALONE_MS):
-                self._end_isolation(session)
+        sent = session.reach > 0
+        if sent and session.rows and session.states[0] & SUSPECT:
+            if not passed(session.now, session.progress_at, _ALONE_MS):
                 return
+            self._alone = 0
+        elif sent:  # it was acknowledged
+            self._alone -= 1
         elif session.pinging or session.request is not None:
             return
-        else:
+        session.waiting = True
+        if self._alone > 0 and session.rows:
+            if sent:
+                session.strikes = 1
+            session.suspected = session.mids[0]
             session.progress_at = session.now
-        session.reach = 1
-        session.states[0] |= SUSPECT
-        session.waiting = True
+            session.reach = 1
+            session.states[0] |= SUSPECT
+        else:
+            self._end_suspicion(session)
+            session.reach = ANY
 
-    def _end_isolation(self, session):
-        session.reach = ANY
-        session.strikes = 0
-        session.waiting = True
+    def _end_suspicion(self, session):
+        session.strikes = session.suspected = 0
+        session.record_stale = True
 
     def _recount(self, journal):
         # None is there, though some are counted. Where sectors that the mount has left out are not all of them, a power
@@ -277,7 +294,7 @@ class SetAside:
             self.left -= 1
             self._seq = journal.found_seq + 1
             mid = journal.found_mid
-            released = journal.found_state
+            released = journal.found_state & RELEASED
             left = released or self.may_have_left(session, journal.found_seq, mid)
             waits = left or self.all_wait or mid in self.waits
             if waits and not self.again or not released and is_too_long(session, address):
@@ -303,10 +320,24 @@ def set_aside_of(session):
     return session.aside
 
 
-def none_waits(session):
-    """Messages were counted behind the window, and none is there: sectors that the mount has left out are counted now.
-    All records without a row are copies of messages that had their turn, on a flash that somebody restored in part;
-    where some were set aside nobody can tell those from copies."""
+def next_in_order(session, address):
+    """The message behind the window that was just found at `address` was set aside in an earlier life, or -1: none was
+    found. Returns the address of the next one that was not set aside, -1: there is none."""
+    journal = session.journal
+    while address >= 0 and journal.found_state & ASIDE:
+        set_aside_of(session).left = journal.live
+        session.queued -= 1
+        session.seq = journal.found_seq + 1
+        address = journal.find(OUT, session.seq)
+    if address < 0 and session.queued:
+        _none_waits(session)
+    return address
+
+
+def _none_waits(session):
+    # Messages were counted behind the window, and none is there: sectors that the mount has left out are counted now.
+    # All records without a row are copies of messages that had their turn, on a flash that somebody restored in part;
+    # where some were set aside nobody can tell those from copies.
     journal = session.journal
     count_rest(journal)
     session.queued = 0
@@ -338,9 +369,12 @@ def is_too_long(session, address):
 def set_aside(session, i, code):
     """The message of row i is set aside, for a reason with this code of MQTT 5; 0: the connection ended."""
     address = session.addresses[i]
-    first = not session.states[i] & (TRIAL | GIVEN_UP)  # else it was told
+    state = session.states[i]
     set_aside_of(session).remove(session, i)
-    if first:
+    if not state & TRIAL:  # else the journal has it
+        released = state & STATE >= REL or state & GIVEN_UP
+        session.journal.mark(address, ASIDE | RELEASED if released else ASIDE)
+    if not state & (TRIAL | GIVEN_UP):  # else it was told
         tell(session, address, code)
 
 

@@ -7,7 +7,7 @@ from errno import ENOBUFS
 
 from ..compat import const
 from ..errors import OutboxFull
-from ..journal.records import DONE, IN, OUT, RELEASED, SESSION
+from ..journal.records import ASIDE, DONE, IN, OUT, RELEASED, SESSION
 from ..packet import PUBREL, ack
 from ..states import ANY, CLEAN, DELIVERED, DUP, ENDING, PERSISTENT, RECEIVED, UNSURE
 
@@ -134,6 +134,8 @@ def find(session):
     session.recorded_most = session.below = 0  # which messages can have left: see session
     session.next_unproven = session.unproven = 0  # which Message IDs are not proven free: see ForeignIds
     session.record_stale = False  # something of this has changed since write()
+    if session.strikes:
+        session.strikes = 0
     journal = session.journal
     if not journal:
         return False
@@ -173,7 +175,7 @@ def _read(session, at, n):
     if n < _FORM_SIZE or body[_FORM_SIZE:] != session.client_id:
         raise ValueError("the journal serves another client id: use that one, or format the journal")
     serial = body[0] >> 4
-    stale = journal.found_state == RELEASED
+    stale = journal.found_state & RELEASED > 0
     found = session.record_at >= 0
     if found and serial == session.record_serial and session.record_copy < 0:
         session.record_copy = at
@@ -189,6 +191,8 @@ def _read(session, at, n):
     session.record_stale = stale
     session.record_serial = serial
     session.mode = body[0] & 3
+    if body[0] & 12:
+        session.strikes = body[0] >> 2 & 3
     found = struct.unpack_from(_FORM, body, 0)
     _, session.recorded_most, session.below, session.next_unproven, session.unproven = found
 
@@ -214,7 +218,7 @@ def write(session, most):
         except OutboxFull as e:
             session.record_serial = session.record_serial - 1 & 15
             session.record_stale = True
-            same = (known[0] ^ body[0]) & 15 == 0 and known[_BELOW_END:] == body[_BELOW_END:]
+            same = (known[0] ^ body[0]) & 3 == 0 and known[_BELOW_END:] == body[_BELOW_END:]
             if not same or session.record_at < 0 or session.mode in (ENDING, CLEAN):
                 raise OSError(ENOBUFS, str(e))
             _mark(journal, session.record_at, RELEASED)
@@ -239,7 +243,7 @@ def write(session, most):
 
 
 def _body(session):
-    first = session.mode | session.record_serial << 4
+    first = session.mode | min(session.strikes, 3) << 2 | session.record_serial << 4
     body = struct.pack(_FORM, first, session.recorded_most, session.below, session.next_unproven, session.unproven)
     return body + session.client_id
 
@@ -260,10 +264,9 @@ def load_window(session):
     if session.rows_in:
         session.rows_in = 0
     _allocate(session, session.limit)
-    if session.aside or session.strikes:
+    if session.aside:
         session.aside = None
         session.reach = ANY
-        session.strikes = session.suspected = 0
     session.queued = 0  # messages in the journal behind the window
     session.waiting = False  # a row may be in SEND or REL
     session.seq = 0  # where the messages behind the window begin
@@ -280,6 +283,8 @@ def load_window(session):
         session.used_mid = -1
         session.queued = journal.live
         session.refill()
+        if session.rows and session.states[0] & DUP:
+            session.suspected = session.mids[0]
     return min(left, session.recorded_most)
 
 
@@ -300,11 +305,11 @@ def _allocate(session, n):
 def _find_sent(session):
     journal = session.journal
     first = bytearray(1)
-    n = 0
+    n = aside = 0
     most = session.recorded_most
     if most and session.mode != CLEAN:
         most += journal.waiting
-    while n < most:
+    while n < most:  # without those that are set aside
         address = journal.find(OUT, session.sent_below)
         if address < 0:
             break
@@ -312,8 +317,11 @@ def _find_sent(session):
         if journal.found_seq >= session.below and not first[0] & DUP:
             break
         session.sent_below = journal.found_seq + 1
-        n += 1
-    return n
+        if journal.found_state & ASIDE:
+            aside += 1
+        else:
+            n += 1
+    return n + aside
 
 
 def load_received(session):
@@ -330,7 +338,7 @@ def load_received(session):
     _allocate(session, limit + (kept + most if kept <= most else kept))
     at = journal.scan(IN, -1) if kept else -1  # scanning a long journal takes an RP2040 a second
     while at >= 0:
-        state = DELIVERED if journal.found_state else RECEIVED
+        state = DELIVERED if journal.found_state & RELEASED else RECEIVED
         session.set_row(limit + session.rows_in, journal.found_mid, at, state)
         session.rows_in += 1
         at = journal.scan(IN, at)

@@ -101,12 +101,11 @@ class Session(Window):
     counters = 20  # how many there are
     lost = 0  # messages that were found damaged since drain() has told of it: its reader sets it back
     notices = ()  # exceptions that the application is to be told of; its reader removes them
-    ended_by = None  # the error that ended the last connection; see judge() of connect
     quota = 0xFFFF  # so many messages are unacknowledged at most: of level 5
     too_long = 0  # messages behind the window that this connection does not take: of level 5
     maximum_out = packet.LONGEST  # bytes of the longest packet that the broker takes
     clock: "Any" = None  # type: ignore[name-defined] # noqa: F821  Seconds, once a message has an expiry: of level 5
-    strikes = suspected = 0  # see judge() of connect
+    strikes = suspected = 0  # of the oldest message: see judge() of connect
     foreign = None  # ForeignIds, as long as there are some
     unproven = 0  # Message IDs that are not proven free: see ForeignIds in record
     retry = 0  # ms until unanswered packets are repeated
@@ -245,19 +244,20 @@ class Session(Window):
         """The connection broke, with this error of `client`."""
         self.count[counters.OUTAGES] += 1
         if self.rows:
-            self.ended_by = error
+            try:
+                from .connect import judge
+
+                judge(self, client, error)
+            except Exception:  # the flash failed, or there is no memory; what is half done is recovered
+                pass
         self.reset()
 
     def connect(self, now, clean_session, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
-        self.begin()
-        self.reset()
-        self.holds_journal = True  # until the next reset()
         from .connect import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
-        self.busy = False
 
     def connect_fields(self, clean_session, will):
         """Returns what level 5 has otherwise in CONNECT: its flag 2, and the properties of it and of its will."""
@@ -267,11 +267,9 @@ class Session(Window):
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
         Message IDs of ours: the journal knows of the session before the first one leaves, and that the ids
         which a lost session received are forgotten before one comes anew. Raises OSError if flash fails."""
-        self.begin()
         from .connect import resume
 
         resume(self)
-        self.busy = False
 
     # --- keep alive: any byte that arrives shows that the broker is alive ---
 

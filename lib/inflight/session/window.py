@@ -39,7 +39,7 @@
 import inflight.packet as packet
 
 from ..compat import const
-from ..journal.records import DONE, OUT, RELEASED
+from ..journal.records import ASIDE, DONE, OUT, RELEASED
 from ..states import (
     ANY,
     DUP,
@@ -150,10 +150,10 @@ class Window(PacketBuffer):
     def oldest(self):
         """Returns the address of the oldest message behind the window, -1: there is none."""
         address = self.journal.find(OUT, self.seq)
-        if address < 0:
-            from .pending import none_waits
+        if address < 0 or self.journal.found_state & ASIDE:
+            from .pending import next_in_order
 
-            none_waits(self)
+            return next_in_order(self, address)
         return address
 
     def is_pending(self, mid):

@@ -219,7 +219,9 @@ class Image:
         if self._word(end) != crc32(self.data[at:end]) ^ s.lock(self.secret, self._due(self.newest, i), at % s.size):
             return None
         state = self.data[end + CRC]
-        state = DONE if zeros(state & 15) > 1 else RELEASED if zeros(state >> 4) > 1 else LIVE
+        released = zeros(state >> 4) > 2
+        done = zeros(state & 15) > (2 if released else 1)
+        state = DONE if done else RELEASED if released else LIVE
         return Record(at, kind, mid, seq, state, self.data[at + HEAD : end])
 
     def _drop_copied(self, oldest, last):

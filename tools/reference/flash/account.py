@@ -4,6 +4,7 @@ else. Runs on MicroPython."""
 from binascii import crc32
 
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from inflight.journal.records import ASIDE
 from nor import NorFlash, noise
 
 
@@ -22,7 +23,9 @@ def records(journal, numbers=(OUT,)):
             buf = bytearray(n + 3)
             start = journal.read(at, 0, buf)
             seq = journal.found_seq if kind in numbers else 0
-            found.append((kind, journal.found_mid, seq, journal.found_state, bytes(buf[start : start + n]), at))
+            # That a released one is set aside is told by a bit that DONE has, too, and a cut may leave.
+            state = journal.found_state & RELEASED or journal.found_state
+            found.append((kind, journal.found_mid, seq, state, bytes(buf[start : start + n]), at))
             at = journal.scan(kind, at)
     return found
 
@@ -136,7 +139,7 @@ class Account:
 
     def mark(self, key, state):
         seq, before, data = self.promised[key]
-        if before < state:
+        if state & ~before:
             self.begun = key, None if state == DONE else (seq, state, data)
             self.journal.mark(self.places[key], state)
             self.journal.commit()
@@ -164,7 +167,8 @@ class Account:
             keys = sorted(self.promised, key=lambda key: key[1])
             while len(keys) > self.most:
                 key = keys.pop(0 if self.in_order or next(toss) % 24 == 0 else 2 + next(toss) % (len(keys) - 2))
-                self.mark(key, RELEASED if self.promised[key][1] == 0 and next(toss) & 1 else DONE)
+                more = self.promised[key][1] == 0 and next(toss) & 1
+                self.mark(key, (RELEASED, ASIDE)[key[1] & 1] if more else DONE)
             if next(toss) % 5 == 0:
                 self.journal.collect()
 
@@ -206,8 +210,11 @@ class Account:
         if self.begun:
             key, record = self.begun
             may = 1 if key[0] == OUT and key not in self.promised else 0
-            if found.get(key) == record:
+            there = found.get(key)
+            if there == record:
                 self._finish()
+            elif there and key in self.promised and there[1] == ASIDE:  # RELEASED was cut short
+                self.promised[key] = there
             self.begun = None
         assert found == self.promised, "found %r, promised %r" % (sorted(found), sorted(self.promised))
         assert journal.damaged == 0 and not journal.lost
