@@ -46,6 +46,7 @@ _NOR_FAULTS = {"fails": "program", "ignored": "ignore", "unread": "read"}  # arg
 _BITS = [1 << n for n in range(8)]
 _META = properties(content_type="t")
 _MOUNTS = 4  # of worn flash, until one must succeed
+_FAILED = 200  # connections in a row that fail: worn flash stands still
 _ENOUGH = 5000  # rounds until all exchanges must have ended, and one for each Message ID that is to be proven free
 
 
@@ -486,11 +487,11 @@ class Simulation:
 
     def _do_settle(self):
         """Exchanges packets until client and broker have none left."""
-        rounds = unproven = 0
-        while rounds < _ENOUGH + unproven:
+        rounds = unproven = failed = 0
+        while rounds < _ENOUGH + unproven and failed < _FAILED:
             rounds += 1
             if not self._linked() or not self.device.connected:
-                self._may_fail(self.device.connect)
+                failed = failed + 1 if self._may_fail(self.device.connect) else 0
             self.device.poll()
             unproven = max(unproven, self.device.session.unproven)
             if not self._linked():

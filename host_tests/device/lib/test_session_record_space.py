@@ -8,7 +8,7 @@ from inflight.session.record import write as write_record
 from inflight.session.session import Session
 from inflight.states import PERSISTENT
 from nor import NorFlash, PowerCut, after
-from session_peer import Peer, ack, mid_of
+from session_peer import Peer, ack, message, mid_of
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -190,3 +190,34 @@ def test_there_is_space_when_all_messages_are_completed():
     peer.up(1)
     peer.publish(b"new")
     eq(session.pending, 1)
+
+
+def test_a_message_that_worn_flash_does_not_copy_leaves_first():
+    """Two bits cannot be cleared where its record is copied to. It needs no space, and then there is some for the ID of
+    the broker's message."""
+    Peer.client_id = b"dev"
+    for page, places in ((64, (2632, 2637)), (256, (2589, 3023)), (4, (2598, 2654))):
+        flash = NorFlash(3, 1024, page)
+        flash.stuck = {place: 1 << bit for place, bit in zip(places, (1, 2))}
+        peer = Peer.connected(flash)
+        peer.publish(bytes(585))
+        peer.sent()
+        ends = 0
+        for mid in range(100, 200):
+            packet = message(b"t", b"x", 2, mid)
+            while peer.session.row(mid, peer.session.limit) < 0:
+                try:
+                    eq(peer.feed(packet), [ack(0x50, mid)])
+                except OSError as error:
+                    ends += 1
+                    assert ends < 4, repr(error)
+                    peer.session.connection_lost(None, error)
+                    if peer.session.busy:
+                        peer.session.recover()
+                    if peer.up(1):
+                        peer.feed(packet + ack(0x40, 1))
+            eq(peer.feed(ack(0x62, mid)), [ack(0x70, mid)])
+            if ends:
+                break
+        eq((ends > 0, peer.session.pending), (True, 0))
+        Journal(flash)

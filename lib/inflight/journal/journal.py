@@ -116,7 +116,7 @@ class Journal(Records):
             raise ValueError("n is %d, but head has %d bytes" % (n, len(head)))
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
-        if not self.fits(kind, size):
+        if not self.fits(kind, size) or (self._live[self._tail()] >= self._refused and kind != SESSION):
             raise OutboxFull(
                 "the journal is full, %d of %d bytes: call drain(), or make it larger" % (self.used, self.limit)
             )
@@ -466,6 +466,7 @@ class Journal(Records):
         self._erase(sector, self.erases)
         self._erased += 1
         self.erases += 1
+        self._refused = _ALL
 
     def _erase(self, sector, seq, header_only=False):
         if not header_only:
@@ -551,6 +552,7 @@ def _prepare_pages(j, device):
     j._crc = array("H", bytes(4))  # of what was put, in halves
     j._bad = -1  # address of the last page that did not take what was programmed
     j._worn = -1  # the sector in which a record was not taken last, also when it has been passed by
+    j._refused = _ALL  # so many live bytes of the oldest sector a worn page has not let into the last erased one
 
 
 def _prepare_records(j):

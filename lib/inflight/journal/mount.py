@@ -68,7 +68,7 @@ def recover(j):
 def mount(j, given=0):
     """Mounts what is on the device. OUT records with a sequence number below `given` were whole there."""
     size = LEAST if given else j._size  # bytes that are read at a time: at a start there is heap
-    for left in range(j._n, 0, -1):
+    for left in range(j._n + j._size // j._unit, 0, -1):
         try:
             return _mount(j, given, size)
         except MemoryError:
@@ -330,8 +330,11 @@ def settle(j, reader):
     if not copies:  # else what follows them is one, cut short
         reader.passed += reader.lost
     reader.head_erased = True
+    left = j._live[j._tail()]
     j.erases -= 1
     reader.has_programmed(j._reclaim, j._head)  # if not, what is left of the header is that of an erase cut short
+    if j._worn == j._head:
+        j._refused = left
     return False
 
 
@@ -445,7 +448,9 @@ def finish(j, reader):
     _settle_last(j, reader)
     if j._head in reader.spoilt:
         j._off = j._size
-    if not j._erased and not j._live[j._head] and j._off + j._live[j._tail()] + NOTES > j._size:
+    # Not where a worn page is: the copies would meet it again. Messages need no space to be completed, and make some.
+    no_space = not (j._erased or j._live[j._head]) and j._off + j._live[j._tail()] + NOTES > j._size
+    if no_space and j._worn != j._head:
         _begin_head_again(j, reader)
     try:
         while not j._erased:
