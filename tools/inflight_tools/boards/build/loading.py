@@ -28,7 +28,7 @@ APART = {
     "lost_messages": ("drop", ("find_lost", "is_publish", "tell_lost")),
     "set_aside": (
         "pending",
-        ("SetAside", "count_rest", "is_too_long", "none_waits", "set_aside", "set_aside_of", "tell"),
+        ("SetAside", "_none_waits", "count_rest", "is_too_long", "next_in_order", "set_aside", "set_aside_of", "tell"),
     ),
     "long_message": ("receive", ("skip_topic", "start_long")),
     "malformed": ("receive", ("skip_malformed",)),
