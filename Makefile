@@ -1,7 +1,7 @@
 # Every target sets up what it needs first; a second run finds it in the cache.
 PYTHON ?= python3
 VENV := .venv/bin
-JOBS ?= 4
+JOBS ?= 6
 ARGS ?=
 SETUP = @PYTHONPATH="$(CURDIR)/tools" $(PYTHON) -m tools.setup
 INFLIGHT = @$(VENV)/inflight

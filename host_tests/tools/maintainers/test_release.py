@@ -86,7 +86,7 @@ WANTED = f"write ## [{VERSION}] - YYYY-MM-DD"
         ("CHANGELOG.md", DATED.replace("2026-03-01", "2026-02-30"), "has no date"),
         ("README.md", "changed", "the checkout is not clean: commit or remove README.md"),
         ("new.py", "new", "the checkout is not clean: commit or remove new.py"),
-        (".git", None, "not a git repository"),
+        (".git", None, "FAILED: git"),
     ],
     ids=["no section", "no date", "no day", "changed", "new", "no git"],
 )

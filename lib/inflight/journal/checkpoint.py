@@ -331,7 +331,7 @@ class Checkpoints:
             differs = differs or one[0] != first
             b &= one[0]
             k += 1
-        released = CLEARED[b >> 4] > 2
+        released = CLEARED[b >> 4] > (1 if differs else 2)  # that it is set aside is one bit
         done = CLEARED[b & 15] > (2 if released else 1)
         if differs or (anew and (CLEARED[b & 15] == 2 or CLEARED[b >> 4] == 3)):
             if done:

@@ -75,7 +75,7 @@ class Link:
 class Blocking(Client):
     def _do_step(self, step):
         if step == OPEN:
-            self._transport = self.run.link = Link(self.run)
+            self._transport = self._script.link = Link(self._script)
             step = -1
         super()._do_step(step)
 
@@ -116,7 +116,7 @@ class Run:
         settings = {"timeout_ms": 20_000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": _ignore}
         settings.update(options)
         client = self._class("h", "dev", Journal(self.flash), protocol_level=self._level, **settings)
-        vars(client)["run"] = self
+        client._script = self
         client._waiter = Idle()
         self.client = client
 

@@ -30,18 +30,31 @@ class Operation:
         self.flash, self.undecided, self.unsynced, self.promised = flash, undecided, unsynced, promised
 
 
+# By name: the build renames functions, not the texts of their names.
+_OUTCOMES = {
+    "before": nor.before,
+    "after": nor.after,
+    "zeros": nor.zeros,
+    "torn": nor.torn,
+    "suffix": nor.suffix,
+    "scattered": nor.scattered,
+    "mixed": nor.mixed,
+    "undecided": nor.undecided,
+}
+
+
 def outcome(way):
     """The function that returns the bytes after a cut from (old, new)."""
     name = way[0]
     if name in ("lost", "rot"):
         return nor.before
     if name in ("torn", "suffix"):
-        return lambda old, new: getattr(nor, name)(_place(old, new, way[1]), way[2])(old, new)
+        return lambda old, new: _OUTCOMES[name](_place(old, new, way[1]), way[2])(old, new)
     if name == "fading":  # an erase that was still programming all bits to zero
         return lambda old, new: bytes([o & r for o, r in zip(old, nor.noise(way[1]))])
     if name == "wild":  # one that had set some of the bits to one
         return lambda old, new: bytes([r & 0xFF for _, r in zip(old, nor.noise(way[1]))])
-    return getattr(nor, name)(*way[1:]) if way[1:] else getattr(nor, name)
+    return _OUTCOMES[name](*way[1:]) if way[1:] else _OUTCOMES[name]
 
 
 def cache_seed(way):

@@ -34,7 +34,9 @@ class NorFlash:
         self.page = page
         self.blocks = blocks
         self.block_size = block_size
-        self.data = bytearray(b"\xff" * (blocks * block_size))
+        self.data = bytearray(blocks * block_size)  # MicroPython's heap may have no space for another copy of it
+        for at in range(0, len(self.data), block_size):
+            self.data[at : at + block_size] = b"\xff" * block_size
         self.reads = 0
         self.programmed = 0  # bytes other than FF
         self.programs = 0
