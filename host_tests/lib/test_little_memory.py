@@ -17,10 +17,10 @@ def test_each_heap_is_enough_or_too_small(client, mosquitto, tmp_path):
         pytest.skip(found.reason)
     code, port = Code(tmp_path, found), mosquitto().port
     enough = []
-    for heap in some(range(73_728, 20_480, -256), 10):
+    for heap in some(range(81_920, 20_480, -256), 10):
         try:
             code.run("smallest", client, port, f"journal-{heap}", heap=heap, timeout=60)
             enough.append(heap)
         except Failed as e:
             assert "RuntimeError" not in str(e) and "memory" in str(e).lower(), (heap, e)  # no message came
-    assert enough[0] == 73_728 and len(enough) > 3
+    assert enough[0] == 81_920 and len(enough) > 3

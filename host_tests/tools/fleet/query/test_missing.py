@@ -133,6 +133,7 @@ EDGES = {
     "between": {"accepted": 2, "delivered": 2, "before": 2},
     "new": {"accepted": 20, "delivered": 10, "lost": 10},
     "moved": {"accepted": 10, "delivered": 10, "before": 10},  # it has been up for two hours
+    "waited": {"accepted": 12, "delivered": 2, "lost": 10, "guessed": 10},  # what tells its uptime may have waited
     "once": {"accepted": 11, "delivered": 1, "lost": 10, "guessed": 10},  # its only message may have waited
     "silent-on-start": {"accepted": 10, "delivered": 10, "before": 10},
     "twins": {"accepted": 31, "delivered": 31, "before": 10, "conflicts": 30},
@@ -158,6 +159,8 @@ def test_what_a_collector_could_have_received(tables, without):
                 tables.health(device, n, n, {"accepted": n}, up=up, oldest=n)
             else:
                 tables.add(device, n, n, oldest=n)
+    tables.add("waited", 10, -3400, oldest=10)
+    tables.health("waited", 11, 10, {"accepted": 11}, up=300, oldest=11)
     tables.health("once", 10, 20, {"accepted": 10}, up=20, oldest=10)
     for n in range(10, 40):
         tables.add("twins", n, n, oldest=n, digest=1)
@@ -188,8 +191,8 @@ def test_what_a_collector_could_have_received(tables, without):
     assert [name for name in flags if "numbers that cannot be" in flags[name]] == ["huge"]
     judged = {name: n for name, n in found["judgement"].items() if n}
     assert judged.pop("kind") == "bad"
-    assert judged == {"impossible": 1, "lost": 23, "given_up": 1000, "conflicts": 30, "tails": 1, "before": 131}
-    assert verdict(found).sentence.startswith("23 messages were probably lost: 1,105 messages accepted, 82 delivered, ")
+    assert judged == {"impossible": 1, "lost": 33, "given_up": 1000, "conflicts": 30, "tails": 1, "before": 131}
+    assert verdict(found).sentence.startswith("33 messages were probably lost: 1,117 messages accepted, 84 delivered, ")
     check = Check(found, dict.fromkeys(("lost", "given_up", "conflicts"), 0))
     assert set(check.alarms) == {"lost", "given_up", "conflicts", "impossible"}
     assert "30 messages without a place" in check.line()
