@@ -332,12 +332,10 @@ class Outgoing:
 
     def wrote(self):
         """The client wrote a packet."""
-        if (
-            self.clean
-            or len(self.not_durable) > self.done_waiting
-            or any(e.number in self.open for e in self.not_durable)
-        ):
+        if self.clean or any(e.number in self.open for e in self.not_durable):
             self.durable()
+        # The older ones of the others are. Nobody sees when the client made some of them durable with something else.
+        self.not_durable = self.not_durable[max(0, len(self.not_durable) - self.done_waiting) :]
 
     def connack_read(self, none, window, level=4):
         """The client reads a CONNACK that accepts it. `none`: it tells that the server has no session. `window`: the
