@@ -6,15 +6,14 @@
 # Theory of operation
 # -------------------
 # The numbers of sectors are consecutive: the newest one is found by bisection, which steps around headers that are not
-# right. Going back from there, sectors whose
-# first bytes are blank are erased, and the first other one is the head. The last checkpoint there, or in a sector
-# before it, tells what was live when it was written. Since then records were only added to the sector that it stands in
-# and to those behind it; all others can only have become done. So these sectors are read, as the mount of the whole
-# ring reads them: those that the checkpoint names, which have live records other than OUT; from the first one with live
-# OUT records on, those up to the first message that still is; and those from the checkpoint's own on. Between them only
-# messages that wait can be live. These sectors are counted when somebody gets there: see Checkpoints.read(). If
-# messages are not in their order, or few sectors would be left out, none is. In all the rest nothing is alive. They are
-# read before they are erased, or when there is time.
+# right. Going back from there, sectors whose first bytes are blank are erased, and the first other one is the head. The
+# last checkpoint there, or in a sector before it, tells what was live when it was written. Since then records were only
+# added to the sector that it stands in and to those behind it; all others can only have become done. So these sectors
+# are read, as the mount of the whole ring reads them: those that the checkpoint names, which have live records other
+# than OUT; from the first one with live OUT records on, those up to the first message that still is; and those from the
+# checkpoint's own on. Between them only messages that wait can be live. These sectors are counted when somebody gets
+# there: see Checkpoints.read(). If messages are not in their order, or few sectors would be left out, none is. In all
+# the rest nothing is alive. They are read before they are erased, or when there is time.
 
 from struct import unpack_from
 

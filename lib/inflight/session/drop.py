@@ -293,8 +293,8 @@ def _drop_lost(journal, at):
 
 
 def tell_lost(session, lost=()):
-    """Counts the messages, and tells the application, as far as anything is known of them. None: numbers were passed
-    over, of which the newest message may have had one."""
+    """Counts the messages, and tells the application, as far as anything is known of them. Without any: numbers were
+    passed over, of which the newest message may have had one."""
     session.count[DROPPED] += len(lost)
     session.count[DAMAGED] += len(lost) or 1
     session.lost += len(lost) or 1

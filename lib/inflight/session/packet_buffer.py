@@ -147,7 +147,7 @@ class PacketBuffer:
         raise self.fault(kind, 0, n)
 
     def fault(self, *of):
-        """Returns the error of a peer's fault, see there."""
+        """Returns the error of a peer's fault: see fault() of that module."""
         from .fault import fault
 
         return fault(self, *of)

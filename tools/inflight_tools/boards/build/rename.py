@@ -55,7 +55,8 @@ def rename(trees, public, used=()):
     table = _words_of_attributes(ordered(attributes), library, used, _unused(taken))
     for module in found.values():
         module.rename(table)
-    taken = public.union(used, *(module.globals_and_variables() for module in library.values()))
+    # Not names of methods, which tracebacks show as well.
+    taken = public.union(used, *(module.variables() | module.functions() for module in library.values()))
     new = dict(zip(ordered(internal - attributes), _unused(taken), strict=False))
     for place, module in found.items():
         if place in library:
@@ -212,11 +213,6 @@ class _Module:
     def names(self):
         """Every name, whatever it refers to."""
         return {getattr(node, field) for node, field in self._named}.union(*(node.names for node in self._lists))
-
-    def globals_and_variables(self):
-        """Every name but the names of attributes; with the names of methods, which tracebacks show as well."""
-        named = ((node, field) for node, field in self._named if field != "attr")
-        return {getattr(node, field) for node, field in named}.union(*(node.names for node in self._lists))
 
     def attributes(self):
         """Names of attributes, and of what a class defines."""
