@@ -5,6 +5,7 @@ from errno import ENOBUFS
 
 import inflight.packet as packet
 from harness import eq, raises
+from inflight.errors import OutboxFull
 from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
 from nor import NorFlash
@@ -212,6 +213,29 @@ def test_ids_that_the_broker_never_releases():
             eq(got, list(range(1, 61)))
             abandoned = abandoned or peer.count("abandoned")
             assert abandoned > 10 and notices == abandoned, (abandoned, notices)
+
+
+def test_ids_take_no_space_of_messages():
+    """Whatever a broker sends and does not release, over restarts, as many messages are accepted as without it."""
+    for kind in (Peer, Peer5):
+        device = NorFlash(4, 512, 16)
+        for life in range(3):
+            peer = kind(device, receive_maximum=32)
+            peer.up(1 if life else 0)
+            try:
+                for ids in range(33):
+                    mid = 100 * life + ids + 1
+                    peer.feed(wire.publish("t", b"", 2, mid, properties=NONE if kind is Peer5 else None))
+            except (OSError, ProtocolError):
+                pass
+            assert 8 <= ids < 32, ids
+            eq(ids, peer.session.receive_maximum if kind is Peer5 else ids)
+            peer.session.connection_lost()
+        accepted = []
+        for peer in (peer, kind(NorFlash(4, 512, 16))):
+            raises(OutboxFull, peer.publish_numbers, 100)
+            accepted.append(peer.session.pending)
+        eq(*accepted)
 
 
 OTHERS = (

@@ -73,7 +73,8 @@ class Base:
                      level 5: what connect_properties.connect_properties() made, for more properties of CONNECT
     buffer           bytearray, default 1,024 bytes: one half receives, one sends; longer packets go in pieces
     max_inflight     messages of QoS 1 and 2 to the broker in flight, at most (64 at level 5, fewer if the broker wants)
-    receive_maximum  messages of QoS 2 from the broker in flight, at most; at level 5 the broker is told
+    receive_maximum  messages of QoS 2 from the broker in flight, at most, fewer if the journal has no space for their
+                     ids; at level 5 the broker is told
     when_full        what publish() does when the journal is full: None: raise OutboxFull; "oldest", "newest": drop
                      that message, counted, and on_error gets OutboxFull for the first one
     timeout_ms       how long a connect, a write or an answer may take; each byte that arrives gives an answer the

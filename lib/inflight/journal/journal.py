@@ -69,7 +69,7 @@ class Journal(Records):
     next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
     the newest OUT record. live: OUT records not DONE. used: bytes in use, in which a record longer than an
     eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
-    may be in use by more than one OUT record. largest: the longest body. size: bytes of the device. erases: of
+    more than one OUT record may use; reserve: others. largest: the longest body. size: bytes of the device. erases: of
     all sectors together, ever. failed: an operation failed or was interrupted, and nothing is programmed before
     recover(). found_*: what find() and scan() found. watched: the address of a record, -1 once it is done or not
     known any more, as after recover().
@@ -117,9 +117,8 @@ class Journal(Records):
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
         if not self.fits(kind, size) or (self._live[self._tail()] >= self._refused and kind != SESSION):
-            raise OutboxFull(
-                "the journal is full, %d of %d bytes: call drain(), or make it larger" % (self.used, self.limit)
-            )
+            full = self.excess(0) + self.limit - OVERHEAD, self.limit
+            raise OutboxFull("the journal is full, %d of %d bytes: call drain(), or make it larger" % full)
         self._begin()
         self._dirty = _ALL
         if kind == OUT:
@@ -220,12 +219,16 @@ class Journal(Records):
         """True if append() takes a body of `size` bytes now."""
         if size > self.largest:
             return False
-        used = self.used + self.cost(size)
         if kind == OUT:
             alone = not self.live and self.used <= self.reserve  # a message of any length fits
-            return alone or (used <= self.limit and self.live < _MOST)
-        # Without its SESSION record nothing moves, and it replaces another one.
-        return used <= self._capacity or self._others + size + OVERHEAD <= self.reserve or kind == SESSION
+            return alone or (self.excess(size) <= 0 and self.live < _MOST)
+        # Ids of received messages take no space of messages. Without its SESSION record nothing moves, and it replaces
+        # another one.
+        return self._others + size + OVERHEAD <= self.reserve or kind == SESSION
+
+    def excess(self, size):
+        """Returns how many bytes have to become free before a message of `size` bytes fits; 0 or less: it does."""
+        return self.used + self.cost(size) - min(self._others, self.reserve) - self.limit
 
     # --- walking ---
 
@@ -518,9 +521,9 @@ def prepare(j, device):
     space = size - HEADER
     # Of a ring of many sectors one more stays erased: then the oldest of a backlog can be given up without copying.
     # In RAM an append may erase as often as it likes.
-    j._capacity = (n - (2 if n < 6 else 3)) * space * (21 if j._volatile else 14) // 24
+    capacity = (n - (2 if n < 6 else 3)) * space * (21 if j._volatile else 14) // 24
     j.reserve = min(space // 2, 1024)  # bytes that are kept for records of other kinds than OUT
-    j.limit = j._capacity - j.reserve
+    j.limit = capacity - j.reserve
     j.largest = space - OVERHEAD
     j.size = n * size
     if n < 3 or size % j._unit or size > 65536 or size < 2 * j._unit or j.largest < 64:

@@ -19,7 +19,7 @@ import inflight.counters as counters
 
 from ..compat import const, passed, ticks_ms
 from ..counters import STALLS, TAKEN_OVER
-from ..journal.records import DONE, OUT, RELEASED, SESSION
+from ..journal.records import DONE, OUT, OVERHEAD, RELEASED, SESSION
 from ..packet import DISCONNECT, MALFORMED, PINGRESP, ProtocolError
 from ..session.refused import Disconnected, slow_down
 from ..states import (
@@ -187,7 +187,8 @@ def _check_client_id(session, client_id):
     journal = session.journal
     n = len(client_id)
     # The longest fixed header has 3 bytes more than the shortest. Nothing longer than CONNECT has been sent.
-    if n > len(session.out) - 3 - session.longest or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
+    left = journal.reserve - 2 * journal.cost(_RECORD + n) - session.receive_maximum * OVERHEAD if journal else 0
+    if n > len(session.out) - 3 - session.longest or left < 0:
         raise ProtocolError("a client id of %d bytes was assigned, too long for the buffer or the journal" % n)
 
 

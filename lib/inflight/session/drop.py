@@ -18,7 +18,7 @@ def make_space(session, size):
     """Drops messages when the journal is full: the oldest waiting ones, if that frees enough, else the new one. Returns
     True if the new one fits."""
     journal = session.journal
-    excess = journal.used + journal.cost(size) - journal.limit
+    excess = journal.excess(size)
     helps = session.when_full == "oldest" and can_drop(session, excess)
     while not journal.fits(OUT, size):
         if not session.count[counters.DROPPED]:

@@ -7,7 +7,7 @@ from errno import ENOBUFS
 
 from ..compat import const
 from ..errors import OutboxFull
-from ..journal.records import ASIDE, DONE, IN, OUT, RELEASED, SESSION
+from ..journal.records import ASIDE, DONE, IN, OUT, OVERHEAD, RELEASED, SESSION
 from ..packet import PUBREL, ack
 from ..states import ANY, CLEAN, DELIVERED, DUP, ENDING, PERSISTENT, RECEIVED, UNSURE
 
@@ -15,6 +15,9 @@ if sys.implementation.name == "micropython":
     from array import array as Counters  # its items wrap, so that counting never fails
 else:
     from ..cpython import Counters
+
+_FORM_SIZE = const(11)  # bytes of the SESSION record before the client id, see below
+_ASSIGNED = const(48)  # bytes of a client id that a broker assigns, as is expected
 
 
 def start(
@@ -50,6 +53,9 @@ def start(
     session.when_full = when_full
     session.limit = max_inflight  # rows of messages to the broker
     session.most_in = receive_maximum
+    if journal:  # as many ids as it has space for beside both copies of the SESSION record
+        n = OVERHEAD + _FORM_SIZE + (len(client_id) or _ASSIGNED)
+        session.most_in = max(1, min(receive_maximum, (journal.reserve - 2 * n) // OVERHEAD))
     session.busy = False  # an operation is under way, or one that did not come to its end left things half done
     # Is it told that a start passed over numbers? After a failure, which is none, the journal knows whose they were.
     told = not journal or not journal.found_skipped or None in journal.lost
@@ -121,7 +127,6 @@ def _own(session, journal):
 # The theory stands in session.
 
 _FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, next_unproven, unproven
-_FORM_SIZE = const(11)
 _BELOW_END = const(7)  # what is behind it is right in a record that is released
 
 
@@ -140,7 +145,7 @@ def find(session):
     if not journal:
         return False
     n = _FORM_SIZE + len(session.client_id)
-    if 2 * journal.cost(n) > journal.reserve:
+    if 2 * journal.cost(n) + OVERHEAD > journal.reserve:
         raise ValueError("client_id: %d bytes are too many for a journal of this size" % (n - _FORM_SIZE))
     at = journal.scan(SESSION, -1)
     while at >= 0:

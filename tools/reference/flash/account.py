@@ -62,7 +62,7 @@ def both_mounts_agree(flash):
         there = records(journal), in_order(journal)
         assert most[0] >= journal.live and most[1] >= journal.used
         # In which sector it goes on, beside what was written there; how many are erased.
-        more = [journal.append(IN, 65535, b"", 0) // flash.block_size]
+        more = [journal.append(IN, 65535, b"", 0) // flash.block_size if journal.fits(IN, 0) else -1]
         while journal.collect():
             more.append(0)
         found.append((there, numbers, losses, journal.live, journal.used, more))
@@ -186,7 +186,7 @@ class Account:
         journal = self.journal
         if journal.failed:
             before = self.flash.snapshot()
-            for call in (lambda: journal.append(IN, 9, b"", 0), journal.commit):
+            for call in (lambda: journal.append(SESSION, 9, b"", 0), journal.commit):
                 try:
                     call()
                 except OSError:
