@@ -155,6 +155,28 @@ def test_lives_with_one_connection_each():
         eq(states(peer), [(1, "set aside")])
 
 
+def test_each_life_tries_another_message():
+    """[MQTT-4.4.0-1] Of several that were set aside, also where each life has one connection, with messages before
+    them: the refusal of one keeps no other one waiting."""
+    device = RamFlash(4, 1024)
+    peer = Peer(device)
+    for payload in (b"bad 1", b"bad 2", b"bad 3"):
+        peer.publish(payload)
+    broker = Policy(peer)
+    while not broker.connect():
+        pass
+    tried = []
+    for life in range(9):
+        peer = Peer(device)
+        peer.publish(b"good")
+        broker = Policy(peer, None, b"bad" if life < 6 else b"bad 2")
+        broker.connections = 1
+        broker.connect()
+        peer.session.recover()
+        tried += [mid for mid, _ in broker.attempts]
+    eq((tried, states(peer)), ([3, 1, 2, 3, 1, 2, 2, 2, 2], [(2, "set aside")]))
+
+
 def test_messages_that_left_beside_one_that_was_set_aside():
     """[MQTT-3.3.1-1] [MQTT-2.3.1-2] The window is behind what is set aside: after a power cut those in it have DUP, and
     those behind it not."""

@@ -124,7 +124,7 @@ class Journal(Records):
         if kind == OUT:
             self._begun = self.next_seq
         size += OVERHEAD
-        if kind == SESSION and not (mid or self._erased):  # mid is 1 for its second copy
+        if kind == SESSION and not (mid or self._erased):  # its second copy has one
             from .mount import begin_head_for_session
 
             begin_head_for_session(self, size)

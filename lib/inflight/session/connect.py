@@ -183,13 +183,15 @@ def judge(session, client, error):
     state = session.states[0]
     evident = state & STATE != SEND and state & STATE != REL and _is_about_messages(error)
     before = strikes = session.strikes
+    mid = session.mids[0]
+    anew = False
     if evident and not state & TRIAL:
         if not strikes:
-            strikes = int(session.suspected == session.mids[0])
+            strikes = int(session.suspected == mid)
         elif state & SUSPECT and strikes < _SURE:
             strikes += 1
         session.strikes = strikes
-        session.suspected = session.mids[0]
+        session.suspected = mid
         if client and before < _SURE:  # few connections find the message, whatever slow_down() says
             client._attempts = min(client._attempts, 1 if strikes else 3)
     if state & TRIAL or (state & SUSPECT and evident and strikes == _SURE):
@@ -198,14 +200,16 @@ def judge(session, client, error):
         set_aside(session, 0, getattr(error, "code", 0))
         if evident and state & TRIAL:
             session.aside.failed(session.now)
+            anew = journal.live > 1
+            session.again_mid = mid
         session.refill()
     elif state & SUSPECT:
         session.states[0] &= ~SUSPECT
-    if strikes > before:
+    if strikes > before or anew:
         from .record import write as write_record
 
         try:
-            write_record(session, session.recorded_most)
+            write_record(session, session.recorded_most, anew)
         except OSError:  # no space for it
             if journal.failed:
                 raise

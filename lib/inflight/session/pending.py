@@ -108,7 +108,7 @@ class SetAside:
         self.left = 0  # so many are to be looked at
         self.again = False  # also those that may have left may be tried
         self._alone = 0  # messages that left on connections which ended too early: so many are sent alone
-        self._seq = 0  # the next one to be looked at has this number, or a higher one
+        self._seq = -1  # the next one to be looked at has this number, or a higher one; -1: nobody knows yet
         self.kept_below = 0  # a full journal drops none with lower numbers
         self.pause = 0  # ms from `since` on until all are looked at; 0: none has ended a connection
         self.since = 0
@@ -283,6 +283,10 @@ class SetAside:
             if session.clock:
                 session.clock.drop_expired(session)
         self.left = min(self.left, journal.live)
+        if self._seq < 0:
+            from .drop import find_mid
+
+            self._seq = journal.found_seq + 1 if find_mid(journal, session.again_mid) >= 0 else 0
         while self.left:
             address = journal.find(OUT, self._seq)
             if address < 0:

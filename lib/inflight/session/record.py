@@ -180,6 +180,7 @@ def _read(session, at, n):
     if n < _FORM_SIZE or body[_FORM_SIZE:] != session.client_id:
         raise ValueError("the journal serves another client id: use that one, or format the journal")
     serial = body[0] >> 4
+    session.again_mid = journal.found_mid or session.again_mid
     stale = journal.found_state & RELEASED > 0
     found = session.record_at >= 0
     if found and serial == session.record_serial and session.record_copy < 0:
@@ -202,12 +203,13 @@ def _read(session, at, n):
     _, session.recorded_most, session.below, session.next_unproven, session.unproven = found
 
 
-def write(session, most):
+def write(session, most, anew=False):
     """Makes the SESSION record durable. The old second copy stays until there is a new one: damage to one copy costs
     nothing, wherever power is cut. Where the first one says all this, the second one alone is written. Power cuts and
     worn pages can leave no space. If nothing but most and below has changed, the old copies are marked then: every
     message can have left. That takes no space, and messages that are completed make some. most: how many messages can
-    have left. Raises OSError if flash fails, or if there is no space for another change."""
+    have left. anew: the second copy is another one in any case, for its Message ID. Raises OSError if flash fails, or
+    if there is no space for another change."""
     journal = session.journal
     session.record_stale = False
     session.recorded_most = min(most, 65535)
@@ -234,10 +236,10 @@ def write(session, most):
         session.record_at = address
         journal.commit()
         _mark(journal, old, DONE)
-    elif session.record_copy >= 0:
+    elif session.record_copy >= 0 and not anew:
         return
     try:
-        copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
+        copy = journal.append(SESSION, session.again_mid, body, len(body))  # not 0: it is not a record that was moved
     except OutboxFull:
         session.record_stale = True  # one will do until there is space
         copy = -1

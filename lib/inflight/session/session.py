@@ -106,6 +106,7 @@ class Session(Window):
     maximum_out = packet.LONGEST  # bytes of the longest packet that the broker takes
     clock: "Any" = None  # type: ignore[name-defined] # noqa: F821  Seconds, once a message has an expiry: of level 5
     strikes = suspected = 0  # of the oldest message: see judge() of connect
+    again_mid = 1  # Message ID of the message that was set aside and failed last, 1: perhaps none
     foreign = None  # ForeignIds, as long as there are some
     unproven = 0  # Message IDs that are not proven free: see ForeignIds in record
     retry = 0  # ms until unanswered packets are repeated
