@@ -209,7 +209,14 @@ def test_the_header_of_the_oldest_sector_is_damaged():
 
 
 def test_damage_that_a_start_meets():
-    """All damage is looked for then."""
+    """All damage is looked for then. Two headers that are lost are none of an erase that was cut short."""
+    flash = ring()
+    life = Life(flash, 3)
+    life.go_on(2)
+    for at in (tail(flash) * SIZE, (tail(flash) + 1) % 16 * SIZE):
+        flash.data[at : at + 24] = bytes(24)
+    both_mounts_agree(flash)
+    eq(Journal(flash).found_damaged, 1)
     flash = ring()
     life = Life(flash, 3)
     while min(flash.erases) < 2 or end(flash) % SIZE < 400:
