@@ -29,13 +29,12 @@ def _errors(app):
 def report(app):
     """The fields of a health message, a dict. journal: pending messages, bytes in use and their limit, sector erases
     since it was formatted, damaged records and skipped sequence numbers since then, too: they only grow; `worn`, what
-    these erases are in percent of the 100,000 that flash takes at least in each sector; where it is stored and what
-    was repaired there, if the board reports that. outbox_full: messages refused by a full journal.
-    Among the counters `thinned`: readings that a full journal gave up since it was formatted.
-    errors: by the name of a sensor, or of a message that is set aside. counters: of the client, since the start; a
-    device's connections after its first are its reconnects, `resent` its resends. heap: free bytes, null if unlimited.
-    Without a connection it is short, since it takes space in the journal: counters that are 0 are left out, and the
-    network, and where the journal is."""
+    these erases are in percent of the 100,000 that flash takes at least in each sector; where it is stored and what was
+    repaired there, if the board reports that. outbox_full: messages refused by a full journal. Among the counters
+    `thinned`: readings that a full journal gave up since it was formatted. errors: by the name of a sensor, or of a
+    message that is set aside. counters: of the client, since the start; a device's connections after its first are its
+    reconnects, `resent` its resends. heap: free bytes, null if unlimited. Without a connection it is short, since it
+    takes space in the journal: counters that are 0 are left out, and the network, and where the journal is."""
     gc.collect()
     journal = app.journal
     kept = {

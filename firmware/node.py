@@ -201,9 +201,8 @@ class Node:
     # --- publishing ---
 
     def _publish(self, topic, payload, qos, retain=False, properties=None):
-        # Returns the Message ID, 0 or None without one.
-        # payload tells journal.next_seq, so nothing may take that number first: not even a
-        # handler, which can run while publish() waits for space.
+        # Returns the Message ID, 0 or None without one. payload tells journal.next_seq, so nothing may take that number
+        # first: not even a handler, which can run while publish() waits for space.
         journal = self.journal
         seq = journal.next_seq
         size = len(topic.encode()) + len(payload) + _FRAME

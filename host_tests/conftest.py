@@ -59,8 +59,7 @@ def nobody(request):
 
 @pytest.fixture
 def mosquitto(tmp_path):
-    """mosquitto(line, ...) starts one with these lines in its configuration. Where there is none, skips the
-    test."""
+    """mosquitto(line, ...) starts one with these lines in its configuration. Where there is none, skips the test."""
     if unavailable():
         pytest.skip(unavailable())
     started = []

@@ -240,8 +240,7 @@ def test_publishing_and_leaving(flood, make):
 
 @of_kinds(*SOME[::3])
 def test_other_tasks(flood):
-    """[MQTT-3.12.4-1] With asyncio other tasks have their turns, and the keep alive ends what has no
-    PINGRESP."""
+    """[MQTT-3.12.4-1] With asyncio other tasks have their turns, and the keep alive ends what has no PINGRESP."""
     options, made = flood(CONNECT, SUBSCRIBE)
     client = aio_clients.make(1, device=False, **options)
 

@@ -97,21 +97,6 @@ def test_a_device_that_sleeps(virtual, make, level, awake_ms):
     assert {p for payloads in connections for p in payloads} == {b"bad", *(b"%d" % k for k in range(1, 14))}
 
 
-def test_a_broker_that_forgets_each_session(virtual, make):
-    """[MQTT5-3.2.2-5] Few connections, then one that stands, but for a try after a minute."""
-    connections, connected = [], 0
-    client = make(virtual.port, protocol_level=5, backoff_ms=(200, 3_000))
-    with virtual.play(policy(connections, present=False)):
-        client.publish("deny/0", b"bad", 1)
-        for k in range(80):
-            client.publish("t", b"%d" % k, 1)
-            client.run_for(1_000)
-            connected += client.connected
-        assert len(told(client.errors)) == 1 and len(connections) < 12 and connected > 70, (connections, connected)
-        client.connected or client.connect()
-        client.disconnect()
-
-
 def test_retry_does_not_wait_for_the_pause(broker, make, virtual):
     """[MQTT-4.4.0-1] The message failed a second time, alone, and would wait for a minute."""
     client = make(broker.port)
@@ -187,8 +172,7 @@ def half_done(flash, journal):
 def goes_on(client):
     client.run_for(120_000)
     client.publish("t", b"good", 1)
-    assert client.drain(60_000)
-    assert client.pending == client.session.journal.live == 0
+    assert client.drain(60_000) and client.pending == client.session.journal.live == 0
     client.disconnect()
 
 
@@ -206,9 +190,8 @@ def test_a_message_whose_state_reads_as_done_after_the_mount(broker, make):
 def test_the_same_of_one_that_was_set_aside(broker, make):
     flash = NorFlash(8, 4096)
     client = make(broker.port, flash)
-    bad = bytearray(b"bad")
-    client.publish("t/bad", bad, 1)
-    with broker.play(policy([], bad)):
+    client.publish("t/bad", b"bad", 1)
+    with broker.play(policy([])):
         assert not client.drain(60_000)
         half_done(flash, client.session.journal)
         goes_on(client)

@@ -91,9 +91,8 @@ def put_string(buf, i, data):
 
 
 def publish(buf, topic, size, qos, retain, mid, block=b""):
-    """Writes a PUBLISH up to its payload of `size` bytes: topic is bytes, mid is not written at
-    QoS 0; block: the properties of level 5. Returns where the payload goes. Raises ValueError if the head does not
-    fit."""
+    """Writes a PUBLISH up to its payload of `size` bytes: topic is bytes, mid is not written at QoS 0; block: the
+    properties of level 5. Returns where the payload goes. Raises ValueError if the head does not fit."""
     head = len(topic) + (4 if qos else 2) + len(block)
     check_size(buf, head)
     i = put_string(buf, begin(buf, 0x30 | qos << 1 | (1 if retain else 0), head + size), topic)

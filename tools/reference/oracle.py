@@ -65,9 +65,8 @@ class JudgedSession(Session):
 
 # --- messages from the client to the server ---
 
-# What the client's journal may record about its session with the server:
-# PERSISTENT: it continues. ENDING: a clean session was requested, which would end it. CLEAN: it is a clean session.
-# UNSURE: the record was damaged.
+# What the client's journal may record about its session with the server: PERSISTENT: it continues. ENDING: a clean
+# session was requested, which would end it. CLEAN: it is a clean session. UNSURE: the record was damaged.
 PERSISTENT, ENDING, CLEAN, UNSURE = range(4)
 # phase: publish() was called; it returned; PUBREC was handled.
 BEGUN, ACCEPTED, RELEASED = range(3)

@@ -1,9 +1,8 @@
 """Runs one device test file on one runtime:
 `python -m tools.runtimes.device_run --runtime micropython-x86 FILE [-k name]`.
 
-Prints `ok name`, `FAIL name` with its traceback, or `skip name: reason`. Exit status: 0 all well, 1 a test failed,
-2 no such file or test, 3 the runtime is unavailable here, 124 out of time.
-"""
+Prints `ok name`, `FAIL name` with its traceback, or `skip name: reason`. Exit status: 0 all well, 1 a test failed, 2 no
+such file or test, 3 the runtime is unavailable here, 124 out of time."""
 
 import argparse
 import contextlib

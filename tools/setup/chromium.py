@@ -23,8 +23,7 @@ def command(installer):
 
     Chromium looks for its files beside the program that the kernel has started, which is the loader. So a copy of the
     loader is beside Chromium's files, and Chromium starts its child processes by the wrapper. It runs without a
-    sandbox, which would need root.
-    """
+    sandbox, which would need root."""
     folders = installer.folders(PACKAGE, installer.host)
     home = installer.cache / "chromium" / digest(*map(str, folders))
     loader, *libraries = loader_command(folders, installer.host)

@@ -95,8 +95,7 @@ class WatchdogTimer(Watchdog):
 
 
 class Rp2040(Chip):
-    """`volts`: the converter's reading of each channel. `nap`: the longest light
-    sleep."""
+    """`volts`: the converter's reading of each channel. `nap`: the longest light sleep."""
 
     def __init__(self, *air, rp2350=False):
         self.mem32 = Registers(rp2350)

@@ -11,8 +11,7 @@ _ENTRY = {"driver": "series", "name": "door", "report_on_change": True, "check_m
 
 
 class Series:
-    """A sensor of this `value`. takes_ms: of a measurement; 0: it measures when it is
-    read."""
+    """A sensor of this `value`. takes_ms: of a measurement; 0: it measures when it is read."""
 
     takes_ms = 0
     value = True

@@ -67,18 +67,6 @@ def test_nothing_is_sent_before_it_is_durable():
             device.lose_power()
 
 
-def test_power_cut_while_idle_after_pubcomp():
-    """[MQTT-4.3.3-2] The broker may reuse the id: its next message is delivered, however often that happens."""
-    device = NorFlash(4, 1024, 16, cache=True)
-    for k in range(40):
-        peer = Peer(device, receive_maximum=4)
-        peer.up(1 if k else 0)
-        eq(peer.feed(message(b"t", b"%d" % k, 2, 1 + k % 7)), [ack(0x50, 1 + k % 7)])
-        eq(peer.feed(ack(0x62, 1 + k % 7)), [ack(0x70, 1 + k % 7)])
-        eq(peer.got, [(b"%d" % k, False)])
-        device.lose_power()
-
-
 def test_idle_makes_durable():
     """Acknowledged messages are not sent again after a power cut in idle time, or without any idle time before it."""
     device = NorFlash(4, 1024, 16, cache=True)

@@ -225,26 +225,6 @@ def test_only_connections_with_the_message_alone_count_against_it():
     eq(told(peer), [(1, 0, "t", True)])
 
 
-def test_a_network_that_breaks_sets_nothing_aside():
-    """The connections end before the broker has answered a PINGREQ."""
-    peer = Peer()
-    peer.publish(b"a")
-    peer.publish(b"b")
-    for _ in range(20):  # until the link breaks nothing comes but CONNACK
-        peer.up(1)
-        ends(peer)
-    eq((peer.notices, states(peer)), ((), [(1, "in flight"), (2, "in flight")]))
-    eq([p[0] for p in peer.up(1)], [0xC0])
-    eq([mid_of(p) for p in peer.feed(PONG)], [1])
-    eq([mid_of(p) for p in peer.feed(ack(0x40, 1))], [2])
-    ends(peer)  # the one that was acknowledged shows that this was no rule
-    eq(peer.notices, ())
-    peer.up(1)
-    peer.feed(PONG)
-    peer.feed(ack(0x40, 2))
-    eq(peer.session.pending, 0)
-
-
 def test_connections_that_end_for_another_reason():
     """The application ends them, or the broker, for a reason that is about no message."""
     peer = Peer()
@@ -293,17 +273,6 @@ def test_reason_codes_of_level_5():
         found = peer.feed(wire.pingresp())
         eq([p.mid for p in found if p.kind == PUBLISH], [2])
         eq([(e.code, e.mid, e.seq, e.topic, e.kept) for e in peer.notices], [(code, 1, 0, "t", True)])
-
-
-def test_a_broker_that_forgets_the_session():
-    """[MQTT5-3.2.2-5] The message is a new one on each connection, and found all the same."""
-    peer = Peer5()
-    peer.publish(b"bad")
-    for _ in range(5):
-        if [p.kind for p in peer.up()] == [PINGREQ]:
-            peer.feed(wire.pingresp())
-        ends(peer)
-    eq([e.mid for e in peer.notices], [1])
 
 
 def test_a_pubrel_that_ends_each_connection():

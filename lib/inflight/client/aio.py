@@ -343,8 +343,7 @@ class AsyncClient(Base):
         return mid
 
     def _try_publish(self, topic, payload, qos, retain, properties, may_wait=True):
-        # Returns the Message ID; -1: not now. While the broker takes messages a full journal is
-        # worth waiting for.
+        # Returns the Message ID; -1: not now. While the broker takes messages a full journal is worth waiting for.
         self._check_interrupted()
         self._check(topic, qos, retain, properties)
         payload = self._encode_payload(payload)

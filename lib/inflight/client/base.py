@@ -450,7 +450,8 @@ class Base:
             if isinstance(error, ProtocolError):  # once, also when connect() has told of it
                 self.session.count[counters.PROTOCOL_ERRORS] += 1
         if self.connected:
-            self.session.connection_lost(self, error)
+            most = self.session.connection_lost(self, error)
+            self._attempts = min(self._attempts, most)
         self._close()
 
     def _back_off(self, now):

@@ -83,9 +83,8 @@ class Client(Base):
         super()._connection_failed(error)
 
     def disconnect(self, will=False):
-        """Ends the connection; the broker keeps the session, the journal what is in flight.
-        will, level 5: the broker publishes the will, unless the client is back before its delay has passed.
-        Raises ValueError."""
+        """Ends the connection; the broker keeps the session, the journal what is in flight. will, level 5: the broker
+        publishes the will, unless the client is back before its delay has passed. Raises ValueError."""
         self._check_will(will)
         before = self._guard
         try:
@@ -337,11 +336,10 @@ class Client(Base):
             self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 
     def subscribe(self, filters, qos=0, handler=None, stream=False):
-        """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
-        what matches; with stream also payloads longer than the buffer, piece by piece.
-        Returns the granted QoS (of several: a list), 128 or more where the broker refused, which on_error is told, too:
-        it is asked again at each connection, until unsubscribe(). None while offline: then connect() subscribes. Raises
-        ValueError, OSError. [MQTT-3.8]"""
+        """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets what matches; with
+        stream also payloads longer than the buffer, piece by piece. Returns the granted QoS (of several: a list), 128
+        or more where the broker refused, which on_error is told, too: it is asked again at each connection, until
+        unsubscribe(). None while offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
         from ..session.subscribe import add_handlers, granted, requests
 
         before = self._guard

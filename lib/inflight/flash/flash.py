@@ -16,11 +16,10 @@ _CHUNK = const(64)
 
 
 class FileFlash:
-    """A file of `blocks` blocks of `block_size` bytes, durable when ioctl(3) returns. It is made if
-    it does not exist. It has one user at a time, until close() or the end of the process: the file is
-    locked, and a process that is forked has no part in it. For a Linux box: a board's littlefs copies most
-    of such a file at each write, there the journal wants raw blocks. Raises OSError, EAGAIN if it is in
-    use; ValueError if it has another size."""
+    """A file of `blocks` blocks of `block_size` bytes, durable when ioctl(3) returns. It is made if it does not exist.
+    It has one user at a time, until close() or the end of the process: the file is locked, and a process that is forked
+    has no part in it. For a Linux box: a board's littlefs copies most of such a file at each write, there the journal
+    wants raw blocks. Raises OSError, EAGAIN if it is in use; ValueError if it has another size."""
 
     page = 64
     volatile = False

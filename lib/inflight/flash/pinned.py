@@ -1,8 +1,7 @@
-# A journal on the file system that a board has anyway, without its costs: n files of one block
-# each, whose blocks are used raw. littlefs writes a file's block when the file is written, and
-# never again: a block at rest is neither moved nor checked. So what is needed is to know which
-# blocks they are (pin() finds that out, at every start) and to notice when one is no longer
-# ours: a deleted file's block goes to another file.
+# A journal on the file system that a board has anyway, without its costs: n files of one block each, whose blocks are
+# used raw. littlefs writes a file's block when the file is written, and never again: a block at rest is neither moved
+# nor checked. So what is needed is to know which blocks they are (pin() finds that out, at every start) and to notice
+# when one is no longer ours: a deleted file's block goes to another file.
 #
 # Each block's head is therefore compared with what was last seen there before anything is written,
 # or read and perhaps sent: four bytes that hold the CRC of the journal's sector header, blank after
@@ -21,14 +20,12 @@ _PART = const(32)
 
 
 class PinnedFlash:
-    """A block device of `n` files of one block in `folder` of the littlefs that lives on the block
-    device `raw` (with the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`.
-    They are made if the folder does not exist (n = 0: ENOENT then); if it does, its files keep their
-    number until grow(). page: bytes of one program of `raw`. blocks: grow() knows them already. repaired: how many
-    files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing, where a block is
-    no longer ours.
-    Raises OSError: ENODEV if no littlefs lives on `raw`, _ENOSPC if it is too full; ValueError if
-    the files of two sets are there."""
+    """A block device of `n` files of one block in `folder` of the littlefs that lives on the block device `raw` (with
+    the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`. They are made if the folder does not
+    exist (n = 0: ENOENT then); if it does, its files keep their number until grow(). page: bytes of one program of
+    `raw`. blocks: grow() knows them already. repaired: how many files had been deleted or replaced and were made anew,
+    blank. All raise OSError, and write nothing, where a block is no longer ours. Raises OSError: ENODEV if no littlefs
+    lives on `raw`, _ENOSPC if it is too full; ValueError if the files of two sets are there."""
 
     where = "pinned files"
 
@@ -130,18 +127,16 @@ class PinnedFlash:
 # littlefs itself tells where a file is: a second one, never mounted, reads the file through a
 # device that notes which block it is asked for. Nothing of the metadata's format is known here.
 #
-# A file's name is its proof: <slot><n>-<block>-<mtime>-<check>, in hex. littlefs never writes a
-# block of data in place, so a file that was overwritten, copied back or restored is in another
-# block, or has another time, than its name says; one that was renamed has a wrong check. No such
-# file is obeyed, whatever is in it. What cannot be told from the file itself is a copy that got the
-# very block in the very second of the clock. littlefs stores the time since 1970, and so does the name:
-# os.stat() of some ports counts from 2000, and the next firmware may be of the other kind.
+# A file's name is its proof: <slot><n>-<block>-<mtime>-<check>, in hex. littlefs never writes a block of data in place,
+# so a file that was overwritten, copied back or restored is in another block, or has another time, than its name says;
+# one that was renamed has a wrong check. No such file is obeyed, whatever is in it. What cannot be told from the file
+# itself is a copy that got the very block in the very second of the clock. littlefs stores the time since 1970, and so
+# does the name: os.stat() of some ports counts from 2000, and the next firmware may be of the other kind.
 #
-# A set is made in a folder of another name, which is renamed when all is there: so where the
-# folder is, a complete set was. A file has a temporary name until its block is known. What power
-# cut leaves is removed at the next start. A set that grows is made in the folder, next to the one that is there, and
-# its files get their names when all is copied to them. So the larger set counts as soon as it is complete, and the
-# files of the other one are removed.
+# A set is made in a folder of another name, which is renamed when all is there: so where the folder is, a complete set
+# was. A file has a temporary name until its block is known. What power cut leaves is removed at the next start. A set
+# that grows is made in the folder, next to the one that is there, and its files get their names when all is copied to
+# them. So the larger set counts as soon as it is complete, and the files of the other one are removed.
 
 _ENOSPC = 28  # MicroPython's errno has no name for it
 _CHUNK = 64

@@ -16,11 +16,10 @@ _CHUNK = const(64)
 
 
 class SlotFlash:
-    """A block device for journals of `n` files of at most `size` bytes in `folder`, durable when
-    ioctl(3) returns. For file systems that are no littlefs on a raw device: it programs eight times
-    what PinnedFlash does, erases thirty times as often, and who restores or deletes one of the files
-    is not found out. littlefs completes a flush or leaves the file as it was; on FAT a power cut may
-    cost more than the last message. Raises OSError."""
+    """A block device for journals of `n` files of at most `size` bytes in `folder`, durable when ioctl(3) returns. For
+    file systems that are no littlefs on a raw device: it programs eight times what PinnedFlash does, erases thirty
+    times as often, and who restores or deletes one of the files is not found out. littlefs completes a flush or leaves
+    the file as it was; on FAT a power cut may cost more than the last message. Raises OSError."""
 
     page = 64
     where = "slot files"

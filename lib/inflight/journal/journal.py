@@ -27,10 +27,9 @@
 # its sector is erased. NOTEs alone tell how much was ever lost, likewise. Damage is retired when NOTEs that count
 # it are durable; they tell how much of it was still there, so that nothing counts twice if power is cut in between.
 #
-# How much may live: an append takes one sector at most and may erase two. The worst tail consists
-# of sectors without a dead byte, which are copied for nothing; L sectors of live bytes are passed
-# after L / 2 appends, each of which took a sector. So 1 + L / 2 sectors have to be kept erased, and
-# L + 1 + L / 2 <= n - 1.
+# How much may live: an append takes one sector at most and may erase two. The worst tail consists of sectors without a
+# dead byte, which are copied for nothing; L sectors of live bytes are passed after L / 2 appends, each of which took a
+# sector. So 1 + L / 2 sectors have to be kept erased, and L + 1 + L / 2 <= n - 1.
 
 import struct
 from array import array
@@ -65,21 +64,20 @@ _DONE_WAITING = const(8)  # of a file, where a sync takes milliseconds
 class Journal(Records):
     """A ring of at least 3 erasable blocks of `device`; Pages tells what that is.
 
-    Mounts what is there, formats what is blank. epoch: random, made when it was formatted.
-    next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
-    the newest OUT record. live: OUT records not DONE. used: bytes in use, in which a record longer than an
-    eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
-    more than one OUT record may use; reserve: others. largest: the longest body. size: bytes of the device. erases: of
-    all sectors together, ever. failed: an operation failed or was interrupted, and nothing is programmed before
-    recover(). found_*: what find() and scan() found. watched: the address of a record, -1 once it is done or not
-    known any more, as after recover().
-    waiting: so many OUT records that are done need not be durable before a packet leaves; see session.
-    Since it was formatted, whatever happened to the power: damaged, records that were lost to damage; skipped,
-    sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
-    found_damaged, found_skipped: what mounts found since the owner set them to 0, there with sectors whose header alone
-    was damaged; lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
-    Of a ring of more than 64 KiB alone: checkpoints, whose methods replace some of these; unread, so many sectors have
-    not been read since the mount, and what is damaged there is not counted yet.
+    Mounts what is there, formats what is blank. epoch: random, made when it was formatted. next_seq: sequence number of
+    the next OUT record, never the same twice. last_mid: Message ID of the newest OUT record. live: OUT records not
+    DONE. used: bytes in use, in which a record longer than an eighth of a sector counts twice, since it may leave as
+    much unused at a sector's end; limit: how many more than one OUT record may use; reserve: others. largest: the
+    longest body. size: bytes of the device. erases: of all sectors together, ever. failed: an operation failed or was
+    interrupted, and nothing is programmed before recover(). found_*: what find() and scan() found. watched: the address
+    of a record, -1 once it is done or not known any more, as after recover(). waiting: so many OUT records that are
+    done need not be durable before a packet leaves; see session. Since it was formatted, whatever happened to the
+    power: damaged, records that were lost to damage; skipped, sequence numbers and Message IDs passed over, because
+    records that had them may have been lost, or cut short. found_damaged, found_skipped: what mounts found since the
+    owner set them to 0, there with sectors whose header alone was damaged; lost: of messages among these (Message ID,
+    sequence number), of records that nobody knows None. Of a ring of more than 64 KiB alone: checkpoints, whose methods
+    replace some of these; unread, so many sectors have not been read since the mount, and what is damaged there is not
+    counted yet.
 
     Raises ValueError if the device holds a journal of another geometry or version."""
 
@@ -117,8 +115,8 @@ class Journal(Records):
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
         if not self.fits(kind, size) or (self._live[self._tail()] >= self._refused and kind != SESSION):
-            full = self.excess(0) + self.limit - OVERHEAD, self.limit
-            raise OutboxFull("the journal is full, %d of %d bytes: call drain(), or make it larger" % full)
+            text = "the journal is full, %d bytes in use, by messages %d at most: call drain(), or make it larger"
+            raise OutboxFull(text % (self.used, self.limit))
         self._begin()
         self._dirty = _ALL
         if kind == OUT:
@@ -222,8 +220,7 @@ class Journal(Records):
         if kind == OUT:
             alone = not self.live and self.used <= self.reserve  # a message of any length fits
             return alone or (self.excess(size) <= 0 and self.live < _MOST)
-        # Ids of received messages take no space of messages. Without its SESSION record nothing moves, and it replaces
-        # another one.
+        # Ids take no space of messages. Without its SESSION record nothing moves, and it replaces another one.
         return self._others + size + OVERHEAD <= self.reserve or kind == SESSION
 
     def excess(self, size):

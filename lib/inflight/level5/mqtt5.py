@@ -498,7 +498,7 @@ class Session5(Session):
                 leave(self, client, error)
             except Exception:  # connection5 cannot be loaded, for example: the broker is not told why
                 pass
-        super().connection_lost(client, error)
+        return super().connection_lost(client, error)
 
 
 # --- the broker refuses a message, or takes less than it asks for ---

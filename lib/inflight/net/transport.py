@@ -107,8 +107,7 @@ def check_tls(tls):
 
 
 def open_socket(host, port, timeout_ms):
-    """Returns a socket connected to host:port, trying every address for timeout_ms.
-    Raises OSError."""
+    """Returns a socket connected to host:port, trying every address for timeout_ms. Raises OSError."""
     for family, kind, proto, _, address in addresses(host, port):
         sock = None
         try:

@@ -176,32 +176,33 @@ _SURE = const(4)
 _OTHERS = b"\x89\x8b\x8d\x8e\x98\x9c\x9d\x9f\xa0"
 
 
-def judge(session, client, error):
-    """The connection of `client` ends with this error; rows are as it leaves them. Raises OSError if flash fails."""
+def judge(session, error):
+    """The connection ends with this error; rows are as it leaves them. Returns what connection_lost() does. Raises
+    OSError if flash fails."""
     session.begin()
     journal = session.journal
     state = session.states[0]
     evident = state & STATE != SEND and state & STATE != REL and _is_about_messages(error)
     before = strikes = session.strikes
-    mid = session.mids[0]
-    anew = False
+    anew = evident and state & TRIAL > 0 and journal.live > 1
+    if anew:  # the next try, also after a restart, is for the one behind it
+        session.again_mid = session.mids[0]
+    most = 0xFFFF
     if evident and not state & TRIAL:
         if not strikes:
-            strikes = int(session.suspected == mid)
+            strikes = int(session.suspected == session.mids[0])
         elif state & SUSPECT and strikes < _SURE:
             strikes += 1
         session.strikes = strikes
-        session.suspected = mid
-        if client and before < _SURE:  # few connections find the message, whatever slow_down() says
-            client._attempts = min(client._attempts, 1 if strikes else 3)
+        session.suspected = session.mids[0]
+        if before < _SURE:  # few connections find the message, whatever slow_down() says
+            most = 1 if strikes else 3
     if state & TRIAL or (state & SUSPECT and evident and strikes == _SURE):
         from .pending import set_aside
 
         set_aside(session, 0, getattr(error, "code", 0))
         if evident and state & TRIAL:
             session.aside.failed(session.now)
-            anew = journal.live > 1
-            session.again_mid = mid
         session.refill()
     elif state & SUSPECT:
         session.states[0] &= ~SUSPECT
@@ -215,6 +216,7 @@ def judge(session, client, error):
                 raise
     journal.commit()
     session.busy = False
+    return most
 
 
 def _is_about_messages(error):

@@ -297,8 +297,7 @@ def _close_in_time(session):
 
 
 def _bytes_left(d):
-    # How many bytes of the PUBLISH are not gone through, from d.start on; 0: it is none, or its length is
-    # not in order.
+    # How many bytes of the PUBLISH are not gone through, from d.start on; 0: it is none, or its length is not in order.
     if d._skip >= 0:
         return d._skip + (2 if d.flags & 6 else 0) + d.size
     if d.left:

@@ -135,6 +135,7 @@ def find(session):
     the journal serves another client id [MQTT-3.1.3-2], or is too small for this one."""
     session.record_at = session.record_copy = -1
     session.record_serial = 0
+    session.again_mid = 1
     session.mode = PERSISTENT
     session.recorded_most = session.below = 0  # which messages can have left: see session
     session.next_unproven = session.unproven = 0  # which Message IDs are not proven free: see ForeignIds

@@ -1,5 +1,4 @@
-# The errors of what a broker refused: a connection, or at level 5 a message; and of a message that was
-# damaged.
+# The errors of what a broker refused: a connection, or at level 5 a message; and of a message that was damaged.
 
 from errno import EACCES, ECONNABORTED, ECONNREFUSED, EIO
 

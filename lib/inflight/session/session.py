@@ -106,7 +106,6 @@ class Session(Window):
     maximum_out = packet.LONGEST  # bytes of the longest packet that the broker takes
     clock: "Any" = None  # type: ignore[name-defined] # noqa: F821  Seconds, once a message has an expiry: of level 5
     strikes = suspected = 0  # of the oldest message: see judge() of connect
-    again_mid = 1  # Message ID of the message that was set aside and failed last, 1: perhaps none
     foreign = None  # ForeignIds, as long as there are some
     unproven = 0  # Message IDs that are not proven free: see ForeignIds in record
     retry = 0  # ms until unanswered packets are repeated
@@ -133,6 +132,7 @@ class Session(Window):
     record_copy: int
     record_stale: bool
     mode: int
+    again_mid: int  # Message ID of the message that was set aside and failed last, 1: perhaps none
     most: int  # messages that can have left
     most_in: int  # rows for messages of QoS 2 from the broker, beside those that the journal had
     recorded_most: int
@@ -242,16 +242,18 @@ class Session(Window):
         self.restart_timers(0)
 
     def connection_lost(self, client=None, error=None):
-        """The connection broke, with this error of `client`."""
+        """The connection broke, with this error of `client`. Returns how many attempts its pause counts at most."""
         self.count[counters.OUTAGES] += 1
+        most = 0xFFFF
         if self.rows:
             try:
                 from .connect import judge
 
-                judge(self, client, error)
-            except Exception:  # the flash failed, or there is no memory; what is half done is recovered
-                pass
+                most = judge(self, error)
+            except (OSError, ValueError, MemoryError):
+                pass  # flash, another client that has the journal, no memory: what is half done is recovered
         self.reset()
+        return most
 
     def connect(self, now, clean_session, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
@@ -356,10 +358,9 @@ class Session(Window):
     # --- going out ---
 
     def publish(self, name, payload, qos, retain):
-        """Takes a message: at QoS 1 and 2 it is durable when this returns; at QoS 0 it is what
-        data_to_send() offers next (there must be nothing left to offer). name is bytes.
-        Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
-        Raises ValueError, OutboxFull, OSError if flash fails."""
+        """Takes a message: at QoS 1 and 2 it is durable when this returns; at QoS 0 it is what data_to_send() offers
+        next (there must be nothing left to offer). name is bytes. Returns the Message ID, 0 at QoS 0 or if the full
+        journal dropped it. Raises ValueError, OutboxFull, OSError if flash fails."""
         self.begin()
         try:
             mid = self._publish_message(name, payload, qos, retain)

@@ -185,8 +185,7 @@ class Window(PacketBuffer):
                 return mid
 
     def retransmit(self):
-        """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
-        there is such."""
+        """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if there is such."""
         some = False
         for i in range(self.rows):
             state = self.states[i] & STATE
@@ -215,8 +214,7 @@ class Window(PacketBuffer):
             self.refill()
 
     def acknowledged(self, kind, mid):
-        """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
-        journal."""
+        """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the journal."""
         i = self.row(mid)
         if i < 0:
             return UNKNOWN

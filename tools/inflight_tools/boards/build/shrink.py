@@ -19,8 +19,7 @@ modules are compiled, all together,
   are given back, too; so do the private names of the application,
 - the names that a large module uses most come first in its table (order).
 
-bundle compiles what this makes, and freeze writes it down.
-"""
+bundle compiles what this makes, and freeze writes it down."""
 
 import ast
 from collections import Counter

@@ -20,9 +20,8 @@ class _Watched(UserContext):
 
 
 def build(files, size, prog):
-    """A file system of `size` bytes, programmed `prog` bytes at a time, with `files`, {absolute path: content}.
-    Returns its parts, [(offset, content), ...]; the flash between them may have any content. ValueError if it does not
-    fit."""
+    """A file system of `size` bytes, programmed `prog` bytes at a time, with `files`, {absolute path: content}. Returns
+    its parts, [(offset, content), ...]; the flash between them may have any content. ValueError if it does not fit."""
     flash = _Watched(size)
     fs = LittleFS(
         flash,

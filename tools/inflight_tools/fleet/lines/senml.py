@@ -88,10 +88,8 @@ def resolve(pack, most):
     names and units; what is behind them is left out, since a base name stands in each record.
 
     records: tuples (name, unit, time, v, vs, vb, vd, sum), with None for missing values. Times are in seconds, relative
-    to now if they are below RELATIVE.
-    problems: a text for each record that was left out.
-    Base values hold until they are replaced (4.1).
-    """
+    to now if they are below RELATIVE. problems: a text for each record that was left out. Base values hold until they
+    are replaced (4.1)."""
     if not isinstance(pack, list):
         return [], ["not an array of records"]
     records, problems, base = [], [], {}

@@ -20,8 +20,7 @@ def start(spark, landing, root, topics, every_s=10, once=False, files=None, new_
 
     Devices publish below `topics`. A micro-batch starts every `every_s` seconds; with `once` the query ends after the
     files that are present. A micro-batch reads at most `files` files, or BATCH bytes. Spark moves files that were read
-    to `root`/landed. new_checkpoint: see guard.begin().
-    """
+    to `root`/landed. new_checkpoint: see guard.begin()."""
     first = begin(spark, landing, root, topics, new_checkpoint)
     trigger = {"availableNow": True} if once else {"processingTime": f"{every_s} seconds"}
     return (

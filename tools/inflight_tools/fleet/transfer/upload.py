@@ -1,8 +1,7 @@
 """From a collector's folder to object storage.
 
 A file is read, and written as one object: see objects.py. Only then is it deleted here, or moved into KEPT. After a
-kill before that, the next start uploads it to the same object again: see names.py.
-"""
+kill before that, the next start uploads it to the same object again: see names.py."""
 
 import contextlib
 import os
