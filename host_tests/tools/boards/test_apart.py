@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from inflight_tools.boards.build import apart
 from inflight_tools.boards.build.apart import take_apart
 from inflight_tools.boards.build.bundle import deployed_name, translate
 
@@ -128,6 +129,48 @@ def test_other_modules_import_each_name_from_where_it_is():
     imports = ["    from .file import Thing", "    from .rarely import other, seldom as rare"]
     assert found["user"].splitlines()[1:3] == imports
     assert found["exports"] == "PLACES = {'Thing': 'file', 'other': 'rarely'}"
+
+
+_METHODS = """
+class Thing:
+    def get(self):
+        return self.rare(1)
+
+    def rare(self, n):
+        return self._more(n)
+
+    def _more(self, n):
+        self.n = n
+"""
+_METHODS_TABLE = {"rarely": ("file", ("Thing.rare",))}
+
+
+def test_a_method_becomes_a_function_with_the_private_ones_that_only_it_calls():
+    user = "def use(things):\n    for thing in things:\n        thing.rare(2)\n"
+    found = taken_apart(_METHODS, _METHODS_TABLE, user=user)
+    assert found == {
+        "file": "class Thing:\n\n    def get(self):\n        from .rarely import rare\n        return rare(self, 1)",
+        "rarely": "def rare(self, n):\n    return _more(self, n)\n\ndef _more(self, n):\n    self.n = n",
+        "user": "def use(things):\n    from .rarely import rare\n    for thing in things:\n        rare(thing, 2)",
+    }
+
+
+@pytest.mark.parametrize(
+    "more, wanted",
+    [
+        ("class Other:\n    def rare(self): pass\n", "Thing.rare: no method, or another class has such a member, too"),
+        ("def use(thing):\n    return thing.rare\n", "rare is handed on, not called"),
+    ],
+)
+def test_a_method_that_is_more_than_called_can_not_be_taken_out(more, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        taken_apart(_METHODS, _METHODS_TABLE, user=more)
+
+
+def test_a_module_is_held_for_one_statement_alone(monkeypatch):
+    monkeypatch.setattr(apart, "BRIEF", ("rarely",))
+    found = taken_apart(_METHODS, _METHODS_TABLE, user="def use(a):\n    while a:\n        a = a.rare(2)\n")
+    assert found["user"] == "def use(a):\n    while a:\n        from .rarely import rare\n        a = rare(a, 2)"
 
 
 ELSE = "file: one means something else, too: name it otherwise"

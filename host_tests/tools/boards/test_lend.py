@@ -75,6 +75,11 @@ def test_the_block_of_an_import_gives_back():
     assert given == [1]
 
 
+def test_it_is_given_back_behind_the_last_statement_that_uses_it():
+    text = _shrunk(borrows("    IMPORT\n    y = flag(x)\n    y += 1\n    return g(y)"))
+    assert text.rstrip().endswith("give_back(loaded)\n    y += 1\n    return g(y)")
+
+
 @pytest.mark.parametrize(
     "text, told",
     [

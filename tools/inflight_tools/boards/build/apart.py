@@ -1,13 +1,15 @@
 """Functions that stand together because they are about one thing, and are not loaded together, are modules of their
 own on a board. No source says so: in the checkout they are in one file, and call each other.
 
-The table names the functions, classes and constants of such a module; what only they use, and nobody else can, comes
-with them. A function of another module that uses one of them imports it where it begins to, and lend gives it back."""
+The table names the functions, methods (see there), classes and constants of such a module; what only they use, and
+nobody else can, comes with them. A function of another module that uses one of them imports it where it begins to, and
+lend gives it back."""
 
 import ast
 from copy import copy
 
-from inflight_tools.boards.build.loading import APART, MERGED, PACKAGE
+from inflight_tools.boards.build.loading import APART, BRIEF, MERGED, PACKAGE
+from inflight_tools.boards.build.methods import make_functions
 from inflight_tools.boards.build.names import FUNCTIONS, blocks, children, defined, variables_of, walk
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -18,6 +20,7 @@ def take_apart(trees, table=APART):
     """`trees`, {place: ast.Module}, are changed in place, and get the modules of `table`, {module: (module that it
     comes from, names)}. Each of them imports those before it in the table when it is loaded, and everybody those that
     are always there, which import no others. ValueError if a name is used by what is loaded before it."""
+    table = make_functions(trees, table, _import_in)
     for home in dict.fromkeys(home for home, _ in table.values()):
         if f"{PACKAGE}/{home}" in trees:
             parts = {part: names for part, (origin, names) in table.items() if origin == home}
@@ -38,8 +41,8 @@ def _take_apart(trees, home, parts):
     taken = set().union(*(uses[part] for part in made if part != home)) - uses[home]
     for module, statements in made.items():
         first = [_only(node, lambda name, module=module: name in uses[module]) for node in imports]
-        if module == home:  # it hands on what nobody uses
-            first = [_only(node, lambda name: name not in taken) for node in imports]
+        if module == home:  # it hands on what nobody uses, and what is always there
+            first = [_only(node, lambda name, node=node: name not in taken or _is_there(node)) for node in imports]
         for other in order:
             names = sorted(name for name in uses[module] if owner.get(name) == other != module)
             before = order.index(other) < order.index(module) and module not in MERGED
@@ -112,6 +115,10 @@ def _globals_in(node, variables=frozenset()):
         yield from _globals_in(child, variables)
 
 
+def _is_there(node):
+    return isinstance(node, ast.ImportFrom) and node.level > 0 and node.module in MERGED
+
+
 def _only(node, wanted):
     names = [alias for alias in node.names if wanted(alias.asname or alias.name.partition(".")[0])]
     if not names:
@@ -142,17 +149,25 @@ def _outside(node):
 
 def _insert(block, names, other):
     """Before the first statement that uses one of `names` itself; those before it import what they use, each in the
-    block that has it. Not within a loop."""
-    for i, statement in enumerate(block):
+    block that has it. Not within a loop. A module of BRIEF: before each of them, also within one."""
+    brief = other in BRIEF
+    i = 0
+    while i < len(block):
+        statement = block[i]
+        i += 1
         if not _uses(statement, names):
             continue
-        inner = [] if isinstance(statement, (*_LOOPS, *FUNCTIONS)) else blocks(statement)
+        inner = [] if isinstance(statement, FUNCTIONS if brief else (*_LOOPS, *FUNCTIONS)) else blocks(statement)
         if not inner or _uses(statement, names, but=inner):
-            rest = sorted(name for name in names if any(_uses(each, {name}) for each in block[i:]))
-            block.insert(i, ast.ImportFrom(other, [ast.alias(name) for name in rest], 1))
-            return
-        for each in inner:
-            _insert(each, names, other)
+            served = [statement] if brief else block[i - 1 :]
+            rest = sorted(name for name in names if any(_uses(each, {name}) for each in served))
+            block.insert(i - 1, ast.ImportFrom(other, [ast.alias(name) for name in rest], 1))
+            if not brief:
+                return
+            i += 1
+        else:
+            for each in inner:
+                _insert(each, names, other)
 
 
 def _uses(node, names, but=()):

@@ -77,18 +77,19 @@ def _lend_in(function, place):
 
 
 def _lend_block(block, place, inside):
-    # From the first of such imports on, the statements of a block become a `try`.
-    for i, statement in enumerate(block):
+    # From such an import on, the statements of a block up to the last one that uses what is borrowed become a `try`.
+    for i, statement in enumerate(block):  # which grows
         if _borrowed(statement, place):
-            rest = block[i:]
-            nodes = [node for each in rest for node in _within(each)]
-            names = sorted({name for node in nodes for name in _borrowed(node, place)})
-            end: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None))]
-            end += ast.parse("give_back(loaded)").body
-            block[i:] = [*ast.parse("loaded = len(lent)").body, ast.Try(rest, [], [], end)]
-            inside |= {id(node) for each in block[i:] for node in walk(each)}
-            return
-        if not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            n, last = 0, 1
+            while n < last:
+                n = last
+                names = {name for each in block[i : i + n] for node in _within(each) for name in _borrowed(node, place)}
+                last = max(k for k, each in enumerate(block[i:], 1) if k <= n or names.intersection(names_of(each)))
+            targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in sorted(names)]
+            end = [ast.Assign(targets, ast.Constant(None)), *ast.parse("give_back(loaded)").body]
+            block[i : i + n] = [*ast.parse("loaded = len(lent)").body, ast.Try(block[i : i + n], [], [], end)]
+            inside |= {id(node) for each in block[i : i + 2] for node in walk(each)}
+        elif id(statement) not in inside and not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
             for child in blocks(statement):
                 _lend_block(child, place, inside)
 

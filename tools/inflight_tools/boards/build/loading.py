@@ -3,8 +3,8 @@ stand apart. The sources say nothing of it, and the build asks nothing else."""
 
 PACKAGE = "inflight"
 
-# What stands in one file and is not loaded together. {module: (module that it comes from, its functions, classes and
-# constants)}: it imports those before it when it is loaded, and those behind it where it uses them.
+# What stands in one file and is not loaded together. {module: (module that it comes from, its functions, methods,
+# classes and constants)}: it imports those before it when it is loaded, and those behind it where it uses them.
 APART = {
     "topic": ("arguments", ("encode", "encode_name")),
     "printable": ("errors", ("printable",)),
@@ -68,6 +68,9 @@ KNOWN = """
 
 # Modules of texts that stand wherever they are used, as numbers do: nobody loads them.
 TEXTS = ("codes",)
+
+# Imported by each statement that uses them, also in a loop, and held for that alone: others are loaded next.
+BRIEF = ("contents", "in_flight", "sector_order", "session_record", "set_aside")
 
 # Given back by the function that imports them. The others stay, once they are loaded: with the first subscription,
 # for example, or since somebody may compare or catch what they define.
