@@ -171,9 +171,12 @@ def connack(session):
         session.auth.consented(IN_CONNACK)
     if not session.client_id:
         _check_client_id(session, found.get(CLIENT_ID))
-    from ..session.connect import accepted
+    from ..session.connect import accepted, is_lost
 
-    accepted(session, not present, _republish)
+    if is_lost(session, not present):
+        session.ended = _republish(session)
+        session.count[counters.COMPLETED] += len(session.ended)
+    accepted(session, not present)
     _apply(session, found)
     if session.journal:
         _set_long_ones_aside(session)

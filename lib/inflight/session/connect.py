@@ -108,19 +108,22 @@ def connack(session):
     if present > 1 or session.n > 2 or (present and session.clean):
         raise ProtocolError("CONNACK with session present %d, code %d, length %d" % (present, session.code, session.n))
     session.present = present == 1
-    accepted(session, not present and session.protocol_level > 3, _lose)
+    none = not present and session.protocol_level > 3
+    if is_lost(session, none):
+        from .drop import session_lost
+
+        session.ended = session_lost(session)
+        session.count[counters.COMPLETED] += len(session.ended)
+    accepted(session, none)
 
 
-def _lose(session):
-    """The broker has lost the session."""
-    from .drop import session_lost
-
-    return session_lost(session)
+def is_lost(session, none):
+    """True if the broker has lost our session: none: it says that it has none."""
+    return none and not session.clean and session.mode != CLEAN and session.mode != ENDING
 
 
-def accepted(session, none, lose):
-    """CONNACK says that the connection stands. none: the broker says that it has no session of ours; lose(session) is
-    called if we have one, and returns the Message IDs of the messages that are completed by that."""
+def accepted(session, none):
+    """CONNACK says that the connection stands. none: the broker says that it has no session of ours."""
     session.connected = True
     session.count[counters.CONNECTS] += 1
     mode = session.mode
@@ -134,9 +137,6 @@ def accepted(session, none, lose):
         from .drop import discard
 
         session.count[counters.DROPPED] += discard(session)
-    elif none and not session.clean:
-        session.ended = lose(session)
-        session.count[counters.COMPLETED] += len(session.ended)
     if new:
         session.foreign = None
         session.record_stale = session.record_stale or session.unproven > 0
