@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-import inflight.journal.mount
 import inflight.journal.sectors
-import inflight.session.drop
 from host_tests.thorough import THOROUGH, more, some
 from inflight import Journal
 from inflight.session.session import Session
@@ -101,7 +99,7 @@ def _discarded_too_early(monkeypatch):
     def hasty(self, now, clean, *rest, **more):
         connect(self, now, clean, *rest, **more)
         if clean:
-            inflight.session.drop.discard(self)
+            self.discard_sent()
 
     monkeypatch.setattr(Session, "connect", hasty)
 
@@ -156,7 +154,7 @@ def test_bit_rot():
 
 def _undecided_bits_ignored(monkeypatch):
     monkeypatch.setattr(inflight.journal.sectors, "_READS", 1)
-    monkeypatch.setattr(inflight.journal.mount, "make_firm", lambda *_: True)
+    monkeypatch.setattr(inflight.journal.sectors.SectorReader, "make_firm", lambda *_: True)
 
 
 def _unverified(monkeypatch):

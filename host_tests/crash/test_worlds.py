@@ -7,7 +7,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-import inflight.journal.sectors
+import inflight.journal.journal
 import inflight.session.receive
 from host_tests.crash import test_explorer as random_cuts
 from host_tests.thorough import more
@@ -61,7 +61,7 @@ def _moves_unheard(monkeypatch):
 
 
 def _erase_stays_unfinished(monkeypatch):
-    monkeypatch.setattr(inflight.journal.sectors, "_is_erase_unfinished", lambda *_: False)
+    monkeypatch.setattr(inflight.journal.journal.Journal, "_is_erase_unfinished", lambda *_: False)
 
 
 def _without_dup(monkeypatch):

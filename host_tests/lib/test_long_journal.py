@@ -11,8 +11,6 @@ from inflight.counters import ACCEPTED, DROPPED
 from inflight.errors import OutboxFull
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal
 from inflight.journal.sectors import SectorReader
-from inflight.session import record
-from inflight.session.drop import discard_message
 from inflight.session.session import Session
 from tools.bench.figures.starts import LongFlash, fill, go_round, start
 
@@ -167,7 +165,7 @@ def test_a_session_does_not_read_the_messages_that_wait(sectors):
     flash = blank(sectors)
     journal = Journal(flash)
     session = Session(journal, bytearray(512), b"dev")
-    record.write(session, 8)
+    session.write_record(8)
     session.commit()
 
     def publish(session):
@@ -212,7 +210,7 @@ def test_one_message_costs_as_much_as_in_a_short_ring(sectors):
     flash = blank(sectors)
     journal = Journal(flash)
     session = Session(journal, bytearray(512), b"dev", when_full="oldest")
-    record.write(session, 8)
+    session.write_record(8)
     while not session.count[DROPPED]:
         session.publish(b"sensors/attic/temperature", bytes(60), 1, False)
     live = journal.live
@@ -232,7 +230,7 @@ def test_one_message_costs_as_much_as_in_a_short_ring(sectors):
         assert reads(lambda: session.is_pending(mid)) == (0, True)  # noqa: B023
     n, found = reads(lambda: session.is_pending(begun.last_mid % 65535 + 1))
     assert n < 100 and not found
-    n, found = reads(lambda: discard_message(session, mid))
+    n, found = reads(lambda: session.discard_message(mid))
     assert n < 250 and found
     for _ in range(100):
         dropped = session.count[DROPPED]

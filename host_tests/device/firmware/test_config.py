@@ -5,7 +5,6 @@ import json
 from config import ConfigError, check, load
 from harness import eq, raises
 from inflight.level5.mqtt5 import Session5
-from inflight.session.connect import write
 from inflight.session.session import Session
 from node import will
 from scratch import Folder
@@ -136,7 +135,7 @@ def test_connect_fits_the_buffer():
         session = kind(None, bytearray(c.buffer), c.device.encode(), level)
         topic, message, qos, retain = will(c)
         found = topic.encode(), message.encode(), qos, retain, b"\0"
-        eq(write(session, False, 60, b"dev", c.password.encode(), found) + 2 + spare, size)
+        eq(session.put_connect(False, 60, b"dev", c.password.encode(), found) + 2 + spare, size)
 
 
 def test_a_pin_wakes_a_device_that_sleeps():

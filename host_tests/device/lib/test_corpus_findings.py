@@ -5,8 +5,6 @@ from errno import ENOBUFS
 from harness import eq
 from inflight.journal.journal import DONE, OUT, Journal
 from inflight.packet import PUBACK
-from inflight.session.drop import discard, drop_oldest
-from inflight.session.record import load_window
 from inflight.session.session import Session
 from journal_reader import HEADER
 from ring import numbers
@@ -99,9 +97,9 @@ def test_copies_are_not_dropped_as_messages():
     flash = forged((4, 5, 6, 7), [(0, 5), (1, 5)])
     s = Session(Journal(flash), bytearray(256), b"dev", max_inflight=1)
     s.below = s.recorded_most = 9
-    s.most = load_window(s)
-    assert not drop_oldest(s)
-    eq((s.rows, s.queued, discard(s)), (1, 0, 1))
+    s.most = s.load_window()
+    assert not s.drop_oldest()
+    eq((s.rows, s.queued, s.discard_sent()), (1, 0, 1))
 
 
 # --- a broker that never releases a QoS 2 message ---

@@ -5,8 +5,8 @@ from binascii import unhexlify
 import inflight.packet as packet
 from harness import allocated, eq, raises
 from inflight.packet import ProtocolError
-from inflight.session.connect import connect_packet
 from inflight.session.packet_buffer import PacketBuffer
+from inflight.session.session import connect_packet
 from inflight.session.subscribe import request_packet
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-wasm"

@@ -5,7 +5,6 @@ import inflight.packet as packet
 from harness import eq, raises
 from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
-from inflight.session.drop import discard_message
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 from session_peer5 import Peer5
@@ -224,7 +223,7 @@ def test_a_message_behind_the_window_is_looked_for_once():
     eq(session.pending, 0)
     mids = [peer.publish(b"x") for _ in range(5)]
     assert session.is_pending(mids[3])
-    discard_message(session, mids[3])  # what was found does not count any more
+    session.discard_message(mids[3])  # what was found does not count any more
     assert not session.is_pending(mids[3]) and session.is_pending(mids[4])
 
 

@@ -5,7 +5,6 @@ from errno import ETIMEDOUT
 from harness import allocated, eq, raises
 from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
-from inflight.session.drop import discard_message
 from inflight.session.refused import Disconnected, PublishRefused
 from session_peer import Peer
 from session_peer5 import NONE, Peer5
@@ -967,10 +966,10 @@ def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
             peer.session.last_mid = 65535
             eq(peer.publish(b"next", 2), 2)
             eq(brief(peer.sent()), [(PUBLISH, 2, False)])
-            eq(discard_message(peer.session, 1), True)
+            eq(peer.session.discard_message(1), True)
             if left or restart:  # after a restart nobody knows that it did not leave
                 eq(brief(peer.sent()), [(PUBREL, 1, False)])
-                eq(discard_message(peer.session, 1), False)
+                eq(peer.session.discard_message(1), False)
                 eq(brief(peer.up(1, False, (MAXIMUM, 50))), [(PUBLISH, 2, True), (PUBREL, 1, False)])
                 eq(peer.feed(wire.pubcomp(1, 0x92)), [])
             eq((peer.count("set_aside"), peer.count("dropped"), peer.count("completed")), (1, 1, 0))
@@ -981,7 +980,7 @@ def test_a_message_that_was_given_up_ends_with_the_session():
     peer = Peer5.connected(RamFlash())
     peer.send(bytes(100), 2)
     peer.lose()
-    discard_message(peer.session, 1)
+    peer.session.discard_message(1)
     eq(brief(peer.up(1)), [(PUBREL, 1, False)])
     eq(peer.up(0), [])
     eq((peer.session.pending, peer.count("orphaned"), peer.count("completed")), (0, 0, 0))

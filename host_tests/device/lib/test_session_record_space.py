@@ -4,7 +4,6 @@ from errno import ENOBUFS
 
 from harness import eq, raises
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal, OutboxFull
-from inflight.session.record import write as write_record
 from inflight.session.session import Session
 from inflight.states import PERSISTENT
 from nor import NorFlash, PowerCut, after
@@ -52,7 +51,7 @@ def ring(flash):
 
 def write(session):
     session.below += 1
-    write_record(session, session.most)
+    session.write_record(session.most)
 
 
 def again(flash, client_id):

@@ -5,8 +5,6 @@ from errno import ECONNRESET, ETIMEDOUT
 from harness import eq
 from inflight.flash.flash import RamFlash
 from inflight.journal.records import ASIDE, OUT
-from inflight.session.drop import discard_message
-from inflight.session.pending import next_message
 from inflight.session.refused import Disconnected
 from session_peer import PING, Peer, ack, message, mid_of
 from session_peer5 import Peer5
@@ -79,10 +77,10 @@ def told(peer):
 
 
 def messages(session):
-    found = next_message(session, 0)
+    found = session.next_message(0)
     while found:
         yield found
-        found = next_message(session, found[1] + 1)
+        found = session.next_message(found[1] + 1)
 
 
 def states(peer):
@@ -365,14 +363,14 @@ def test_discard():
         for qos in (1, 2):
             device = RamFlash(4, 1024)
             peer = Peer(device, max_inflight=2)
-            eq((discard_message(peer.session, 1), discard_message(peer.session, 0)), (False, False))
+            eq((peer.session.discard_message(1), peer.session.discard_message(0)), (False, False))
             for k in range(4):
                 peer.publish(b"%d" % k, qos)
-            eq(discard_message(peer.session, 1), True)  # never sent
-            eq((peer.session.pending, discard_message(peer.session, 1)), (3, False))
+            eq(peer.session.discard_message(1), True)  # never sent
+            eq((peer.session.pending, peer.session.discard_message(1)), (3, False))
             eq([mid_of(p) for p in peer.up()], [2, 3])
-            eq(discard_message(peer.session, 2), True)  # in flight
-            eq(discard_message(peer.session, 4), True)  # waits
+            eq(peer.session.discard_message(2), True)  # in flight
+            eq(peer.session.discard_message(4), True)  # waits
             found = peer.sent()
             eq(found, [])
             if restart:
@@ -393,10 +391,10 @@ def test_discard_by_the_number():
     peer.publish_numbers(4)
     session = peer.session
     numbers = {found[0]: found[1] for found in messages(session)}
-    eq((discard_message(session, 4, numbers[3]), discard_message(session, 4, numbers[4] + 1)), (False, False))
+    eq((session.discard_message(4, numbers[3]), session.discard_message(4, numbers[4] + 1)), (False, False))
     for left, mid in ((3, 4), (2, 1), (1, 3), (0, 2)):
-        eq((discard_message(session, mid, numbers[mid]), session.pending), (True, left))
-    eq(discard_message(session, 2, numbers[2]), False)
+        eq((session.discard_message(mid, numbers[mid]), session.pending), (True, left))
+    eq(session.discard_message(2, numbers[2]), False)
 
 
 def test_discard_past_pubrec():
@@ -404,7 +402,7 @@ def test_discard_past_pubrec():
     peer = Peer.connected()
     peer.send(b"x", 2)
     peer.feed(ack(0x50, 1))
-    eq((discard_message(peer.session, 1), discard_message(peer.session, 1)), (True, False))
+    eq((peer.session.discard_message(1), peer.session.discard_message(1)), (True, False))
     ends(peer)
     eq(peer.up(1), [ack(0x62, 1)])
     peer.feed(ack(0x70, 1))
@@ -419,7 +417,7 @@ def test_discard_before_the_broker_loses_the_session():
             peer.send(b"x", 2)
             if offline:
                 ends(peer)
-            eq(discard_message(peer.session, 1), True)
+            eq(peer.session.discard_message(1), True)
             if not offline:
                 ends(peer)
             found = peer.up(0)
@@ -430,7 +428,7 @@ def test_discard_what_was_set_aside():
     for qos in (1, 2):
         peer = Peer(RamFlash(4, 1024))
         set_aside(peer, 2, qos)
-        eq(discard_message(peer.session, 2), True)
+        eq(peer.session.discard_message(2), True)
         eq(peer.sent(), [] if qos == 1 else [ack(0x62, 2)])
         peer.feed(ack(0x70, 2)) if qos == 2 else None
         eq((states(peer), peer.count("dropped"), peer.count("completed")), ([(1, "set aside")], 1, 0))
@@ -442,7 +440,7 @@ def test_discard_and_the_quota():
     for _ in range(3):
         peer.publish(b"x")
     eq([p.mid for p in peer.up(0, False, (0x21, 1))], [1])
-    discard_message(peer.session, 1)
+    peer.session.discard_message(1)
     eq(peer.sent(), [])
     eq([p.mid for p in peer.feed(wire.puback(1))], [2])
     eq([p.mid for p in peer.feed(wire.puback(2))], [3])
@@ -456,9 +454,9 @@ def test_discard_not_while_it_is_written():
     peer.feed(bytes([0x20, 2, 0, 0]))
     peer.session.resume()
     assert peer.session.data_to_send(0)
-    eq((discard_message(peer.session, 1), peer.session.pending), (None, 1))
+    eq((peer.session.discard_message(1), peer.session.pending), (None, 1))
     peer.written()
-    eq((discard_message(peer.session, 1), peer.session.pending), (True, 0))
+    eq((peer.session.discard_message(1), peer.session.pending), (True, 0))
 
 
 def test_pending_messages():

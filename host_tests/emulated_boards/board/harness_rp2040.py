@@ -47,8 +47,9 @@ def prepare(settings):
     inflight.pinning.pin = spy
     board.journal_flash()  # which depends on the file system alone, and no copy may change that
     for module in (
-        "inflight.mount",
         "inflight.sectors",
+        "inflight.ring",
+        "inflight.mount",
         "inflight.sector_order",
         "inflight.contents",
         "inflight.finishing",

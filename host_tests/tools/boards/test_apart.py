@@ -202,4 +202,4 @@ def test_what_can_not_be_taken_apart_is_told(text, wanted):
 
 def test_tracebacks_name_the_file():
     line = '  File "%s", line 7, in nobody'
-    assert translate(line % deployed_name("inflight.contents")) == line % "inflight.mount"
+    assert translate(line % deployed_name("inflight.contents")) == line % "inflight.journal"

@@ -18,7 +18,7 @@ from announcement import SIGNATURE, is_signed
 from host_tests.tools.boards.made_firmware import CHIP_IDS, OLD_BANNER, esp_firmware
 from host_tests.tools.command import inflight
 from inflight import __version__
-from inflight.journal import sectors
+from inflight.journal import journal
 from inflight_tools.boards import slots
 from inflight_tools.boards.build import bundle
 from inflight_tools.boards.images.filesystem import BLOCK, build
@@ -138,7 +138,7 @@ def test_a_block_with_room_for_forgery_is_refused(key):
 
 
 def test_the_format_of_the_journal_is_the_librarys():
-    assert announcement.JOURNAL == release.JOURNAL == sectors._VERSION
+    assert announcement.JOURNAL == release.JOURNAL == journal._VERSION
 
 
 def test_a_release_of_the_command(tmp_path, run):

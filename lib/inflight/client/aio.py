@@ -405,11 +405,10 @@ class AsyncClient(Base):
 
     async def discard(self, mid, seq=-1):
         """As Client.discard(). Waits while the message is being written."""
-        from ..session.drop import discard_message
 
         while True:
             self._check_interrupted()
-            done = discard_message(self.session, mid, seq)
+            done = self.session.discard_message(mid, seq)
             if done is not None:
                 return done
             await self._wait_for_change()

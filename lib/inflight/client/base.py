@@ -493,10 +493,9 @@ def start(client, level_5, arguments):
     else:
         client.session = Session(*arguments)
     # Whether CONNECT fits the buffer shows now, not on the way.
-    from ..session.connect import write
 
     user, password = client._login
-    write(client.session, client._clean_session, client._keepalive, user, password, client._will)
+    client.session.put_connect(client._clean_session, client._keepalive, user, password, client._will)
     client._transport = None
     client._broken = None  # the error that ends the connection, after what goes on: a handler, or another task
     client._message = None  # what handlers get
@@ -540,7 +539,7 @@ def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer,
     if journal and journal.live:
         from ..level5.stored5 import check_space
 
-        check_space(journal, len(made.out))
+        check_space(made, len(made.out))
     if made.clock:
         made.clock.add(slept)
     return made

@@ -325,13 +325,12 @@ class Client(Base):
         Raises OSError if flash fails. [MQTT-4.3.3-1]"""
         if mid.__class__ is not int:
             refuse("mid", mid)
-        from ..session.drop import discard_message
 
         before = self._guard
         try:
             self._begin(RUNNING | OUTSIDE)
             self._check_interrupted()
-            return discard_message(self.session, mid, seq)
+            return self.session.discard_message(mid, seq)
         finally:
             self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
 

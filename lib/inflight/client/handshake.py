@@ -21,12 +21,12 @@ def steps(client):
 
 
 def _subscribe(client, handler):
-    from ..session.subscribe import check, granted
+    from ..session.subscribe import granted
 
     session = client.session
     filters = [handler[0]]
     try:
-        check(session, filters, handler[7])
+        session.check_request(filters, handler[7])
     except ValueError as e:
         client._report(client.on_error, e)
         return

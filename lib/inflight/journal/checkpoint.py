@@ -313,9 +313,7 @@ class Checkpoints:
             right = right and (i == LOSSES or h[i] == j._identity[i]) and h[12 + i] == j._identity[8 + i]
         if right:
             return True
-        from .sectors import has_flipped
-
-        return has_flipped(j, j.erases - 1 - (j.erases - 1 - sector) % j._n, h)
+        return j._has_flipped(j._number_of(sector), h)
 
     def _is_live(self, at, anew):
         # The state at address `at`. anew: it may have been about to change when the power was cut, and read differently

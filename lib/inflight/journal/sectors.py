@@ -1,23 +1,18 @@
-# The sectors of a ring, as a mount sees them: how it reads them, programs single pages of them, and what it does about
-# damage; and which of them count.
+# The sectors of a ring, as a mount sees them: how it reads them, programs single pages of them, and makes damage zeros.
 
-import os
-import struct
 from array import array
 from binascii import crc32
-from struct import pack_into, unpack_from
+from struct import unpack_from
 
 from ..compat import const
 from .pages import CHUNK
-from .records import CLEARED, HEAD, HEADER, IN, LOSSES, NEVER, NOTE, OUT, OVERHEAD, SESSION
+from .records import CLEARED, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, SESSION
 
 CRC = const(4)  # bytes of a record's CRC
 _READS = const(6)  # of the same bytes,
 _MORE_READS = const(16)  # and if they differed
-_LEFT = const(1 << 24)  # numbers that damage does not use up
 _KINDS = (OUT, IN, SESSION, NOTE)
 LEAST = const(512)  # bytes that a mount reads at a time
-_BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 
 class SectorReader:
@@ -91,10 +86,16 @@ class SectorReader:
     def _fill(self, at):
         self.at = at
         # If reads differ, what was being programmed is finished here.
-        if decide(self.j, at, self.buf):
+        if self.decide(at, self.buf):
             for k in range(0, len(self.buf), LEAST):  # a worn page is none of the others' business
                 part = self.view[k : k + LEAST]
                 self.has_programmed(self.j._clear_bits, at + k, part, len(part))
+
+    def header(self, sector):
+        """What decide() makes of the header of that sector."""
+        h = bytearray(HEADER)
+        self.decide(sector * self.j._size, h)
+        return h
 
     def word(self, at):
         """The four bytes at address `at`, as a number."""
@@ -118,10 +119,10 @@ class SectorReader:
         try:
             operation(*args)
         except OSError:
-            if not is_worn(self.j):
+            if not self.j._is_worn():
                 raise
             self.j._bad = -1
-            clear_page(self.j)
+            self.j._clear_page()
             return False
         return True
 
@@ -200,105 +201,91 @@ class SectorReader:
             live += is_live
         return found, live
 
+    def is_live_message(self, at, size):
+        """True if a live OUT record was at address `at`, whose header is right."""
+        i = self.load(at + size - 1, 1)
+        return CLEARED[self.buf[i] & 15] < 2 and self.buf[self.load(at, HEAD)] == OUT
 
-def decide(j, at, buf):
-    """Reads buf from address `at`. Bits that were being changed when the power was cut may read differently each time:
-    in buf they become 0. Returns True if there are any."""
-    j._read(at, buf)
-    if j._write:
-        return False  # a file is trusted
-    first = crc32(buf)
-    for _ in range(_READS - 1):
-        j._read(at, buf)
-        if crc32(buf) != first:
-            break
-    else:
-        return False
-    view = memoryview(buf)
-    for k in range(0, len(buf), CHUNK):
-        part = view[k : k + CHUNK]
-        again = bytearray(len(part))
-        for _ in range(_MORE_READS):
-            j._read(at + k, again)
-            for i, b in enumerate(again):
-                part[i] &= b
-    return True
+    def decide(self, at, buf):
+        """Reads buf from address `at`. Bits that were being changed when the power was cut may read differently each
+        time: in buf they become 0. Returns True if there are any."""
+        self.j._read(at, buf)
+        if self.j._write:
+            return False  # a file is trusted
+        first = crc32(buf)
+        for _ in range(_READS - 1):
+            self.j._read(at, buf)
+            if crc32(buf) != first:
+                break
+        else:
+            return False
+        view = memoryview(buf)
+        for k in range(0, len(buf), CHUNK):
+            part = view[k : k + CHUNK]
+            again = bytearray(len(part))
+            for _ in range(_MORE_READS):
+                self.j._read(at + k, again)
+                for i, b in enumerate(again):
+                    part[i] &= b
+        return True
 
+    def size_in_header(self, at):
+        """The size of the record at address `at` if its header is right, whatever its body is; 0."""
+        if at + OVERHEAD > self.end:
+            return 0
+        i = self.load(at, HEAD)
+        size = OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
+        right = crc32(self.view[i : i + HEAD - 1]) & 0xFF == self.buf[i + HEAD - 1]
+        return size if right and at + size <= self.end else 0
 
-def clear_page(j):
-    """The page is all FF but while it is being filled."""
-    for i in range(0, j._unit, 16):
-        pack_into("16s", j._page, i, _BLANK)
-    j._base = 0  # where it goes,
-    j._k = j._from = 0  # how far it is filled, and from where on
+    def count_lost(self, at, end):
+        """How many records may have been in the region at the end of the ring, beside one that was cut short."""
+        size = self.size_in_header(at)
+        if not size:
+            return most_records(end - at)
+        # The CRC is programmed last: where it is blank the record was never whole.
+        return int(self.word(at + size - 1 - CRC) != 0xFFFFFFFF)
 
+    def set_state(self, at, n, state):
+        """Sets that of the record with a body of n bytes at `at`: it is set if most of its bits can be cleared."""
+        if not self.has_programmed(self.j._write_state, at, n, state):
+            self.j._load(at)
+            if self.j._state(at) != state:
+                self.j._fail("a record of the journal does not take its state")
 
-def is_worn(j):
-    """True if the last program failed since its page did not take all of it."""
-    return j._bad == j._base
+    def make_firm(self, at):
+        """The power may have gone just as the record at `at`, the last one, was finished: what is read is programmed
+        again. Returns False if that was no whole record."""
+        i = self.load(at, HEAD)
+        n = HEAD + CRC + (self.buf[i + 1] | self.buf[i + 2] << 8)
+        crc = k = 0
+        while k < n:
+            part = min(n - k, len(self.buf))
+            if 0 < n - k - part < CRC:
+                part -= CRC  # which is read in one piece
+            i = self.load(at + k, part)
+            self.j._clear_bits(at + k, self.view[i : i + part], part)
+            k += part
+            crc = crc32(self.view[i : i + part - (CRC if k == n else 0)], crc)
+        return self.volatile or unpack_from("<I", self.buf, i + part - CRC)[0] == crc ^ self.key ^ at - self.base
 
-
-def size_in_header(reader, at):
-    """The size of the record at address `at` if its header is right, whatever its body is; 0."""
-    if at + OVERHEAD > reader.end:
-        return 0
-    i = reader.load(at, HEAD)
-    size = OVERHEAD + (reader.buf[i + 1] | reader.buf[i + 2] << 8)
-    right = crc32(reader.view[i : i + HEAD - 1]) & 0xFF == reader.buf[i + HEAD - 1]
-    return size if right and at + size <= reader.end else 0
-
-
-def count_lost(reader, at, end):
-    """How many records may have been in the region at the end of the ring, beside one that was cut short."""
-    size = size_in_header(reader, at)
-    if not size:
-        return most_records(end - at)
-    # The CRC is programmed last: where it is blank the record was never whole.
-    return int(reader.word(at + size - 1 - CRC) != 0xFFFFFFFF)
-
-
-def set_state(reader, at, n, state):
-    """Sets that of the record with a body of n bytes at `at`: it is set if most of its bits can be cleared."""
-    if not reader.has_programmed(reader.j._write_state, at, n, state):
-        reader.j._load(at)
-        if reader.j._state(at) != state:
-            reader.j._fail("a record of the journal does not take its state")
-
-
-def make_firm(reader, at):
-    """The power may have gone just as the record at `at`, the last one, was finished: what is read is programmed again.
-    Returns False if that was no whole record."""
-    i = reader.load(at, HEAD)
-    n = HEAD + CRC + (reader.buf[i + 1] | reader.buf[i + 2] << 8)
-    crc = k = 0
-    while k < n:
-        part = min(n - k, len(reader.buf))
-        if 0 < n - k - part < CRC:
-            part -= CRC  # which is read in one piece
-        i = reader.load(at + k, part)
-        reader.j._clear_bits(at + k, reader.view[i : i + part], part)
-        k += part
-        crc = crc32(reader.view[i : i + part - (CRC if k == n else 0)], crc)
-    return reader.volatile or unpack_from("<I", reader.buf, i + part - CRC)[0] == crc ^ reader.key ^ at - reader.base
-
-
-def retire(reader, at, end):
-    """The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
-    Returns False if that fails for more than single bits: no live record may stand before or behind those."""
-    zeros = bytes(CHUNK)
-    whole = True
-    while at < end:
-        n = min(CHUNK - at % CHUNK, end - at)
-        if not reader.has_programmed(reader.j._clear_bits, at, zeros, n):
-            reader.aim(at // reader.j._size)
-            i = reader.load(at, n)
-            if not all(map(is_nothing, reader.view[i : i + n])):
-                whole = False
-                reader.spoilt.append(at // reader.j._size)
-        at += n
-    reader.j._sync()
-    reader.forget()
-    return whole
+    def retire(self, at, end):
+        """The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
+        Returns False if that fails for more than single bits: no live record may stand before or behind those."""
+        zeros = bytes(CHUNK)
+        whole = True
+        while at < end:
+            n = min(CHUNK - at % CHUNK, end - at)
+            if not self.has_programmed(self.j._clear_bits, at, zeros, n):
+                self.aim(at // self.j._size)
+                i = self.load(at, n)
+                if not all(map(is_nothing, self.view[i : i + n])):
+                    whole = False
+                    self.spoilt.append(at // self.j._size)
+            at += n
+        self.j._sync()
+        self.forget()
+        return whole
 
 
 def is_nothing(byte):
@@ -310,295 +297,3 @@ def most_records(size):
     # How many may have been in so many bytes, the last one without its state. Below 0: none, as behind a record whose
     # last bytes are FF.
     return max(size + 1, 0) // OVERHEAD
-
-
-def most_numbers(j):
-    """More can not have been given, by a ring with so many erases and losses, nor since the numbers that are known. A
-    loss of the newest sectors hides at most as many erases as there are sectors. Whatever a damaged header says, there
-    are numbers left."""
-    given = j.erases * _most_in_sector(j) + j._identity[LOSSES] * _numbers_of_loss(j)
-    return min(max(given, j.next_seq) + j._n * _most_in_sector(j), NEVER - _LEFT)
-
-
-def count_losses(j):
-    """How often most_numbers() was passed over to, as the next number tells: that is beyond what erases explain."""
-    beyond = j.next_seq - j.erases * _most_in_sector(j)
-    return min(max(j._identity[LOSSES], -(-beyond // _numbers_of_loss(j))), 255)
-
-
-def _most_in_sector(j):
-    return most_records(j._size - HEADER)
-
-
-def _numbers_of_loss(j):
-    # As many are passed over, and as many again may be given before the next erase.
-    return 2 * j._n * _most_in_sector(j)
-
-
-# --- which sectors count, in which order ---
-# FORMAT.md, "Which sectors count", tells the rules.
-
-_VERSION = 2
-ALIKE = const(12)  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
-
-
-def restore(j, reader):
-    """Finds the head of `j` and how many sectors are erased. Finishes erases, or the format, and gives lost sectors a
-    header again. Raises ValueError."""
-    headers = _read_headers(j)
-    newest = headers.elect()
-    secrets = os.urandom(8) if newest < 0 else headers.secrets[headers.elected]
-    _identify(j, secrets)
-    j._identity[LOSSES] = headers.most_losses()
-    _begin_at(j, newest)
-    for i in range(j._n):
-        if headers.is_undecided(i) and headers.has(i, _number(j, newest, i)):
-            _make_header_firm(j, reader, i, headers)
-    while newest >= 0 and _includes_damaged(j, reader, newest + 1, headers):
-        newest += 1
-    for k in range(1, j._n + 1):
-        i = (newest + k) % j._n
-        seq = _number(j, newest, i)
-        if headers.has(i, seq):
-            continue
-        # A right header with another number is that of another time: the sector was lost, never half erased.
-        wrong = headers.numbers[i] == NEVER
-        alike = wrong and likeness(j, i, seq) >= ALIKE
-        if seq < 0 or (k == 1 and wrong and _is_erase_unfinished(j, reader, i, alike)):
-            erase(j, reader, i, j.erases)
-            _begin_at(j, j.erases)
-        elif reader.is_used(i) or not alike:
-            _read_headless(j, reader, seq, k, alike)
-    _find_head(j, reader)
-    reader.closed = likeness(j, j._head, _number(j, j.erases - 1, j._head)) < HEADER
-
-
-def _identify(j, secrets):
-    j._identity = bytearray(_geometry(j) + secrets)
-    j.epoch = _word(secrets, 0)
-    j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
-
-
-def identify(j, h):
-    """The journal has the geometry and the secrets of the header h from now on. Returns False if it has another
-    geometry."""
-    _identify(j, bytes(h[12:20]))
-    j._identity[LOSSES] = h[LOSSES]
-    return h[:8] == j._identity[:8]
-
-
-def _begin_at(j, newest):
-    # The ring ends with the sector of that number, until its head is found.
-    j.erases = newest + 1
-    j._head = newest % j._n
-    j._erased = 0
-
-
-def _make_header_firm(j, reader, i, headers):
-    # Power was cut while it was programmed, and after another cut its bits may not read as what they read as now. So
-    # this comes before anything that relies on it.
-    losses = j._identity[LOSSES]
-    j._identity[LOSSES] = headers.losses[i]
-    reader.has_programmed(j._erase, i, headers.numbers[i], True)
-    j._identity[LOSSES] = losses
-
-
-def _includes_damaged(j, reader, seq, headers):
-    # True if the next sector of the ring has the number `seq`, and a damaged header: the ring ends with it then. Its
-    # records tell: zeros that are left of a header may be alike the number before. Without records the header does.
-    i = seq % j._n
-    if headers.numbers[i] != NEVER:
-        return False
-    likely = likeness(j, i, seq)
-    before = likeness(j, i, seq - j._n)
-    if max(likely, before) < ALIKE or reader.count_records(i)[0]:
-        return False
-    _begin_at(j, seq)
-    if reader.count_records(i)[0]:
-        return True
-    if likely <= before:
-        _begin_at(j, seq - 1)
-        return False
-    erase(j, reader, i, seq)  # blank, or its erase or its header was cut short
-    headers.correct(i, seq)
-    return True
-
-
-def _is_erase_unfinished(j, reader, i, alike):
-    # The oldest sector, i, has a damaged header. One that is alike is left by no erase, but it may be that of a sector
-    # that was erased ahead. And a sector is erased only while another one is in use.
-    if alike:
-        return not reader.is_used(i)
-    return any(reader.is_used(other) for other in range(j._n) if other != i)
-
-
-class _Headers:
-    # Of each sector whose header is right: its sequence number (of others NEVER), the place of its epoch and salt in
-    # `secrets`, losses, has it undecided bits. elected: the place of those of the journal. Six bytes a sector: a ring
-    # of 8 MiB has 2,048.
-
-    def __init__(self, n):
-        self.numbers = array("I", bytes(4 * n))
-        self.losses = bytearray(n)
-        self._marks = bytearray(n)  # twice the place in `secrets`, one more: it has undecided bits
-        self.secrets = []
-        self.elected = -1
-        for i in range(n):
-            self.numbers[i] = NEVER
-
-    def add(self, i, number, secrets, losses, undecided):
-        """Sector i has this header."""
-        if secrets not in self.secrets:
-            if len(self.secrets) > 127:
-                return  # whatever these are
-            self.secrets.append(secrets)
-        self.numbers[i] = number
-        self.losses[i] = losses
-        self._marks[i] = 2 * self.secrets.index(secrets) + undecided
-
-    def is_undecided(self, i):
-        """True if bits of its header read differently each time."""
-        return self._marks[i] & 1
-
-    def correct(self, i, number):
-        """Sector i has the header of that number since."""
-        self.numbers[i] = number
-        self._marks[i] = 2 * self.elected
-
-    def has(self, i, number):
-        """True if sector i has the header of that number."""
-        return self.numbers[i] == number and self._marks[i] >> 1 == self.elected
-
-    def elect(self):
-        """Returns the number of the newest sector, -1 if there is none: that with which most sectors agree. Those do
-        that have its secrets, and a number that is lower by less than a ring."""
-        best = 0
-        newest = -1
-        for owner in range(len(self.secrets)):
-            votes, number = self._vote(owner)
-            if votes > best or (votes == best and number > newest):
-                best = votes
-                newest = number
-                self.elected = owner
-        return newest
-
-    def _of(self, owner):
-        for i, number in enumerate(self.numbers):
-            if self._marks[i] >> 1 == owner and number != NEVER:
-                yield number
-
-    def _vote(self, owner):
-        # (with how many of those with these secrets most agree, the number with which they do)
-        n = len(self.numbers)
-        highest = max(self._of(owner), default=-1)
-        every = sum(1 for _ in self._of(owner))
-        if sum(1 for number in self._of(owner) if number + n > highest) == every:
-            return every, highest  # without a list of them
-        best = newest = first = 0
-        ring = sorted(self._of(owner))
-        for last, number in enumerate(ring):
-            while ring[first] + n <= number:
-                first += 1
-            if last - first + 1 >= best:
-                best = last - first + 1
-                newest = number
-        return best, newest
-
-    def most_losses(self):
-        """What any sector of the journal tells."""
-        return max((self.losses[i] for i, mark in enumerate(self._marks) if mark >> 1 == self.elected), default=0)
-
-
-def _read_headers(j):
-    found = _Headers(j._n)
-    h = bytearray(HEADER)
-    geometry = _geometry(j)
-    for i in range(j._n):
-        undecided = decide(j, i * j._size, h)
-        _refuse_others(h)
-        right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
-        losses = h[LOSSES]
-        h[LOSSES] = 0
-        if right and h[:8] != geometry:
-            raise ValueError("a journal of another size is here: give that size, or inflight.erase(device)")
-        seq = _word(h, 8)
-        if right and seq < NEVER and seq % j._n == i:
-            found.add(i, seq, bytes(h[12:20]), losses, undecided)
-    return found
-
-
-def _refuse_others(h):
-    # The format before this one had a header of 16 bytes and their CRC.
-    if h[:3] == b"IFJ" and h[3] != _VERSION and _word(h, 16) == crc32(memoryview(h)[:16]):
-        raise ValueError("a journal of format %d is here: erase it with inflight.erase(device)" % h[3])
-
-
-def _geometry(j):
-    size = 0
-    while j._size >> size + 1:
-        size += 1
-    return struct.pack("<3sBBBH", b"IFJ", _VERSION, size, 0, j._n)
-
-
-def _number(j, newest, i):
-    # The sequence number that sector i has in a ring whose newest sector has the number `newest`.
-    return newest - (newest - i) % j._n
-
-
-def _read_headless(j, reader, seq, k, alike):
-    # The sector with the number `seq`, the k-th oldest, was in use, and its header is not right.
-    found, live = reader.count_records(seq % j._n)
-    if not found and not alike:
-        reader.erased += 1
-        j.damaged += 2  # more than one record may have been in it
-        erase(j, reader, seq % j._n, seq)
-        return
-    if live or k > 1:  # else it may have been retired in part
-        j.damaged += 1
-        reader.headers += 1
-    if not alike:
-        reader.spoilt.append(seq % j._n)
-
-
-def erase(j, reader, i, seq):
-    # A header with bits that cannot be cleared is as good as one with bits that flipped.
-    if not reader.has_programmed(j._erase, i, seq) and likeness(j, i, seq) < ALIKE:
-        j._fail("a sector of the journal does not take its header")
-
-
-def likeness(j, i, seq, h=None):
-    """How many bytes of sector i's header, or of h, are as the number `seq` wants them; HEADER: it is right."""
-    if h is None:
-        h = bytearray(HEADER)
-        decide(j, i * j._size, h)
-    right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
-    right[LOSSES] = h[LOSSES]
-    right += struct.pack("<I", 0 if j._volatile else crc32(right))
-    return sum(a == b for a, b in zip(h, right))
-
-
-def has_flipped(j, seq, h):
-    """True if h is the header of the number `seq` but for bits that have flipped, and no right one of another."""
-    return likeness(j, seq % j._n, seq, h) >= ALIKE and crc32(memoryview(h)[:20]) != _word(h, 20)
-
-
-def _find_head(j, reader):
-    # The newest sector with more behind its header than bits that cannot be set, the oldest if there is none.
-    newest = j._head
-    has_bits = False
-    while j._erased < j._n - 1:
-        used = reader.is_used(j._head, True)
-        if used and reader.has_records_or_damage():
-            break
-        has_bits = used
-        j._erased += 1
-        j._head = (newest - j._erased) % j._n
-    # Such bits in the sector behind it may be all of a record that was cut short, unless it was just erased. Or that
-    # reads as blank at times.
-    if j._erased and not reader.head_erased and (has_bits or reader.is_used((j._head + 1) % j._n)):
-        j._erased -= 1
-        j._head = (j._head + 1) % j._n
-
-
-def _word(buf, i):
-    return unpack_from("<I", buf, i)[0]

@@ -19,18 +19,66 @@
 #   fixed header   topic, Message ID   length of properties, properties   payload
 #   (level 4's)    head                                                   tail       trailer
 
-from errno import EOPNOTSUPP
+import struct
+from errno import EOPNOTSUPP, ETIMEDOUT
 
 import inflight.counters as counters
 import inflight.packet as packet
 
-from ..compat import const, passed
-from ..packet import CONNACK, LONGEST, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, ProtocolError
-from ..session.drop import give_up
-from ..session.refused import PublishRefused
+from ..compat import const, passed, ticks_ms
+from ..counters import STALLS, TAKEN_OVER
+from ..journal.records import DONE, OUT, OVERHEAD, RELEASED
+from ..packet import (
+    CONNACK,
+    DISCONNECT,
+    LONGEST,
+    MALFORMED,
+    PINGRESP,
+    PUBACK,
+    PUBLISH,
+    PUBREC,
+    SUBACK,
+    UNSUBACK,
+    ProtocolError,
+)
+from ..session.refused import Disconnected, PublishRefused, slow_down
 from ..session.session import Session
-from ..states import BY_CONNECT, GIVEN_UP, OWED, REL, SEND, STATE
-from .cursor import IN_PUBLISH, digits_for, digits_in
+from ..states import (
+    BY_CONNECT,
+    BY_DISCONNECT,
+    CLEAN,
+    DUP,
+    GIVEN_UP,
+    OTHER_SESSION,
+    OWED,
+    REL,
+    SEND,
+    STATE,
+    TOO_LONG,
+    TRIAL,
+    UP,
+)
+from .connection5 import RECORD
+from .cursor import (
+    ALIAS_MAXIMUM,
+    AUTH_METHOD,
+    CLIENT_ID,
+    IDENTIFIERS_AVAILABLE,
+    IN_CONNACK,
+    IN_DISCONNECT,
+    IN_PUBLISH,
+    MAXIMUM_QOS,
+    MAXIMUM_SIZE,
+    REASON,
+    RECEIVE_MAXIMUM,
+    RESPONSE_INFORMATION,
+    RETAIN_AVAILABLE,
+    SERVER_KEEP_ALIVE,
+    SERVER_REFERENCE,
+    SESSION_EXPIRY,
+    digits_for,
+    digits_in,
+)
 
 _NEVER = const(-0x10000000)
 _NO_SUBSCRIBERS = const(0x10)
@@ -40,6 +88,21 @@ _SUBSCRIPTION = const(0x0B)  # the properties
 _EXPIRY = const(2)
 _STAMP = const(4)  # bytes
 _GROWTH = const(2)  # bytes of length that a packet without properties has more than its record, at most
+_OF_LEVEL_4 = b"\x00\x84\x85\x88\x86\x87"  # what its return codes are at level 5
+_NUMBERS = (
+    SESSION_EXPIRY,
+    SERVER_KEEP_ALIVE,
+    RECEIVE_MAXIMUM,
+    ALIAS_MAXIMUM,
+    MAXIMUM_QOS,
+    RETAIN_AVAILABLE,
+    MAXIMUM_SIZE,
+    IDENTIFIERS_AVAILABLE,
+)
+_END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a DISCONNECT: Session Expiry Interval 0
+_SESSION_TAKEN_OVER = 0x8E
+_CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
+_LONGEST_STALL_MS = const(3_600_000)
 
 
 class Session5(Session):
@@ -92,9 +155,7 @@ class Session5(Session):
         self.wanted_keep_alive = self.keep_alive
 
     def _load(self):
-        from .connection5 import load
-
-        load(self, self._adopt, super()._load)
+        self._load_at_level_5()
 
     def reset(self):
         super().reset()
@@ -125,9 +186,7 @@ class Session5(Session):
         self._lowers = maximum_qos < 2 or not retain_available
 
     def connect_fields(self, clean_session, will):
-        from .connection5 import connect_fields
-
-        return connect_fields(self, clean_session, will)
+        return self._fields_of_connect(clean_session, will)
 
     # --- rows ---
 
@@ -261,9 +320,7 @@ class Session5(Session):
     def _send_message(self, i):
         n = super()._send_message(i)
         while not n:
-            from .stored5 import expired
-
-            expired(self, self.addresses[i])
+            self.drop_expired_message(self.addresses[i])
             i = self.next_row()
             if i < 0:
                 return 0
@@ -457,16 +514,12 @@ class Session5(Session):
             super()._handle(kind)
             return
         if kind == CONNACK:
-            from .connection5 import connack
-
-            connack(self)
+            self._receive_connack5()
             return
         if kind > packet.PINGRESP or self.probed and kind == packet.PINGRESP:
             if kind == packet.PINGRESP:
                 super()._handle(kind)
-            from .connection5 import disconnected
-
-            disconnected(self, kind)
+            self._receive_disconnect(kind)
             return
         if kind == packet.PUBREL:
             if self.row(self.mid, self.limit) < 0:
@@ -493,12 +546,286 @@ class Session5(Session):
     def connection_lost(self, client=None, error=None):
         if self.connected and client:
             try:
-                from .connection5 import leave
-
-                leave(self, client, error)
+                self._leave_broker(client, error)
             except Exception:  # connection5 cannot be loaded, for example: the broker is not told why
                 pass
         return super().connection_lost(client, error)
+
+    # --- a start, and CONNECT ---
+
+    def _load_at_level_5(self):
+        # Builds what the journal knows.
+        journal = self.journal
+        # There is space for as many again: those of an earlier connection do not count for the broker.
+        self.receive_maximum = self.receive_maximum or min(self.most_in, 65535)
+        self.most_in = 2 * self.receive_maximum
+        if self._adopt and journal:
+            from .connection5 import stored_client_id
+
+            self.client_id = stored_client_id(journal)
+        self._load_journal()
+        if journal and not self.clock:
+            from .stored5 import Seconds, newest
+
+            seconds = newest(journal)
+            if seconds >= 0:
+                self.clock = Seconds(seconds)
+
+    def _fields_of_connect(self, clean_session, will):
+        """Returns the flag Clean Start of the next CONNECT, and the properties of it and of its will."""
+        self.keep_alive = self.wanted_keep_alive  # the broker may have changed it for the last connection
+        known = self.journal or self.known
+        self.clean_start = clean_session or self.ending == BY_CONNECT or not known
+        return self.clean_start, self._connect_blocks(clean_session, will)
+
+    def _connect_blocks(self, clean_session, will):
+        data = struct.pack(">BH", RECEIVE_MAXIMUM, self.receive_maximum) + self.connect_properties
+        if not clean_session:
+            data += struct.pack(">BI", SESSION_EXPIRY, self.session_expiry)
+        block = self.auth.connect_block(data) if self.auth else bytes((len(data),)) + data
+        return block, will[4] if will else b""
+
+    # --- CONNACK ---
+    # Clean Start is 0 if there is a journal: a broker may lose a session that began so when it restarts. If the broker
+    # has a session that the journal does not know, the client ends it [MQTT5-3.2.2-4].
+    #
+    # If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
+    #
+    #   was never sent      is sent
+    #   waits for PUBACK    is sent as a new one, without DUP; counted as republished
+    #   waits for PUBREC    likewise; a broker that took it, and lost the session, has it twice
+    #   is past PUBREC      is done: the broker has it; counted as orphaned
+    #
+    # and the Message IDs that were received are forgotten.
+
+    def _receive_connack5(self):
+        """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
+        present = self.buf[self.at]
+        code = self.reason_code
+        if not self.block and 0 < code < 6:  # the answer of a broker that does not know level 5 has no properties
+            code = _OF_LEVEL_4[code]
+        if code >= _FAILURE:
+            present = 0  # a refusal, whatever else the packet says
+        elif present > 1:
+            raise ProtocolError("invalid flags %02x in CONNACK" % present, MALFORMED)
+        elif code or not self.block or (present and self.clean_start):
+            raise ProtocolError("CONNACK with self present %d, code %02x" % (present, code))
+        self.code = code
+        if present and self.journal and (self.record_at < 0 or self.mode == CLEAN):
+            self._end_other_session()
+            return
+        self.present = present == 1
+        found = self._connack_properties(code or self.auth)
+        self.reason = found.get(REASON, "")
+        self.response_information = found.get(RESPONSE_INFORMATION, "")
+        if code:
+            self.count[counters.REFUSED] += 1
+            return
+        if self.auth:
+            self.auth.consented(IN_CONNACK)
+        if not self.client_id:
+            self._check_client_id(found.get(CLIENT_ID))
+
+        if self.is_lost(not present):
+            self.ended = self._republish()
+            self.count[counters.COMPLETED] += len(self.ended)
+        self.accept_connection(not present)
+        self._apply_connack(found)
+        if self.journal:
+            self._set_long_ones_aside()
+        self.cursor = None  # most messages have no properties
+
+    def _check_client_id(self, client_id):
+        # The broker assigned it. It has to fit the next CONNECT, and the journal at the next start. [MQTT5-3.1.3-7]
+        if not client_id:
+            raise ProtocolError("the broker assigned no client id")
+        journal = self.journal
+        n = len(client_id)
+        # The longest fixed header has 3 bytes more than the shortest. Nothing longer than CONNECT has been sent.
+        left = journal.reserve - 2 * journal.cost(RECORD + n) - self.receive_maximum * OVERHEAD if journal else 0
+        if n > len(self.out) - 3 - self.longest or left < 0:
+            raise ProtocolError("a client id of %d bytes was assigned, too long for the buffer or the journal" % n)
+
+    def _connack_properties(self, asked):
+        # {id: value} of those that count. asked: for a method of authentication.
+        found = {}
+        if not self.block:
+            return found
+        cursor = self.properties(IN_CONNACK)
+        kind = cursor.next()
+        while kind:
+            if kind == AUTH_METHOD and not asked:
+                raise ProtocolError("an authentication method, but none was asked for")  # [MQTT5-4.12.0-6]
+            if kind in _NUMBERS:
+                found[kind] = cursor.number()
+            elif kind == CLIENT_ID:
+                found[kind] = cursor.data()
+            elif kind == REASON or kind == RESPONSE_INFORMATION:
+                found[kind] = cursor.text()
+            kind = cursor.next()
+        return found
+
+    def _apply_connack(self, found):
+        self.ending = 0
+        self.known = not self.clean
+        self.expiry = 0 if self.clean else found.get(SESSION_EXPIRY, self.session_expiry)
+        quota = min(self.limit, found.get(RECEIVE_MAXIMUM, 65535))
+        maximum = found.get(MAXIMUM_SIZE, self.maximum_out)
+        self.broker_takes(maximum, found.get(MAXIMUM_QOS, 2), found.get(RETAIN_AVAILABLE, 1) == 1)
+        if not self.maximum_qos:
+            quota = 0  # what has to arrive waits for another broker
+            self.notices += (OSError(EOPNOTSUPP, "the broker takes QoS 0 only: messages of QoS 1 and 2 wait"),)
+        self.identifiers = found.get(IDENTIFIERS_AVAILABLE, 1) == 1
+        self.quota = self.granted_quota = quota
+        if self.aliases:
+            self.aliases.allow(found.get(ALIAS_MAXIMUM, 0))
+        if SERVER_KEEP_ALIVE in found:
+            interval = found[SERVER_KEEP_ALIVE] * 750
+            self.keep_alive = interval
+            self.tick = min(self.tick, interval * 2 // 15 or 1000)
+        if not (self.client_id or self.clean):
+            self.client_id = found[CLIENT_ID]
+            self.record_stale = True  # it is durable before the first message leaves
+
+    def _republish(self):
+        self.sent_below = 0
+        ended = self._orphans_behind()
+        self.count[counters.ORPHANED] += len(ended)
+        for i in range(self.rows - 1, -1, -1):
+            state = self.states[i]
+            if state & STATE >= REL or state & GIVEN_UP:
+                if not state & GIVEN_UP:
+                    ended.append(self.mids[i])
+                    self.count[counters.ORPHANED] += 1
+                self.finish(i)
+            elif state & (STATE | DUP) != SEND:
+                self.states[i] = state & TRIAL
+                self.count[counters.REPUBLISHED] += 1
+        if self.aside:
+            self.aside.session_lost()
+        return ended
+
+    def _orphans_behind(self):
+        # Those past PUBREC that are set aside, or of a life with a larger window: behind this one, they would enter it
+        # as if the broker knew them.
+        journal = self.journal
+        ended = []
+        at = journal.scan(OUT, -1) if self.queued or self.aside else -1
+        while at >= 0:
+            if journal.found_state & RELEASED and self.row_at(at) < 0:
+                ended.append(journal.found_mid)
+                journal.mark(at, DONE)
+                if journal.found_seq >= self.seq:
+                    self.queued -= 1
+            at = journal.scan(OUT, at)
+        return ended
+
+    def _set_long_ones_aside(self):
+        # Messages that are too long for this broker [MQTT5-3.2.2-15]: now those in flight, and each of the others when
+        # its turn comes.
+        journal = self.journal
+        most = self.maximum_out
+        if most >= journal.largest + 2:
+            return
+        from .stored5 import packet_size
+
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            if not journal.found_state & RELEASED and packet_size(journal, at) > most:
+                i = self.row_at(at)
+                if i >= 0:
+                    self.put_aside(i, TOO_LONG)
+                elif journal.found_seq >= self.seq:
+                    self.make_aside()
+                    self.too_long += 1
+            at = journal.scan(OUT, at)
+        self.refill()
+
+    def _end_other_session(self):
+        """CONNACK tells of such a self: a DISCONNECT ends it. If that is lost, the next CONNECT does it."""
+        self.ending = BY_CONNECT if self.ending else BY_DISCONNECT
+        self.code = OTHER_SESSION
+        self.disconnect()
+        self.out[1 : 1 + len(_END)] = _END
+        self.send(1 + len(_END))
+
+    # --- DISCONNECT: that of the broker, ours after an error of the broker; a broker that does not acknowledge ---
+
+    def _receive_disconnect(self, kind):
+        """DISCONNECT or AUTH arrived, or PINGRESP after a message has waited for long. Raises Disconnected,
+        ProtocolError, OSError. [MQTT5-3.14.2-1]"""
+        code = self.reason_code
+        if kind == PINGRESP:
+            self._look_for_progress()
+            return
+        if kind != DISCONNECT:
+            if not self.auth:
+                raise ProtocolError("AUTH, but no authentication method")  # [MQTT5-4.12.0-6]
+            self.auth.received()
+            return
+        if code and code not in _CODES:
+            raise ProtocolError("invalid reason code %02x in DISCONNECT" % code)
+        reason = reference = ""
+        if self.block:
+            cursor = self.properties(IN_DISCONNECT)
+            found = cursor.next()
+            while found:
+                if found == REASON:
+                    reason = cursor.text()
+                elif found == SERVER_REFERENCE:
+                    reference = cursor.text()
+                found = cursor.next()
+        if code == _SESSION_TAKEN_OVER:
+            self.count[TAKEN_OVER] += 1
+        elif code == TOO_LONG:
+            self._set_longest_aside()
+        self.busy = False  # nothing is half done
+        raise Disconnected(code, reason, reference)
+
+    def _set_longest_aside(self):
+        # A packet was too long for the broker, which may not have said how much it takes. The longest one of this
+        # connection was, for certain.
+        i = self.row(self.longest_mid)
+        if i < 0 or not SEND < self.states[i] & STATE < REL:
+            return  # it has no Message ID, or the broker has taken it
+
+        self.put_aside(i, TOO_LONG)
+        self.aside.failed(self.now)
+
+    def _look_for_progress(self):
+        # The broker answers, so the link is in order; the oldest message was acknowledged meanwhile, or it is stuck.
+        # Each time without progress the client is more patient.
+        probed = self.probed
+        self.probed = 0
+        if self.rows and probed == self.mids[0] << 3 | self.states[0] & STATE:
+            self.count[STALLS] += 1
+            self.stuck = self.mids[0]
+            self.stall = max(self.stall_ms, min(2 * self.stall, _LONGEST_STALL_MS))
+            self.busy = False  # nothing is half done
+            raise OSError(ETIMEDOUT, "message %d is not acknowledged within stall_ms: it goes out again" % self.stuck)
+
+    def _leave_broker(self, client, error):
+        """`error` ends the connection. The broker is told if it broke the protocol [MQTT5-4.13.1-1]."""
+        if not isinstance(error, ProtocolError):
+            slow_down(client, getattr(error, "code", 0))
+            if client._state < UP:  # in the same bytes as CONNACK: connect() may be called at once
+                client._back_off(ticks_ms())
+                client._attempts -= 1
+            return
+        if client._out_left:
+            return  # nobody understands a DISCONNECT within another packet
+        self.disconnect(error.reason_code)
+        try:
+            client._write()
+        except Exception:
+            pass  # it is gone already
+
+    def drop_expired_message(self, address):
+        """Drops the message of the record at `address`."""
+
+        self.give_up(address)
+        self.count[counters.DROPPED] += 1
+        self.count[counters.EXPIRED] += 1
 
 
 # --- the broker refuses a message, or takes less than it asks for ---
@@ -524,7 +851,7 @@ def rejected(session, kind, code):
     elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
         raise session.fault(kind, mid)
     elif session.states[i] & GIVEN_UP:
-        give_up(session, session.addresses[i])
+        session.give_up(session.addresses[i])
     elif code in _QUOTAS:
         session.states[i] = SEND
         session.waiting = True
@@ -533,7 +860,7 @@ def rejected(session, kind, code):
         reason = _reason(session)
         session.count[counters.DROPPED] += 1
         session.count[counters.REJECTED] += 1
-        seq = give_up(session, session.addresses[i])
+        seq = session.give_up(session.addresses[i])
         session.notices += (PublishRefused(code, mid, seq, reason),)
 
 

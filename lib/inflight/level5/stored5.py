@@ -3,7 +3,6 @@
 from errno import ENOBUFS
 from struct import pack_into
 
-import inflight.counters as counters
 import inflight.packet as packet
 
 from ..compat import const, ticks_add, ticks_diff
@@ -53,15 +52,15 @@ def space_needed(journal, address):
     return 6 + n + digits_for(size - digits + n) + (start[topic] << 8 | start[topic + 1])
 
 
-def check_space(journal, space):
+def check_space(session, space):
     """Raises ValueError if a message needs more than the `space` bytes of the send buffer: a life before had a larger
     one, or another level."""
-    from ..session.drop import is_publish
+    journal = session.journal
 
     at = journal.scan(OUT, -1)
     while at >= 0:
         needed = space_needed(journal, at)
-        if not journal.found_state & RELEASED and needed > space and is_publish(journal, at):
+        if not journal.found_state & RELEASED and needed > space and session.is_publish(at):
             raise ValueError("buffer: %d bytes at least, for a message in the journal" % (2 * needed))
         at = journal.scan(OUT, at)
 
@@ -111,7 +110,6 @@ class Seconds:
 
     def drop_expired(self, session):
         """Drops the messages that have expired, and can not have been sent."""
-        from ..session.drop import is_unsent
 
         journal = session.journal
         session.clear()  # one of them may stand there
@@ -119,8 +117,8 @@ class Seconds:
         at = journal.scan(OUT, -1)
         while at >= 0:
             expires = _times(journal, at)[1]
-            if 0 <= expires <= self.value and is_unsent(session, at):
-                expired(session, at)
+            if 0 <= expires <= self.value and session.is_unsent(at):
+                session.drop_expired_message(at)
             elif expires >= 0:
                 self.due = min(self.due, max(expires, self.value + 1))
             at = journal.scan(OUT, at)
@@ -161,15 +159,6 @@ def _times(journal, at):
     interval = _number(trailer, start + 1)
     accepted = _number(trailer, journal.read(at, size + n - 4, trailer))
     return accepted, accepted + interval
-
-
-def expired(session, address):
-    """Drops the message of the record at `address`."""
-    from ..session.drop import give_up
-
-    give_up(session, address)
-    session.count[counters.DROPPED] += 1
-    session.count[counters.EXPIRED] += 1
 
 
 # --- sending from the journal ---

@@ -3,18 +3,10 @@
 from binascii import crc32
 from errno import EACCES
 
-import inflight.counters as counters
-
 from ..arguments import encode
 from ..compat import const, copy
-from ..packet import SUBACK, UNSUBACK, begin, check_size, put_string
+from ..packet import begin, check_size, put_string
 
-_CODES = b"\x00\x01\x02\x80"
-_CODES_5 = {
-    SUBACK: b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2",
-    UNSUBACK: b"\x00\x11\x80\x83\x87\x8f\x91",
-}
-_SUBSCRIPTION = const(0x0B)  # the property
 _FIRST = const(16384)  # Subscription Identifiers take three bytes, so that requests have one length
 _NUMBERS = const(2080768)
 
@@ -101,7 +93,7 @@ def add_handlers(client, filters, qos, handler, stream):
     filters and their QoS. Raises ValueError, also if the buffer is too small for the request."""
     handlers = make_handlers(filters, qos, handler, stream, client.session.protocol_level)
     patterns = [h[0] for h in handlers]
-    check(client.session, patterns, _FIRST)
+    client.session.check_request(patterns, _FIRST)
     if not client._message:
         client._load_dispatching()
     found = [h for h in client._handlers if h[0] not in patterns]
@@ -140,7 +132,7 @@ def encode_filters(client, filters):
     if len(filters) == 1 and isinstance(filters[0], (list, tuple)):
         filters = filters[0]
     patterns = encode_all(filters, client.session.protocol_level)
-    check(client.session, patterns)
+    client.session.check_request(patterns)
     return patterns
 
 
@@ -149,15 +141,6 @@ def remove_handler(client, pattern):
     if client.connected:
         client.known = 0  # what the session has is about to change
     client._handlers = [h for h in client._handlers if h[0] != pattern]
-
-
-def check(session, filters, identifier=0):
-    """Raises ValueError if the buffer, or the broker, is too small for a request of these filters.
-    [MQTT5-3.2.2-15]"""
-    n = request_size(session.out, filters, (), _properties(session, identifier))
-    n += 2 if n < 128 else 3 if n < 16384 else 4
-    if n > session.maximum_out:
-        raise ValueError("request of %d bytes, the broker takes %d" % (n, session.maximum_out))
 
 
 def granted(client, patterns, handlers):
@@ -182,52 +165,6 @@ def number(client):
     for h in client._handlers:
         found = crc32(h[0] + bytes((h[1], h[7] & 0xFF, h[7] >> 8 & 0xFF, h[7] >> 16)), found)
     return found or 1
-
-
-def _properties(session, identifier):
-    # Those of a SUBSCRIBE, or UNSUBSCRIBE: identifier 0.
-    if not (identifier and getattr(session, "identifiers", False)):
-        return session.no_properties
-    return bytes((4, _SUBSCRIPTION, identifier & 0x7F | 0x80, identifier >> 7 & 0x7F | 0x80, identifier >> 14))
-
-
-def request(session, filters, qos):
-    """Session.subscribe()."""
-    session.request_mid = session.last_mid = session.free_mid(0)
-    if qos and any(q & 2 for q in qos):
-        session.expect_qos_2()
-    session.request = filters, qos, _properties(session, qos and getattr(session, "identifier", 0))
-    session.request_due = 1
-
-
-def write(session):
-    """Puts the request into the send buffer. Returns its size."""
-    session.clear()
-    session.progress_at = session.now
-    filters, qos, properties = session.request
-    dup = session.request_due & 8
-    session.request_due = 0
-    return request_packet(session.out, session.request_mid, filters, qos, dup, properties)
-
-
-def suback(session, kind):
-    """SUBACK or UNSUBACK arrived. Raises ProtocolError."""
-    if session.mid != session.request_mid:
-        session.count[counters.UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
-        return
-    filters, qos, _ = session.request
-    ok = (kind == SUBACK) == (qos is not None)
-    if ok and (kind == SUBACK or session.protocol_level == 5):
-        codes = _CODES if session.protocol_level < 5 else _CODES_5[kind]
-        session.granted = bytes(session.buf[session.at : session.at + session.n])
-        ok = session.n == len(filters)
-        for code in session.granted:
-            ok = ok and code in codes
-    if not ok:
-        raise session.fault(kind, session.mid)
-    session.request = None
-    session.request_mid = 0
-    session.request_due = 0
 
 
 def request_size(buf, filters, qos, block=b""):

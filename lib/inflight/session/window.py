@@ -77,7 +77,7 @@ class Window(PacketBuffer):
     rows = rows_in = 0  # of messages to the broker, and from `limit` on of those from it
     old_received = 0  # those of earlier connections: the first rows of messages from the broker
     reach = ANY  # so many rows, from the oldest on, may be sent
-    aside = None  # SetAside, once something was
+    aside: "Any" = None  # type: ignore[name-defined] # noqa: F821  SetAside, once something was
     # Of what record sets.
     limit: int
     mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
@@ -90,6 +90,9 @@ class Window(PacketBuffer):
     last_mid: int
     used_mid: int
     asked: "int | None"  # Message ID of the message that the journal watches
+    # Of Session.
+    _next_in_order: "Any"  # type: ignore[name-defined] # noqa: F821
+    _find_behind: "Any"  # type: ignore[name-defined] # noqa: F821
 
     def packet_size(self, address, n):
         """Returns the size of the packet that the record at `address` becomes, which was just found and has a PUBLISH
@@ -151,9 +154,7 @@ class Window(PacketBuffer):
         """Returns the address of the oldest message behind the window, -1: there is none."""
         address = self.journal.find(OUT, self.seq)
         if address < 0 or self.journal.found_state & ASIDE:
-            from .pending import next_in_order
-
-            return next_in_order(self, address)
+            return self._next_in_order(address)
         return address
 
     def is_pending(self, mid):
@@ -161,9 +162,8 @@ class Window(PacketBuffer):
         once: the journal tells when it is done."""
         if self.row(mid) >= 0 or (mid == self.asked and self.journal.watched >= 0):
             return True
-        from .pending import find_behind
 
-        return find_behind(self, mid)
+        return self._find_behind(mid)
 
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]

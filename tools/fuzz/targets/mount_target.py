@@ -6,7 +6,6 @@ data: a byte (the shape of the device), the number of steps in the journal's his
 from account import body, records
 from inflight.journal.journal import DONE, IN, OUT, SESSION, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP
-from inflight.session.record import load_window
 from inflight.session.session import Session
 from inflight.states import REL, STATE
 from journal_reader import OVERHEAD, Image
@@ -69,7 +68,7 @@ class _Window(Session):
         self.limit = 2
         self.recorded_most = self.below = 0
         self.record_at = self.record_copy = -1
-        load_window(self)
+        self.load_window()
         journal.owner = self
 
 

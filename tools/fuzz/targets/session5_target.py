@@ -28,7 +28,7 @@ class Simulation5(Simulation):
     def connack(self, present):
         return connack(present and not self.session.clean_start, 0, b"\0")
 
-    def resume(self):
+    def resume_session(self):
         none = not self.session.present
         if none:
             self.handed.clear()

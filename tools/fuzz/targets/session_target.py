@@ -125,7 +125,7 @@ class Simulation:
                     self.lost()
                     return
                 if kind == CONNACK:
-                    self.resume()
+                    self.resume_session()
                 kind = session.next_event(self.now)
         except (ProtocolError, OSError) as error:  # OSError: more QoS 2 messages in flight than receive_maximum
             self.number.note(99)
@@ -135,7 +135,7 @@ class Simulation:
     def ended(self, error):
         """The connection ends with this error."""
 
-    def resume(self):
+    def resume_session(self):
         if self.level == 4 and not self.session.present:
             self.handed.clear()
             self.out.session_lost()

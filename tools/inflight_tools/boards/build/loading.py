@@ -13,31 +13,75 @@ APART = {
     "posix": ("flash", ("open_flash", "sync_folder")),
     "pinning": ("pinned", ("Finder", "ReadTracer", "grow", "pin")),
     "card_region": ("card", ("check_region", "files_in")),
-    "new_journal": ("journal", ("prepare",)),
-    "sector_order": ("sectors", ("restore",)),
-    "contents": ("mount", ("read", "read_sector", "settle")),
-    "finishing": ("mount", ("_begin_head_again", "finish")),
-    "head_for_session": ("mount", ("begin_head_for_session",)),
+    "new_journal": ("journal", ("Journal._prepare_all",)),
+    "ring": (
+        "journal",
+        """
+        Journal._likeness Journal._has_flipped Journal._number_of Journal._most_numbers Journal._count_losses
+        Journal._take_secrets Journal._geometry Journal._erase_sector Journal._clear_page Journal._is_worn _word
+        """.split(),
+    ),
+    "mount": ("journal", ("Journal._mount_again", "Journal._clear", "Journal._drop_copied")),
+    "sector_order": ("journal", ("Journal._restore_sectors",)),
+    "contents": ("journal", ("Journal._read_sectors", "Journal._read_sector", "Journal._settle")),
+    "finishing": ("journal", ("Journal._begin_head_again", "Journal._finish")),
+    "head_for_session": ("journal", ("Journal._begin_head_for_session",)),
+    "quick": ("journal", ("Journal._mount_quickly", "Journal._identify")),
     "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
     "upgrade": ("websocket", ("upgrade_request", "upgrade_steps")),
-    "session_record": ("record", ("find", "write")),
-    "in_flight": ("record", ("load_received", "load_window")),
-    "foreign": ("record", ("ForeignIds", "after_damage", "oldest_mid", "suspect")),
-    "suspects": ("connect", ("judge",)),
-    "given_up": ("drop", ("discard_message", "find_mid", "give_up", "is_unsent", "may_be_received")),
-    "lost_messages": ("drop", ("find_lost", "is_publish", "tell_lost")),
+    "connect": (
+        "session",
+        """
+        connect_packet Session._begin_connection Session.resume Session.put_connect Session._receive_connack
+        Session.is_lost Session.accept_connection
+        """.split(),
+    ),
+    "suspects": ("session", ("Session._judge",)),
+    "record": ("session", ("Session._start_session", "Session._load_journal")),
+    "session_record": ("session", ("Session._find_record", "Session.write_record")),
+    "in_flight": ("session", ("Session._load_received", "Session.load_window")),
+    "foreign": (
+        "session",
+        ("ForeignIds", "Session._suspect_after_damage", "Session.oldest_mid", "Session.suspect_ids"),
+    ),
+    "pending_messages": ("session", ("Session.message_at", "Session.next_message", "Session._find_behind")),
     "set_aside": (
-        "pending",
-        ("SetAside", "_none_waits", "count_rest", "is_too_long", "next_in_order", "set_aside", "set_aside_of", "tell"),
+        "session",
+        """
+        SetAside Session._next_in_order Session._none_waits Session.count_rest_of_journal Session.is_too_long
+        Session.put_aside Session.make_aside Session.tell_set_aside
+        """.split(),
+    ),
+    "drop": (
+        "session",
+        """
+        Session._drop_for Session.can_drop Session.drop_oldest Session.discard_sent Session.end_lost_session
+        """.split(),
+    ),
+    "given_up": (
+        "session",
+        """
+        Session.discard_message Session.find_message Session.give_up Session.is_unsent Session.may_be_received
+        """.split(),
+    ),
+    "lost_messages": ("session", ("Session._drop_unreadable", "Session.is_publish", "Session.tell_lost")),
+    "request": (
+        "session",
+        ("Session.check_request", "Session._put_request", "Session._receive_suback", "Session._make_request"),
     ),
     "long_message": ("receive", ("skip_topic", "start_long")),
     "malformed": ("receive", ("skip_malformed",)),
     "lengths5": ("cursor", ("digits_for", "digits_in")),
     "connect_properties": ("properties5", ("ConnectProperties", "attach_to_connect", "connect_properties")),
     "subscription": ("properties5", ("NO_LOCAL", "RETAIN_AS_PUBLISHED", "RETAIN_IF_NEW", "RETAIN_NEVER")),
-    "other_session5": ("connection5", ("end_other_session", "leave_other_session")),
-    "leaving5": ("connection5", ("disconnected", "leave")),
-    "expiry5": ("stored5", ("Seconds", "expired", "newest")),
+    "connected5": (
+        "mqtt5",
+        ("Session5._load_at_level_5", "Session5._fields_of_connect", "Session5._receive_connack5"),
+    ),
+    "other_session5": ("mqtt5", ("Session5._end_other_session",)),
+    "leaving5": ("mqtt5", ("Session5._receive_disconnect", "Session5._leave_broker")),
+    "expired5": ("mqtt5", ("Session5.drop_expired_message",)),
+    "expiry5": ("stored5", ("Seconds", "newest")),
     "resending5": ("stored5", ("resend",)),
     "refusing5": ("mqtt5", ("lowered", "rejected")),
     "client_start": ("base", ("new_session", "start")),
@@ -70,15 +114,15 @@ KNOWN = """
 TEXTS = ("codes",)
 
 # Imported by each statement that uses them, also in a loop, and held for that alone: others are loaded next.
-BRIEF = ("contents", "in_flight", "sector_order", "session_record", "set_aside")
+BRIEF = ("contents", "expired5", "in_flight", "sector_order", "session_record", "set_aside")
 
 # Given back by the function that imports them. The others stay, once they are loaded: with the first subscription,
 # for example, or since somebody may compare or catch what they define.
 LENT = """
     arguments card_region client_start connect contents counter_names cursor drop expiry5 fault finishing foreign
-    handshake head_for_session connection5 leaving5 lost_messages new_journal opening options other_session5 pinning
-    posix mount quick refusing5 sectors sector_order record session_record stored5 subscribe suspects texts upgrade
-    in_flight
+    handshake head_for_session connected5 connection5 expired5 leaving5 lost_messages new_journal opening options
+    other_session5 pinning posix mount quick refusing5 request ring sectors sector_order record session_record stored5
+    subscribe suspects texts upgrade in_flight
 """.split()
 # Likewise, of boards and firmware. Not what the launcher loads: it knows nothing of the library.
 BORROWED = """
@@ -120,6 +164,6 @@ RESIDENT = [*GROUPS, *"client aio consumers handlers receive flash io_waiter pin
 # back.
 FIRST = """
     core client journal_core options client_start record session_record in_flight opening handshake connect
-    subscribe receive handlers new_journal mount sectors sector_order contents finishing arguments pinned pinning
-    flash synced_file posix mqtt5_core connection5
+    request subscribe receive handlers new_journal ring mount sectors sector_order contents finishing arguments pinned
+    pinning flash synced_file posix mqtt5_core connected5
 """.split()
