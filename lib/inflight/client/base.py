@@ -26,12 +26,18 @@ from ..packet import PUBLISH, SUBACK, ProtocolError
 from ..session.session import Session
 from ..states import (
     CLOSING,
+    CONNECTING,
     CONSUMER,
     IDLE,
     INTERRUPTED,
+    OPEN,
+    OPENING,
+    OTHER_SESSION,
     OUTSIDE,
+    POLL,
     READ,
     READING,
+    REQUEST,
     RUNNING,
     SOME,
     UP,
@@ -108,11 +114,12 @@ class Base:
     online = True
     _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
 
-    # Of what options and start() set, that which others use.
+    # Of what options and _set_up() set, that which others use.
     session: Session
     _host: str
     _port: int
     _tls: object
+    _login: tuple[bytes, bytes]
     _timeout_ms: int
     _reconnect: bool
     _clean_session: bool
@@ -136,23 +143,13 @@ class Base:
     _took = _writing_since = 0  # and how many it took since when
 
     def __init__(self, host, client_id="", journal=None, **options):
-        self._set_up(*self._configure(host, client_id, journal, **options))
-
-    # Two functions: what each of them loads need not be there together.
+        arguments = self._configure(host, client_id, journal, **options)
+        self._set_up(*arguments)
 
     def _configure(self, *arguments, **options):
         from .options import configure
 
         return configure(self, *arguments, **options)
-
-    def _set_up(self, *arguments):
-        start(self, *arguments)
-
-    def _connect_steps(self):
-        # See handshake.
-        from .handshake import steps
-
-        yield from steps(self)
 
     # --- what it knows ---
 
@@ -476,59 +473,148 @@ class Base:
         # What is due later than the longest pause was due more than half a period of the ticks ago.
         return not 0 < ticks_diff(self._next_attempt, now) <= max(self._backoff_ms)
 
+    # --- the steps of connecting ---
 
-# --- how a client begins: its session, and its fields ---
+    def _connect_steps(self):
+        """Connecting as a sequence of steps, which each client takes in its own way. Every step but POLL gives the next
+        polls a new time-out."""
+        yield from self._steps()
 
+    def _steps(self):
+        session = self.session
+        yield from self._open_steps()
+        session.resume()
+        handlers = self._handlers[:]
+        for h in handlers:
+            if not h[4]:
+                yield from self._subscribe_steps(h)
+        if handlers and handlers == self._handlers and all([h[4] for h in handlers]):
+            from ..session.subscribe import number
 
-def start(client, level_5, arguments):
-    """What options.configure() returns: the arguments for level 5 alone, and those of a Session. Raises ValueError."""
-    # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match,
-    #  the Subscription Identifier of its subscribe(), it is for the message that handlers has]
-    client._handlers = ()
-    client._no_connack = False  # the last CONNECT had no answer
-    client._topic = None  # the last topic published to; the session has it as bytes
-    client._attach = None  # gives the next message its properties, at level 5
-    if arguments[3] == 5:
-        _start_level_5(client, level_5, arguments)
-    else:
-        client.session = Session(*arguments)
-    # Whether CONNECT fits the buffer shows now, not on the way.
+            self.known = number(self)
 
-    user, password = client._login
-    client.session.put_connect(client._clean_session, client._keepalive, user, password, client._will)
-    client._transport = None
-    client._broken = None  # the error that ends the connection, after what goes on: a handler, or another task
-    client._message = None  # what handlers get
-    client._state = client._guard = 0  # see states
-    client._last_error = None  # the error that ended the last connection, or attempt
-    client._attempts = 0
-    client._connected_at = None  # since when the connection stands
-    client._next_attempt = ticks_ms()  # the time of the next attempt to connect
+    def _subscribe_steps(self, handler):
+        from ..session.subscribe import granted
 
+        session = self.session
+        filters = [handler[0]]
+        try:
+            session.check_request(filters, handler[7])
+        except ValueError as e:
+            self._report(self.on_error, e)
+            return
+        session.identifier = handler[7]
+        session.subscribe(filters, [handler[1]])
+        yield REQUEST
+        while session.request is not None:
+            yield POLL
+        granted(self, filters, [handler])
 
-def _start_level_5(client, level_5, arguments):
-    from ..level5.connection5 import LONGEST_STALL_MS, check
+    def _open_steps(self):
+        session = self.session
+        if self._tls:
+            from ..net.transport import check_tls
 
-    session_expiry, slept, auth, aliases, stall_ms, connect_properties = level_5
-    _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
-    if stall_ms is None:
-        stall_ms = max(60_000, 4 * timeout_ms)
-        if stall_ms > LONGEST_STALL_MS:
-            stall_ms = 0
-    clean_session = client._clean_session
-    check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms)
-    client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
-    client._attach = client.session.attach
-    if connect_properties is not None:
-        from ..level5.properties5 import attach_to_connect
+            check_tls(self._tls)
+        silent = self._no_connack
+        known = self.known
+        self.known = 0  # a CONNECT without an answer may begin a session without subscriptions
+        yield from self._call_steps()
+        while session.code == OTHER_SESSION:
+            from ..level5.connection5 import leave_other_session
 
-        attach_to_connect(client.session, connect_properties)
-    if aliases:
-        from ..level5.aliases5 import Aliases
+            yield from leave_other_session(self)
+            yield from self._call_steps()
+        if session.code:
+            self._no_connack = silent
+            from ..session.refused import ConnectRefused, slow_down
 
-        client.session.aliases = Aliases(aliases)
-    if auth is not None:
-        auth.attach(client.session)
+            slow_down(self, session.code)
+            self._back_off(ticks_ms())  # also after connect(); the attempt counts when it is over
+            self._attempts -= 1
+            raise ConnectRefused(session.code, getattr(session, "reason", ""))
+        for mid in session.ended:
+            self._report_complete(mid)
+        if session.ended:
+            session.ended = ()
+        if silent or not session.present:
+            # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
+            for h in self._handlers:
+                h[4] = False
+        elif known:
+            # Subscriptions are part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
+            from ..session.subscribe import number
+
+            if number(self) == known:
+                for h in self._handlers:
+                    h[4] = True
+        self._no_connack = False  # not before: an interrupt above leaves filters that are asked for again
+
+    def _call_steps(self):
+        # A connection, CONNECT and CONNACK.
+        session = self.session
+        self._state = OPENING
+        yield OPEN
+        self._state = CONNECTING
+        if self._http_request:
+            from ..net.websocket import upgrade_steps
+
+            yield from upgrade_steps(self)
+        session.connect(ticks_ms(), self._clean_session, self._keepalive, *self._login, self._will)
+        self._no_connack = True
+        while not (session.connected or session.code):
+            yield POLL
+
+    # --- how a client begins: its session, and its fields ---
+
+    def _set_up(self, level_5, arguments):
+        """What options.configure() returns: the arguments for level 5 alone, and those of a Session. Raises
+        ValueError."""
+        # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match,
+        #  the Subscription Identifier of its subscribe(), it is for the message that handlers has]
+        self._handlers = ()
+        self._no_connack = False  # the last CONNECT had no answer
+        self._topic = None  # the last topic published to; the session has it as bytes
+        self._attach = None  # gives the next message its properties, at level 5
+        if arguments[3] == 5:
+            self._set_up_level_5(level_5, arguments)
+        else:
+            self.session = Session(*arguments)
+        # Whether CONNECT fits the buffer shows now, not on the way.
+        user, password = self._login
+        self.session.put_connect(self._clean_session, self._keepalive, user, password, self._will)
+        self._transport = None
+        self._broken = None  # the error that ends the connection, after what goes on: a handler, or another task
+        self._message = None  # what handlers get
+        self._state = self._guard = 0  # see states
+        self._last_error = None  # the error that ended the last connection, or attempt
+        self._attempts = 0
+        self._connected_at = None  # since when the connection stands
+        self._next_attempt = ticks_ms()  # the time of the next attempt to connect
+
+    def _set_up_level_5(self, level_5, arguments):
+        from ..level5.connection5 import LONGEST_STALL_MS, check
+
+        session_expiry, slept, auth, aliases, stall_ms, connect_properties = level_5
+        _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
+        if stall_ms is None:
+            stall_ms = max(60_000, 4 * timeout_ms)
+            if stall_ms > LONGEST_STALL_MS:
+                stall_ms = 0
+        clean_session = self._clean_session
+        check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms)
+        self.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
+        self._attach = self.session.attach
+        if connect_properties is not None:
+            from ..level5.properties5 import attach_to_connect
+
+            attach_to_connect(self.session, connect_properties)
+        if aliases:
+            from ..level5.aliases5 import Aliases
+
+            self.session.aliases = Aliases(aliases)
+        if auth is not None:
+            auth.attach(self.session)
 
 
 def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):

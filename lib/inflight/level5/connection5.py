@@ -53,7 +53,7 @@ def stored_client_id(journal):
 
 def leave_other_session(client):
     """Waits until the broker has closed the connection on which that was sent: one that is closed while the broker
-    still sends may break before the broker has read it. For handshake.steps()."""
+    still sends may break before the broker has read it. For Base._steps()."""
     ending = client._transport = _Ending(client._transport, client._timeout_ms // 2)
     while not ending.closed:
         yield POLL
