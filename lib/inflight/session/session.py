@@ -191,7 +191,7 @@ class Session(Window):
     record_copy: int
     record_stale: bool
     mode: int
-    again_mid: int  # Message ID of the message that was set aside and failed last, 1: perhaps none
+    again_mid: int  # Message ID of the message that was set aside and failed last, 65535 at first
     most: int  # messages that can have left
     most_in: int  # rows for messages of QoS 2 from the broker, beside those that the journal had
     recorded_most: int
@@ -724,7 +724,7 @@ class Session(Window):
         ValueError if the journal serves another client id [MQTT-3.1.3-2], or is too small for this one."""
         self.record_at = self.record_copy = -1
         self.record_serial = 0
-        self.again_mid = 1
+        self.again_mid = 65535
         self.mode = PERSISTENT
         self.recorded_most = self.below = 0  # which messages can have left: see self
         self.next_unproven = self.unproven = 0  # which Message IDs are not proven free: see ForeignIds
