@@ -48,7 +48,6 @@ def prepare(settings):
     board.journal_flash()  # which depends on the file system alone, and no copy may change that
     for module in (
         "inflight.sectors",
-        "inflight.ring",
         "inflight.mount",
         "inflight.sector_order",
         "inflight.contents",

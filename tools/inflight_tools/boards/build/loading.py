@@ -14,14 +14,14 @@ APART = {
     "pinning": ("pinned", ("Finder", "ReadTracer", "grow", "pin")),
     "card_region": ("card", ("check_region", "files_in")),
     "new_journal": ("journal", ("Journal._prepare_all",)),
-    "ring": (
+    "mount": (
         "journal",
         """
-        Journal._likeness Journal._has_flipped Journal._number_of Journal._most_numbers Journal._count_losses
-        Journal._take_secrets Journal._geometry Journal._erase_sector Journal._clear_page Journal._is_worn _word
+        Journal._mount_again Journal._clear Journal._drop_copied Journal._likeness Journal._has_flipped
+        Journal._number_of Journal._most_numbers Journal._count_losses Journal._take_secrets Journal._geometry
+        Journal._erase_sector Journal._clear_page Journal._is_worn _word
         """.split(),
     ),
-    "mount": ("journal", ("Journal._mount_again", "Journal._clear", "Journal._drop_copied")),
     "sector_order": ("journal", ("Journal._restore_sectors",)),
     "contents": ("journal", ("Journal._read_sectors", "Journal._read_sector", "Journal._settle")),
     "finishing": ("journal", ("Journal._begin_head_again", "Journal._finish")),
@@ -122,7 +122,7 @@ BRIEF = ("contents", "expired5", "in_flight", "sector_order", "session_record", 
 LENT = """
     arguments card_region client_start connect contents counter_names cursor drop expiry5 fault finishing foreign
     handshake head_for_session connected5 connection5 expired5 leaving5 lost_messages new_journal opening options
-    other_session5 pinning posix mount quick refusing5 request ring sectors sector_order record session_record stored5
+    other_session5 pinning posix mount quick refusing5 request sectors sector_order record session_record stored5
     subscribe suspects texts upgrade in_flight
 """.split()
 # Likewise, of boards and firmware. Not what the launcher loads: it knows nothing of the library.
@@ -165,6 +165,6 @@ RESIDENT = [*GROUPS, *"client aio consumers handlers receive flash io_waiter pin
 # back.
 FIRST = """
     core client journal_core options client_start record session_record in_flight opening handshake connect
-    request subscribe receive handlers new_journal ring mount sectors sector_order contents finishing arguments pinned
+    request subscribe receive handlers new_journal mount sectors sector_order contents finishing arguments pinned
     pinning flash synced_file posix mqtt5_core connected5
 """.split()
