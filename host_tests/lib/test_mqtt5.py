@@ -167,10 +167,7 @@ def test_no_memory_to_tell_the_broker_why(broker, make5, monkeypatch, break_prot
     def leave(*_):
         raise MemoryError
 
-    if break_protocol:
-        monkeypatch.delattr("inflight.level5.connection5.leave")
-    else:
-        monkeypatch.setattr("inflight.level5.connection5.leave", leave)
+    monkeypatch.setattr("inflight.level5.mqtt5.Session5._leave_broker", leave)
     client = make5(broker.port, backoff_ms=(0, 0))
 
     def script(b):

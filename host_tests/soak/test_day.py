@@ -5,7 +5,7 @@ import pytest
 from host_tests.thorough import THOROUGH, some
 from inflight import Journal
 from inflight.journal.journal import DONE
-from inflight.session import drop
+from inflight.session.session import Session
 from tools.soak import day, storm
 from tools.soak.device import WAYS
 from tools.soak.proxy import KINDS
@@ -48,7 +48,7 @@ def test_a_storm_is_detected():
 
 def give_up_all(monkeypatch):
     """A clean session also discards messages that were never sent."""
-    discard = drop.discard
+    discard = Session.discard_sent
 
     def discard_all(self):
         n = discard(self)
@@ -58,7 +58,7 @@ def give_up_all(monkeypatch):
             n += 1
         return n
 
-    monkeypatch.setattr(drop, "discard", discard_all)
+    monkeypatch.setattr(Session, "discard_sent", discard_all)
 
 
 def answer_before_it_is_durable(monkeypatch):

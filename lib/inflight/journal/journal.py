@@ -131,8 +131,10 @@ class Journal(Records):
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
         if not self.fits(kind, size) or (self._live[self._tail()] >= self._refused and kind != SESSION):
-            text = "the journal is full, %d bytes in use, by messages %d at most: call drain(), or make it larger"
-            raise OutboxFull(text % (self.used, self.limit))
+            raise OutboxFull(
+                "the journal is full, %d bytes in use, by messages %d at most: call drain(), or make it larger"
+                % (self.used, self.limit)
+            )
         self._begin()
         self._dirty = _ALL
         if kind == OUT:

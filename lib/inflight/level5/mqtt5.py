@@ -547,7 +547,7 @@ class Session5(Session):
         if self.connected and client:
             try:
                 self._leave_broker(client, error)
-            except Exception:  # connection5 cannot be loaded, for example: the broker is not told why
+            except Exception:  # the method cannot be loaded, for example: the broker is not told why
                 pass
         return super().connection_lost(client, error)
 
