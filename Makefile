@@ -23,7 +23,7 @@ setup-boards:  ## what the commands for boards need, no more: also on macOS
 setup-pipeline: setup  ## Spark as well, and Java where there is none
 	$(SETUP) pipeline
 
-setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython, esp-web-tools, firmware images
+setup-tests: setup-pipeline  ## what only tests need, too: Chromium, promtool, the newest MicroPython, esp-web-tools, firmware images
 	$(SETUP) tests web-tools firmware
 
 test: setup-tests  ## each file on the runtimes that it names (ARGS="-k journal" for a part; INFLIGHT_TOOLS=1 adds maintainers' tools)

@@ -5,7 +5,7 @@ It does not change the system and needs no root. `INFLIGHT_CACHE` is the cache (
 `python3 -m tools.setup`:
 - boards: only the virtual environment, which is enough for the commands for boards; also on macOS
 - pipeline: also Spark, and Java if the system has none
-- tests: also what only tests need: Chromium, the newest MicroPython
+- tests: also what only tests need: Chromium, the newest MicroPython, Prometheus's promtool
 - web-tools: also what tests of pages need: the page that installs boards, and axe-core, if npm can fetch them
 - firmware: also the firmware images of boards, if their site can be reached
 - brokers: also more brokers for tests

@@ -57,6 +57,7 @@ TESTS = (
     Program(
         "chromium", chromium.PACKAGE, "host", ("--version",), "Chrom", system=chromium.NAMES, command=chromium.command
     ),
+    Program("promtool", "promtool", "host", ("--version",), "promtool", system=("promtool",)),
 )
 
 

@@ -21,6 +21,7 @@ PROGRAMS = [
     ("micropython", ("amd64", "arm64", "i386", "armhf")),
     ("mosquitto", ("amd64", "arm64")),
     ("chromium-headless-shell", ("amd64", "arm64")),
+    ("promtool", ("amd64", "arm64")),
     ("qemu-user", ("amd64", "arm64")),
     ("python3-pip-whl", ("all",)),
 ]

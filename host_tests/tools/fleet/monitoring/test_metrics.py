@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import subprocess
 import threading
 import time
 import urllib.request
@@ -28,6 +29,7 @@ from inflight_tools.fleet.monitoring.metrics import (
 from inflight_tools.fleet.pipeline import together
 from inflight_tools.fleet.spark.command import follow
 from inflight_tools.fleet.transfer.loop import Figures
+from tools.runtimes import program
 from tools.setup.common import CHECKOUT
 
 FOLDER = Path(monitoring.__file__).parent
@@ -130,6 +132,52 @@ def test_alerts_and_dashboard_are_promql():
     promql_parser = pytest.importorskip("promql_parser", reason="it is not installed: run `make setup-pipeline`")
     for expression in EXPRESSIONS:
         promql_parser.parse(expression)
+
+
+JUDGED = 'inflight_fleet_judged{figure="%s"}'
+OF_GROUP = 'inflight_fleet_%s{group="%s"}'
+LOST = "At least %d messages were lost within an hour: the report says which."
+GAVE_UP = "At least %d of %s within an hour: messages that devices gave up, or that have no place."
+# alert: (values of series, a minute each; minute; what is said then, None: nothing)
+HISTORIES = [
+    ("MessagesLost", {JUDGED % "lost": "0x120 3x60", OF_GROUP % ("lost_messages", "new"): "_x120 3x60"}, 130, LOST % 3),
+    ("MessagesLost", {JUDGED % "lost": "1234567x60"}, 10, LOST % 1_234_567),  # nothing was asked before
+    ("MessagesLost", {JUDGED % "lost": "3x120"}, 100, None),
+    ("MessagesLost", {JUDGED % "lost": "3x60 _x30 3x90"}, 150, None),  # an hour ago nobody asked
+    ("MessagesLost", {JUDGED % "lost": "3x180"} | {OF_GROUP % ("lost_messages", name): values for name, values in (
+        ("a", "3x120 0x60"), ("b", "0x120 3x60"))}, 130, None),
+    ("DeadLetters", {OF_GROUP % ("dead_letters", "a"): "3x120 _x60", OF_GROUP % ("dead_letters", "b"): "_x120 3x60"},
+        130, None),
+    ("DeadLetters", {OF_GROUP % ("dead_letters", "a"): "3x180", OF_GROUP % ("dead_letters", "b"): "_x120 2x60"},
+        130, "At least 2 messages could not be read within an hour."),
+    ("NotAllDelivered", {JUDGED % "given_up": "1x120 6x60"}, 130, GAVE_UP % (5, "given_up")),
+    ("NotAllDelivered", {JUDGED % "conflicts": "0x120 1x60"}, 130, GAVE_UP % (1, "conflicts")),
+    ("FiguresWrong", {JUDGED % "damaged": "0x60 2x60"}, 65, None),
+    ("FiguresWrong", {JUDGED % "damaged": "0x60 2x60"}, 75,
+        "2 of damaged: tables that lack rows, or devices whose numbers cannot be."),
+]  # fmt: skip
+
+
+def test_alerts_are_raised_for_what_is_new(tmp_path):
+    """As Prometheus's own tool plays histories."""
+    try:
+        tool = program("promtool")
+    except RuntimeError as e:
+        pytest.skip(str(e))
+    severity = {rule["alert"]: rule["labels"] for group in RULES["groups"] for rule in group["rules"]}
+    tests = []
+    for name, series, minute, said in HISTORIES:
+        alert = f"Inflight{name}"
+        judged = re.findall('figure="(.*?)"', "".join(series))[:1] * (said is not None)
+        labels = severity[alert] | dict.fromkeys(("figure",), *judged) if judged else severity[alert]
+        told = [{"exp_labels": labels, "exp_annotations": {"summary": said}}] if said else []
+        rule = {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": told}
+        known = [{"series": one, "values": values} for one, values in series.items()]
+        tests.append({"interval": "1m", "input_series": known, "alert_rule_test": [rule]})
+    path = tmp_path / "histories.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(FOLDER / "alerts.yml")], "tests": tests}))
+    done = subprocess.run([*tool, "test", "rules", str(path)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_alerts_dashboard_and_documentation_have_all(exported):
