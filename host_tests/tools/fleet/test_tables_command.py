@@ -38,8 +38,8 @@ def test_only_one_at_a_time_writes_tables(tables, tmp_path):
 @pytest.mark.parametrize("stuck", [0, 3])
 def test_landing_files_that_stay_unread_are_an_alarm(capsys, stuck):
     query = SimpleNamespace(isActive=False, recentProgress=[], exception=lambda: None)
-    command.follow(query, SimpleNamespace(stuck=lambda: stuck), threading.Event(), False)
-    assert ("ALARM: 3 landing files stay unread" in capsys.readouterr().err) == bool(stuck)
+    command.follow(query, SimpleNamespace(stuck=lambda: ["_c-1.ndjson"] * stuck), threading.Event(), False)
+    assert ("ALARM: 3 landing files stay unread, for example _c-1.ndjson: " in capsys.readouterr().err) == bool(stuck)
 
 
 FULL = "An error occurred while calling o9.parquet. Caused by: java.io.IOException: No space left on device"
@@ -64,8 +64,10 @@ def going_on(monkeypatch, tmp_path):
                 raise left.pop(0)
             return left.pop(0)
 
-        watch = SimpleNamespace(stuck=lambda: 0)
-        command.go_on(begin, watch, threading.Event(), False, [tmp_path, "s3://bucket/tables"], once=once)
+        watch = SimpleNamespace(stuck=list)
+        command.go_on(
+            begin, watch, threading.Event(), False, [tmp_path, "s3://bucket/tables"], lambda error: False, once=once
+        )
         assert not left
 
     return run

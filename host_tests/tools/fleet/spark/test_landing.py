@@ -6,11 +6,15 @@ import time
 from functools import partial
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
+from host_tests.tools.fleet.spark.with_spark import Fleet
 from host_tests.tools.fleet.without_spark import telemetry
 from inflight_tools.fleet.spark import repair
+from inflight_tools.fleet.spark.guard import set_aside
 from inflight_tools.fleet.spark.landing import LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.storage import Storage
+from inflight_tools.fleet.where.landed import waiting
 
 DAY = 86_400
 
@@ -28,7 +32,7 @@ def test_a_file_dated_ahead_hides_others_only_until_any_age_is_read(fleet, spark
     watch = Watch(landing)
     assert fleet.numbers() == [("attic", 7, 0)]
     (fleet.landing / "new.ndjson").write_bytes(b"line\n")
-    assert watch.stuck() == 1 and watch.stuck() == 2
+    assert watch.stuck() == ["000002.ndjson"] and watch.stuck() == ["000002.ndjson", "new.ndjson"]
     unread = landing.unread()
     assert sorted(unread) == ["000002.ndjson", "new.ndjson"] and unread["new.ndjson"][0] == 5
     now = time.time()
@@ -86,3 +90,58 @@ def test_names_that_are_needed_stay_in_the_list(short, tmp_path):
     name, text = repair.Checkpoint(tmp_path).shorter_list(lambda: {"1.ndjson", "new.ndjson"})
     assert str(name) == "sources/0/3.compact"
     assert text.splitlines() == ["v1", lines[1], *lines[3:]]
+
+
+@pytest.fixture
+def fail(before_commits):
+    """fail(commits, fleet) runs a batch that fails behind so many commits."""
+
+    def run(commits, fleet):
+        def full(number):
+            if number == commits:
+                raise OSError("the disk burns")
+
+        with pytest.raises(StreamingQueryException, match="the disk burns"):
+            before_commits(full, fleet.run)
+
+    return run
+
+
+def test_a_file_that_cannot_be_read_is_set_aside(fleet, spark, fail, capsys):
+    """A batch that has begun with it is repeated without it. What is read of it is put back under another name."""
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    fleet.land(telemetry("attic", 1))
+    fleet.land(telemetry("attic", 2))
+    fail(2, fleet)  # some tables have the batch
+    (fleet.landing / ".000003.ndjson.crc").write_bytes(b"crc\0\0\0\2\0" + bytes(4))  # Hadoop's checksum does not fit
+    watch = Watch(LandingFiles(fleet.landing, fleet.root, partial(Storage, spark)))
+    aside = partial(set_aside, spark, fleet.landing, fleet.root, watch)
+    with pytest.raises(StreamingQueryException, match="000003.ndjson") as failed:
+        fleet.run()
+    assert aside(str(failed.value)) and not aside(str(failed.value))
+    fleet.run()
+    assert "ALARM: 000003.ndjson cannot be read (Checksum error" in capsys.readouterr().err
+    assert sorted(watch.unread()) == ["unreadable/000003.ndjson"] and watch.stuck() == []
+    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, 0), ("attic", 7, 1)]
+    assert waiting(fleet.landing, "inflight", "attic", 7, 2)
+    (fleet.landing / "unreadable/000003.ndjson").rename(fleet.landing / "again.ndjson")
+    fleet.run()
+    assert fleet.numbers() == [("attic", 7, n) for n in range(3)] and fleet.facts()["fleet"]["doubled"] == 0
+
+
+@pytest.mark.parametrize("commits", [0, 2, None])
+def test_a_folder_that_is_moved_is_read_once(commits, fleet, spark, fail, tmp_path):
+    """With a batch that failed behind so many commits, and with files that Spark has not moved away yet."""
+    fleet.land(telemetry("attic", 0))
+    fleet.land(telemetry("attic", 1))
+    fleet.run() if commits is None else fail(commits, fleet)
+    moved = Fleet(spark, tmp_path / "other")
+    moved.landing.rmdir()
+    for name in ("landing", "tables"):
+        (tmp_path / name).rename(tmp_path / "other" / name)
+    moved.written = 2
+    moved.land(telemetry("attic", 2))
+    moved.run()
+    assert moved.numbers() == moved.numbers("measurements", "true") == [("attic", 7, n) for n in range(3)]
+    assert moved.count("raw") == moved.facts()["fleet"]["delivered"] == 3

@@ -26,6 +26,7 @@ from inflight_tools.fleet.spark.space import full_folder
 from inflight_tools.fleet.spark.storage import Storage
 from inflight_tools.output import failing, failure, first_line, log
 from inflight_tools.signals import stop_event
+from inflight_tools.visible import visible
 
 _FULL_S = 10  # between attempts while a disk is full
 _COUNT_S = 15  # between counts of unread landing files, for metrics
@@ -84,9 +85,12 @@ def _report_batch(batch, deliveries, seconds, as_json):
 
 
 def _alarm(watch):
-    """Says how many landing files stay unread."""
+    """Says how many landing files stay unread. Returns whether there are any."""
     if stuck := watch.stuck():
-        log(Text.assemble(("ALARM", "bold red"), f": {stuck} landing files stay unread: is Spark too slow for them?"))
+        why = "is Spark too slow for them? It reads no file whose name begins with _, and no link that leads nowhere"
+        said = f": {len(stuck)} landing files stay unread, for example {visible(stuck[0])}: {why}"
+        log(Text.assemble(("ALARM", "bold red"), said))
+    return bool(stuck)
 
 
 def _serve(place):
@@ -100,8 +104,8 @@ def _serve(place):
 
 
 def follow(query, watch, stopping, as_json, metrics=None):
-    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set. metrics: a
-    TablesMetrics."""
+    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set. Returns
+    whether some were unread then. metrics: a TablesMetrics."""
     last = -1
     running = True
     check = time.monotonic() + STALE_S
@@ -125,20 +129,26 @@ def follow(query, watch, stopping, as_json, metrics=None):
         query.stop()
     if query.exception():
         raise RuntimeError(f"the query ended: {query.exception()}")
-    if not stopping.is_set():
-        _alarm(watch)
+    return not stopping.is_set() and _alarm(watch)
 
 
-def go_on(begin, watch, stopping, as_json, folders, metrics=None, once=False):
-    """Calls follow() with the query that begin() returns, and again whenever the disk of one of the `folders` was full.
-    once: ends the command then."""
+def go_on(begin, watch, stopping, as_json, folders, set_aside, metrics=None, once=False):
+    """Calls follow() with the query that begin() returns, and again whenever the disk of one of the `folders` was full,
+    or set_aside(error) has moved files away that could not be read. once: a full disk, or a file that nothing reads,
+    ends the command with an error."""
     told = False
     while not stopping.is_set():
         query = None
         try:
             query = begin()
-            return follow(query, watch, stopping, as_json, metrics)
+            if follow(query, watch, stopping, as_json, metrics) and once:
+                raise typer.Exit(1)
+            return
+        except typer.Exit:
+            raise
         except Exception as e:  # of Java, delta-rs or Python
+            if set_aside(str(e)):
+                continue
             if not (folder := full_folder(str(e), folders)):
                 raise
             if once:
@@ -178,7 +188,7 @@ def tables(
     for_spark(to)
     present(for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
     with _only_writer(to), stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
-        from inflight_tools.fleet.spark.guard import advice
+        from inflight_tools.fleet.spark.guard import advice, set_aside
         from inflight_tools.fleet.spark.stream import start
 
         watch = Watch(LandingFiles(landing, to, partial(Storage, spark)))
@@ -191,7 +201,9 @@ def tables(
             return query
 
         try:
-            go_on(begin, watch, stopping, as_json, (to, landing, tempfile.gettempdir()), exported, once)
+            folders = to, landing, tempfile.gettempdir()
+            aside = partial(set_aside, spark, landing, to, watch)
+            go_on(begin, watch, stopping, as_json, folders, aside, exported, once)
         except RuntimeError as e:
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 

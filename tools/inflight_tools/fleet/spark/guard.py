@@ -3,13 +3,18 @@ must know all their batches. Otherwise batch numbers would be used again, and ro
 
 import json
 from pathlib import Path
+from urllib.parse import quote
+
+from rich.text import Text
 
 from inflight_tools.fleet.collect.spool import make_folder
 from inflight_tools.fleet.delta import ANEW, WrongTables, differences, lacking, opened_together
-from inflight_tools.output import log
+from inflight_tools.output import first_line, log
+from inflight_tools.visible import visible
 
 from .batch import Tables
-from .repair import CHECKPOINT, NOTES, TABLES, drop_torn, repair
+from .landing import UNREADABLE
+from .repair import CHECKPOINT, NOTES, TABLES, Checkpoint, drop_torn, repair, take_back
 from .storage import Storage
 
 FORMAT = 3  # of the tables; increased when this version cannot continue older ones
@@ -55,6 +60,9 @@ def begin(spark, landing, root, topics, new_checkpoint=False):
         noted = repair(files, landed, tables, noted)
         last = tables.last_batch()
     first = noted.get("first", 0)
+    if files.is_local and landed.is_local:
+        for name, text in Checkpoint(files.path(CHECKPOINT)).moved(Path(landing)):
+            files.write(f"{CHECKPOINT}/{name}", text)
     if new_checkpoint:
         files.delete(CHECKPOINT)
         tables.drop_unfinished()
@@ -75,6 +83,21 @@ def begin(spark, landing, root, topics, new_checkpoint=False):
         files.write(NOTES, json.dumps(found))
     tables.create()
     return first
+
+
+def set_aside(spark, landing, root, watch, error):
+    """Moves the landing files that an error names, and that cannot be read, to a folder beside them, so that the others
+    go on. Returns whether there were any. watch: a Watch."""
+    landed, files = Storage(spark, landing), Storage(spark, root)
+    named = [name for name in watch.unread() if "/" not in name and (name in error or quote(name) in error)]
+    why = {name: said for name in named if (said := landed.unreadable(name))}
+    if why and files.is_local:
+        take_back(files, Tables(spark, root))
+    for name, said in why.items():
+        landed.move(name, UNREADABLE)
+        text = f": {visible(name)} cannot be read ({first_line(said)}), and is set aside in {landed.path(UNREADABLE)}: "
+        log(Text.assemble(("ALARM", "bold red"), text + "put what can be read of it back under another name"))
+    return bool(why)
 
 
 def _expect_all(files, tables, landing, new_checkpoint):

@@ -8,6 +8,9 @@ from .storage import files_in
 STALE_S = 600  # a landing file that waits for longer, or is dated in the future by more, is worth an alarm
 
 
+UNREADABLE = "unreadable"  # folder in that of landing files, for those that Spark could not read
+
+
 class LandingFiles:
     """The landing files in the folder or URI `landing`, from which Spark makes the tables in `root`. files: the Folder
     of a folder or URI, by default without Spark."""
@@ -16,12 +19,13 @@ class LandingFiles:
         self._landing, self._checkpoint = files(landing), files(f"{root}/_checkpoint")
 
     def unread(self):
-        """{name: (bytes, time of its last change in s since 1970)} of the landing files that are in no finished batch.
-        Spark moves a file away some time after its batch."""
+        """{name: (bytes, time of its last change in s since 1970)} of the landing files that are in no finished batch,
+        with those that could not be read. Spark moves a file away some time after its batch."""
         present = self._landing.glob("*.ndjson")
         for name in self._read(list(present)):
             present.pop(name, None)
-        return present
+        aside = self._landing.glob(f"{UNREADABLE}/*.ndjson")
+        return present | {f"{UNREADABLE}/{name}": told for name, told in aside.items()}
 
     def _read(self, names):
         """Those of the files `names` that are in finished batches."""
@@ -66,8 +70,8 @@ class Watch:
         return self._landing.unread()
 
     def stuck(self):
-        """How many files are unread, and were when this was called before."""
+        """The names of files that are unread, and were when this was called before, without those set aside."""
         now = self._landing.unread()
         stuck = now.keys() & self._before.keys()
         self._before = now
-        return len(stuck)
+        return sorted(name for name in stuck if "/" not in name)

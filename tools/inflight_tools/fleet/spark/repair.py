@@ -20,6 +20,7 @@ import os
 import re
 import uuid
 from pathlib import Path
+from urllib.parse import unquote
 
 from inflight_tools.fleet.columns import FACTS
 from inflight_tools.fleet.delta import (
@@ -284,6 +285,21 @@ class Checkpoint:
                     found[entry["path"].rpartition("/")[2]] = None
         return list(found)
 
+    def moved(self, landing):
+        """(name, text) of the lists of files that no finished batch has read, for files that are now in the folder
+        `landing` and were in another one: tables and landing files may have been moved together."""
+        for number in self._numbers("sources/0"):
+            if number > self.listed_by(self.last("commits")):
+                path, lines = self._file("sources/0", number), []
+                version, *entries = filter(None, path.read_text(encoding="utf-8").split("\n"))
+                for entry in map(json.loads, entries):
+                    name = entry["path"].rpartition("/")[2]
+                    if (landing / unquote(name)).exists():
+                        entry["path"] = f"{landing.absolute().as_uri()}/{name}"
+                    lines.append(json.dumps(entry, separators=(",", ":")))
+                if lines != entries:
+                    yield path.relative_to(self.folder), "\n".join([version, *lines])
+
     def files_of(self, batch):
         """The names of the files that a batch reads."""
         return self.files(self.listed_by(batch - 1), self.listed_by(batch))
@@ -419,6 +435,13 @@ def _plan(files, landing, first):
         )
     read = set(checkpoint.files(to=listed)) & present - again.keys()
     return {"last": last, "again": list(again), "read": sorted(read)}
+
+
+def take_back(files, tables):
+    """Takes the last batch out of the tables if it is incomplete: it may be repeated with other lines."""
+    if tables.last_batch() > (last := tables.ledger.last_batch()):
+        for table in tables.all():
+            _go_back(files, table, last)
 
 
 def _go_back(files, table, last):

@@ -112,7 +112,8 @@ class Folder:
         for path in paths:
             if _is_asked_for(path.name, pattern):
                 with contextlib.suppress(FileNotFoundError):  # moved away meanwhile
-                    found[name_of(path)] = (path.stat().st_size, path.stat().st_mtime)
+                    about = path.lstat() if path.is_symlink() and not path.exists() else path.stat()
+                    found[name_of(path)] = (about.st_size, about.st_mtime)
         return found
 
     def bring(self, folder, names, to):
@@ -243,6 +244,25 @@ class Storage(Folder):
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum, of an earlier version's file
         new.replace(path)
         self.sync(path.name)
+
+    def unreadable(self, name):
+        """Why Spark cannot read a file; None if it can."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            stream = self._files.open(self._path(self.path(name)))
+            try:
+                stream.transferTo(self._spark.sparkContext._jvm.java.io.OutputStream.nullOutputStream())
+            finally:
+                stream.close()
+        except Py4JJavaError as e:
+            return str(e.java_exception.getMessage() or e.java_exception.getClass().getName())
+
+    def move(self, name, folder):
+        """Moves a file, with Hadoop's checksum, into a folder, which is made."""
+        self._files.mkdirs(self._path(self.path(folder)))
+        if not self._files.rename(self._path(self.path(name)), self._path(self.path(f"{folder}/{name}"))):
+            raise OSError(f"{self.path(name)} cannot be moved to {self.path(folder)}")
 
     def delete(self, name):
         """Deletes a file, or a folder with all that is in it, if it exists."""

@@ -41,6 +41,7 @@ def _landed(spark, landing, root, files):
         .option("lineSep", "\n")  # a line may contain other line separators
         .option(*limit)
         .option("maxFileAge", _ANY_AGE)
+        .option("fileNameOnly", "true")  # no name is used twice, and the folder may be moved
         .option("cleanSource", "archive")  # otherwise listing the files takes longer and longer
         .option("sourceArchiveDir", f"{root}/{ARCHIVE}")
         .load(f"{landing}/*.ndjson")
@@ -69,7 +70,7 @@ class _Batches:
     def _list(self, number):
         """The names of a batch's landing files. Meanwhile Spark writes no list."""
         checkpoint = Checkpoint(self._files.path(CHECKPOINT))
-        names = checkpoint.files_of(number)
+        names = list(filter(self._landing.exists, checkpoint.files_of(number)))  # some may have been set aside
         if shorter := checkpoint.shorter_list(lambda: self._landing.glob("*.ndjson").keys()):
             name, text = shorter
             self._files.write(f"{CHECKPOINT}/{name}", text)

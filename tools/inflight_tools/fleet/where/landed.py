@@ -1,9 +1,11 @@
 """Landing files that contain a message."""
 
+import contextlib
 from json.encoder import encode_basestring_ascii as quote
 
 from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.parse import Topics, parse
+from inflight_tools.fleet.spark.landing import UNREADABLE
 from inflight_tools.fleet.spark.storage import ARCHIVE, files_in
 
 _ANY = Topics("")
@@ -22,9 +24,10 @@ def file_of(landing, root, delivery):
     later = [file for file in present if file[0] >= at / 1000 - _SLACK_S]
     start = f'{{"at":{at},"by":'.encode()
     for _, name, files in sorted(later, key=lambda file: file[:2])[:_MOST]:
-        for line in files.lines(name):
-            if line.startswith(start) and parse(line, _ANY)["topic"] == delivery["topic"]:
-                return files.path(name)
+        with contextlib.suppress(OSError):  # it cannot be read
+            for line in files.lines(name):
+                if line.startswith(start) and parse(line, _ANY)["topic"] == delivery["topic"]:
+                    return files.path(name)
     return None
 
 
@@ -33,10 +36,12 @@ def waiting(landing, root_topic, device, epoch, seq):
     files that Spark has not read, and those that collectors are writing."""
     topics, mark = Topics(root_topic), quote(f"/{device}/")[1:-1].encode()
     files, found = files_in(landing), []
-    for name in (*files.glob("*.ndjson"), *files.glob(".*.spool")):
-        for line in files.lines(name):
-            if mark in line:
-                rows = (parse(one, topics) for one in expanded(line))
-                mine = (row for row in rows if (row["device"], row["epoch"], row["seq"]) == (device, epoch, seq))
-                found += [(files.path(name), row["received"] / 1e6) for row in mine]
+    aside = (f"{UNREADABLE}/{name}" for name in files.glob(f"{UNREADABLE}/*.ndjson"))
+    for name in (*files.glob("*.ndjson"), *files.glob(".*.spool"), *aside):
+        with contextlib.suppress(OSError):  # what can be read of it counts
+            for line in files.lines(name):
+                if mark in line:
+                    rows = (parse(one, topics) for one in expanded(line))
+                    mine = (row for row in rows if (row["device"], row["epoch"], row["seq"]) == (device, epoch, seq))
+                    found += [(files.path(name), row["received"] / 1e6) for row in mine]
     return found
