@@ -99,7 +99,9 @@ class Fleet:
     def batch(self, rows, measured=()):
         """One batch of the rows that parse() has made, and of more rows of `measurements`."""
         self._batch += 1
-        order = sorted(rows, key=lambda row: [row[name] or -1 for name in ("epoch", "seq", "received")] + [row["dup"]])
+        order = sorted(
+            rows, key=lambda row: [row[name] or -1 for name in ("epoch", "seq", "received")] + [bool(row["dup"])]
+        )
         raw = []
         for row in order:
             key = row["device"], row["epoch"], row["seq"]
