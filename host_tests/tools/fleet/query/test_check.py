@@ -10,6 +10,7 @@ from host_tests.tools.fleet.report.made_facts import empty
 from host_tests.tools.fleet.tables import AT
 from host_tests.tools.fleet.without_spark import delivery, telemetry
 from inflight_tools.fleet.monitoring.alarms import Check
+from inflight_tools.fleet.monitoring.command import FailOn
 from inflight_tools.fleet.query.facts import OTHERS, gather, totals
 
 NONE = (
@@ -17,7 +18,7 @@ NONE = (
     "0 messages without a place, 0 rows stored twice, 0 silent, 0 devices whose end is unknown, 0 unknown numbers, "
     "0 on the way, 0 in a journal"
 )
-PIPELINE = "0 journals nearly full, 0 collectors behind, 0 stale landing files"
+PIPELINE = "0 journals nearly full, 0 collectors behind, 0 stale landing files, 0 repeated messages"
 
 
 @pytest.fixture
@@ -62,6 +63,18 @@ def test_thresholds_are_options(check, troubled):
         assert Check(facts, allowed | {name: allowed[name] - 1}).alarms == [name]
     assert check("--max-lost", "1", "--max-dead-letters", "2", "--max-nearly-full", "1")[0] == 0
     assert check("--since", "2025-10-09T08:54:10", "--max-nearly-full", "1")[0] == 0  # 50 s after AT
+
+
+@pytest.mark.parametrize("name", [one.value for one in FailOn])
+def test_one_figure_alone_can_be_asked_for(name, check, monkeypatch):
+    """What should never be is an alarm whatever is asked for."""
+    figure = FailOn(name).name
+    fleet = dict.fromkeys((*empty()["fleet"], "damaged"), 1)
+    for n, alarms in ((0, []), (2, [figure])):
+        found = empty() | {"fleet": fleet | dict.fromkeys(("impossible", "doubled"), 0) | {figure: n}}
+        found["differences"] = ["damage"] * (n * (figure == "damaged"))
+        monkeypatch.setattr("inflight_tools.fleet.query.facts.totals", lambda *_, found=found, **__: found)
+        assert json.loads(check("--fail-on", name, "--json")[1])["alarms"] == alarms
 
 
 def test_what_devices_gave_up_is_an_alarm(check, tables):

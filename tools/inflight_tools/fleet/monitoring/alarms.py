@@ -12,6 +12,7 @@ _WORDS = {
     "nearly_full": ("journal nearly full", "journals nearly full"),
     "behind": ("collector behind", "collectors behind"),
     "stale": ("stale landing file", None),
+    "repeated": ("repeated message", None),
 }
 _NEVER = "damaged", "impossible", "doubled"
 

@@ -1,5 +1,6 @@
 """The command `inflight fleet check`."""
 
+import enum
 import json
 import time
 from typing import Annotated
@@ -7,9 +8,13 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
+from inflight_tools.fleet.judgement import JUDGED
 from inflight_tools.fleet.locations import locations, time_span
 from inflight_tools.fleet.query.errors import querying
 from inflight_tools.fleet.spark.landing import LandingFiles
+
+_SHOWN = {name: name.replace("_", "-") for name in (*JUDGED, "repeated")} | {"before": "unknown"}
+FailOn = enum.Enum("FailOn", _SHOWN)
 
 
 def _most(what):
@@ -35,6 +40,10 @@ def check(
     max_nearly_full: Annotated[int, _most("devices whose journal is nearly full")] = 0,
     max_behind: Annotated[int, _most("collectors that have not shown for ten minutes that they have received all")] = 0,
     max_stale: Annotated[int, _most("landing files that are not in the tables after ten minutes")] = 0,
+    fail_on: Annotated[
+        list[FailOn] | None,
+        typer.Option(help="these figures alone are an alarm, and what should never be; can be repeated"),
+    ] = None,
     as_json: options.Json = False,
 ):
     """Prints one line for a cron job, and ends with exit status 1 if there is more of something than its option allows.
@@ -52,7 +61,8 @@ def check(
     most = {"silent": max_silent, "lost": max_lost, "dead_letters": max_dead_letters, "nearly_full": max_nearly_full}
     most |= {"given_up": max_given_up, "conflicts": max_conflicts}
     most |= {name: n for name, n in (("tails", max_tails), ("before", max_unknown)) if n is not None}
-    found = Check(facts, most | {"behind": max_behind, "stale": max_stale})
+    most |= {"behind": max_behind, "stale": max_stale}
+    found = Check(facts, {one.name: most.get(one.name, 0) for one in fail_on} if fail_on else most)
     print(json.dumps(found.figures | {"alarms": found.alarms}) if as_json else found.line())
     if found.alarms:
         raise typer.Exit(1)
