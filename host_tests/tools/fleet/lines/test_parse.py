@@ -105,12 +105,6 @@ def test_hostile_telemetry_says_what_is_wrong(body, problem):
     assert not found["records"] and found["payload"] is not None
 
 
-def test_a_pack_with_one_bad_record_keeps_its_number_and_the_others():
-    found = row(pack() + [{"n": "bad", "v": "x"}, {"n": "good", "v": 1}])
-    assert found["seq"] == 3 and found["problem"] == "record 1: v is not a number"
-    assert [name for name, *_ in found["records"]] == ["t", "good"]
-
-
 LANDED = [b"", b"garbage", b"\xff\xfe", b"[]", b"null", b"{}", b'{"at":5}', line(pack())[:-20]]
 LANDED += [line(pack(), at=at) for at in ("x", -1, 10**30)] + [line(pack(), qos=qos) for qos in ("1", True, 3, 1 << 40)]
 LANDED += [line(pack(), topic=5), line(pack(), text=None), line(pack(), text=None, base64="*")]
