@@ -10,7 +10,7 @@ from host_tests.tools.fleet.report.made_facts import empty
 from host_tests.tools.fleet.tables import AT
 from host_tests.tools.fleet.without_spark import delivery, telemetry
 from inflight_tools.fleet.monitoring.alarms import Check
-from inflight_tools.fleet.monitoring.command import FailOn
+from inflight_tools.fleet.monitoring.command import FIGURES
 from inflight_tools.fleet.query.facts import OTHERS, gather, totals
 
 NONE = (
@@ -65,10 +65,10 @@ def test_thresholds_are_options(check, troubled):
     assert check("--since", "2025-10-09T08:54:10", "--max-nearly-full", "1")[0] == 0  # 50 s after AT
 
 
-@pytest.mark.parametrize("name", [one.value for one in FailOn])
+@pytest.mark.parametrize("name", FIGURES)
 def test_one_figure_alone_can_be_asked_for(name, check, monkeypatch):
     """What should never be is an alarm whatever is asked for."""
-    figure = FailOn(name).name
+    figure = FIGURES[name]
     fleet = dict.fromkeys((*empty()["fleet"], "damaged"), 1) | {"silent": 0}
     for n, alarms in ((0, []), (2, [figure])):
         found = empty() | {"fleet": fleet | dict.fromkeys(("impossible", "doubled"), 0) | {figure: n}}
@@ -76,6 +76,7 @@ def test_one_figure_alone_can_be_asked_for(name, check, monkeypatch):
         monkeypatch.setattr("inflight_tools.fleet.query.facts.totals", lambda *_, found=found, **__: found)
         asked = "silent" if figure in ("damaged", "impossible", "doubled") else name
         assert json.loads(check("--fail-on", asked, "--json")[1])["alarms"] == alarms
+    assert check("--fail-on", f"{name}s")[0] == 2
 
 
 def test_what_devices_gave_up_is_an_alarm(check, tables):

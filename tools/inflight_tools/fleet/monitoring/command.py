@@ -1,6 +1,5 @@
 """The command `inflight fleet check`."""
 
-import enum
 import json
 import time
 from typing import Annotated
@@ -13,8 +12,7 @@ from inflight_tools.fleet.locations import locations, time_span
 from inflight_tools.fleet.query.errors import querying
 from inflight_tools.fleet.spark.landing import LandingFiles
 
-_SHOWN = {name: name.replace("_", "-") for name in (*JUDGED, "repeated")} | {"before": "unknown"}
-FailOn = enum.Enum("FailOn", _SHOWN)
+FIGURES = {name.replace("_", "-"): name for name in (*JUDGED, "repeated") if name != "before"} | {"unknown": "before"}
 
 
 def _most(what):
@@ -41,8 +39,8 @@ def check(
     max_behind: Annotated[int, _most("collectors that have not shown for ten minutes that they have received all")] = 0,
     max_stale: Annotated[int, _most("landing files that are not in the tables after ten minutes")] = 0,
     fail_on: Annotated[
-        list[FailOn] | None,
-        typer.Option(help="these figures alone are an alarm, and what should never be; can be repeated"),
+        list[str] | None,
+        typer.Option(help=f"alarm for this alone, and for what should never be; can be repeated: {', '.join(FIGURES)}"),
     ] = None,
     as_json: options.Json = False,
 ):
@@ -50,6 +48,8 @@ def check(
     The figures are those of the report, and --since limits them: what was lost long ago is no alarm today. Whether a
     device is silent is judged over its whole life. It needs no Spark."""
     landing, of = locations(data, landing, of)
+    if unknown := set(fail_on or ()) - FIGURES.keys():
+        raise typer.BadParameter(f"--fail-on {unknown.pop()}: {', '.join(FIGURES)}")
     now = time.time()
     start, _ = time_span(since, None, now)
     with querying():
@@ -62,7 +62,7 @@ def check(
     most |= {"given_up": max_given_up, "conflicts": max_conflicts}
     most |= {name: n for name, n in (("tails", max_tails), ("before", max_unknown)) if n is not None}
     most |= {"behind": max_behind, "stale": max_stale}
-    found = Check(facts, {one.name: most.get(one.name, 0) for one in fail_on} if fail_on else most)
+    found = Check(facts, {FIGURES[one]: most.get(FIGURES[one], 0) for one in fail_on} if fail_on else most)
     print(json.dumps(found.figures | {"alarms": found.alarms}) if as_json else found.line())
     if found.alarms:
         raise typer.Exit(1)
