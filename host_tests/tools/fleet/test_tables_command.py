@@ -56,7 +56,7 @@ def going_on(monkeypatch, tmp_path):
     """going_on(what, ...) writes tables with these queries, or errors of their starts, one after the other."""
     monkeypatch.setattr(command, "_FULL_S", 0)
 
-    def run(*what, once=False):
+    def run(*what, once=False, stuck=()):
         left = list(what)
 
         def begin():
@@ -64,10 +64,9 @@ def going_on(monkeypatch, tmp_path):
                 raise left.pop(0)
             return left.pop(0)
 
-        watch = SimpleNamespace(stuck=list)
-        command.go_on(
-            begin, watch, threading.Event(), False, [tmp_path, "s3://bucket/tables"], lambda error: False, once=once
-        )
+        watch = SimpleNamespace(stuck=lambda: stuck)
+        places = [tmp_path, "s3://bucket/tables"]
+        command.go_on(begin, watch, threading.Event(), False, places, lambda error: "torn" in error, once=once)
         assert not left
 
     return run
@@ -84,6 +83,16 @@ def test_a_full_disk_ends_a_run_of_a_cron_job(going_on, tmp_path, capsys):
         going_on(ended(FULL), once=True)
     said = f"no space left on {tmp_path}: nothing was lost, and the next run goes on when there is space"
     assert left.value.exit_code == 1 and said in capsys.readouterr().err
+
+
+def test_it_goes_on_when_a_file_was_set_aside(going_on):
+    going_on(ended("c-1.ndjson is torn"), ended("c-2.ndjson is torn"), ended(), once=True)
+
+
+def test_a_file_that_nothing_reads_fails_a_cron_job(going_on):
+    with pytest.raises(typer.Exit) as left:
+        going_on(ended(), once=True, stuck=["_c-1.ndjson"])
+    assert left.value.exit_code == 1
 
 
 def test_another_error_is_not_waited_for(going_on):

@@ -187,7 +187,7 @@ def look(folder, total, devices, known):
 
 
 @settings(
-    max_examples=200 if PIPELINE else 10 if THOROUGH else 2,
+    max_examples=200 if PIPELINE else 3 if THOROUGH else 1,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each try takes seconds
