@@ -177,6 +177,9 @@ def test_the_tables_without_spark_are_those_of_spark(spark, tmp_path):
     """What other tests make instead of batches. Spark writes them by a URI, as in object storage."""
     with_spark, without = Fleet(spark, tmp_path / "with", as_uri=True), without_spark.Fleet(tmp_path / "without")
     lines = [*next(everything()), telemetry("attic", 3, dup=True), telemetry("attic", 30, at=AT + 70_000)]
+    lines += [telemetry("powers", (1 << n) - 1, epoch=1 << n, value=2.0**n) for n in range(34)]  # two are dead letters
+    records = [{"n": f"t{n}", "u": "V", "v": n} for n in range(1000)]
+    lines += [delivery("attic/telemetry", [{"seq": 50, "epoch": 7} | records[0], *records[1:]]), '{"at": 17600']
     for fleet in (with_spark, without):
         fleet.land(*lines)
         fleet.run()

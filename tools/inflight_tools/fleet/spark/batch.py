@@ -64,10 +64,10 @@ SELECT * EXCEPT (journal, number, until) FROM (
     FROM {{both}}
 )
 WHERE until IS NULL"""
-# A record may be older than its message.
+# A record may be older than its message. greatest() leaves out NULL.
 _MEASUREMENTS = """
 SELECT {columns} FROM (
-    SELECT device, epoch, seq, received, place, record.*, CASE WHEN record.clock = 'receipt'
+    SELECT device, epoch, seq, received, place, record.*, CASE WHEN record.clock = 'receipt' AND up IS NOT NULL
         THEN greatest(0, up + (unix_micros(record.time) - unix_micros(received)) / 1e6) END AS up
     FROM (
         SELECT device, epoch, seq, received, up, posexplode(records) AS (place, record) FROM {{marked}} WHERE first
