@@ -22,7 +22,6 @@ from host_tests.tools.fleet.without_spark import Fleet, delivery, exported
 from inflight_tools.fleet.console.access import Access
 from inflight_tools.fleet.query.follow import FORMS
 
-NOW = AT + 4000
 HUGE = (1 << 63) - 1
 # What tables may have: the bound of 1e100 is younger than they are.
 VALUES = some.sampled_from(
@@ -58,19 +57,20 @@ NUMBERS_OF = "bt t s bs up oldest next_s board sent run n".split()
 LAST_MS = 1000 * LAST + 998
 LINES = some.fixed_dictionaries(
     {
-        "at": some.integers(1000 * AT, 1000 * NOW) | some.sampled_from([0, LAST_MS, LAST_MS + 2]) | POWERS,
+        "at": some.sampled_from([1000 * AT + n for n in range(30)] + [0, LAST_MS, LAST_MS + 2]) | POWERS,
         "by": some.sampled_from("cd"),
         "device": some.sampled_from(["c", "d", "c", "é{}%s", "'; --", "x" * 128, "x" * 129]),
         "kind": some.sampled_from(KINDS),
-        "numbers": some.tuples(some.sampled_from([0, 7, 7]) | POWERS, some.integers(0, 9) | POWERS) | some.just(()),
+        "numbers": some.tuples(some.sampled_from([0, *[7] * 9, 1 << 31, 1 << 32]), some.integers(0, 9) | POWERS)
+        | some.sampled_from([(7, 0), (7, 1), ()]),
         "records": some.sampled_from([0, 1, 62, 63, 64, 65, 104, 999, 1000]) | some.integers(0, 9),
         "value": NUMBER | VALUES | TEXTS | some.booleans(),
         "body": BODY,
         "more": some.dictionaries(some.sampled_from(NUMBERS_OF), NUMBER, max_size=2),
-        "expiry": some.none() | POWERS,
-        "fields": some.sampled_from([{"retain": False}, {"retain": False}, {"retain": True}, {"text": None}]),
+        "expiry": some.sampled_from([*[None] * 9, 0, (1 << 32) - 1, 1 << 32]),
+        "fields": some.sampled_from([*[{"retain": False}] * 7, {"retain": True}, {"text": None}]),
         "times": some.integers(1, 3),
-        "torn": some.sampled_from([False, False, False, True]),
+        "torn": some.sampled_from([*[False] * 9, True]),
     }
 )
 
