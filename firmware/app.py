@@ -197,6 +197,8 @@ class App(Node):
         while not self.stopping:
             self.step()
         self.close()
+        if self.update:
+            self.update.close()
         self.remember()
         return 0
 

@@ -28,13 +28,15 @@ class NotSigned(Refused):
     signed = False
 
 
-def number(announced):
-    """The number of the release, as these bytes say, which are not verified; None if they say none."""
+def named(announced):
+    """(number of the release, its digest), as these bytes say, which are not verified; None for what they do not
+    say."""
     try:
-        found = json.loads(announced[:-SIGNATURE])["release"]
-        return found if isinstance(found, int) and 0 < found < 1 << 32 else None
+        said = json.loads(announced[:-SIGNATURE])
+        number = said["release"]
+        return number if isinstance(number, int) and 0 < number < 1 << 32 else None, said.get("sha256")
     except Exception:  # of memory, too: anybody may have sent them
-        return None
+        return None, None
 
 
 def is_signed(body, signature, modulus):
@@ -50,9 +52,9 @@ def is_signed(body, signature, modulus):
     return pow(number, _EXPONENT, n).to_bytes(SIGNATURE, "big") == b"\0\1" + filling + b"\0" + _PREFIX + digest
 
 
-def check(announced, keys, board, record):
-    """Returns the object of the bytes `announced`, a dict. keys: moduli in base64; board: its name; record: the
-    device's. Raises NotSigned, Refused."""
+def check(announced, keys, board, newest):
+    """Returns the object of the bytes `announced`, a dict: a release, or that a release is `withdrawn`. keys: moduli in
+    base64; board: its name; newest: a release has to have a higher number. Raises NotSigned, Refused."""
     body, signature = announced[:-SIGNATURE], announced[-SIGNATURE:]
     for key in keys:
         try:
@@ -63,8 +65,8 @@ def check(announced, keys, board, record):
     else:
         raise NotSigned("not signed by a key of this device")
     release = json.loads(body)
-    _check_fits(release, board)
-    newest = max(record.release, record.failed)
+    if "withdrawn" not in release:
+        _check_fits(release, board)
     if release["release"] <= newest:
         raise Refused("release %d is not newer than %d" % (release["release"], newest))
     return release

@@ -10,19 +10,27 @@ _REASON = const(150)  # characters
 _SIZE = const(1_280)  # bytes of a message with such a reason, at most: json.dumps() may write each as six
 
 
-def told(app, number, state, reason=None):
-    """Publishes the state of release `number`, with its digest once it was fetched; None: of an announcement whose
-    number is not known, which does not replace the last state. False while the journal is full: then it is to be tried
-    again."""
-    if not app.journal.fits(OUT, _SIZE):
+def told(app, number, state, reason=None, digest=None):
+    """Publishes the state of release `number`, with its digest once it was fetched, or with `digest`. A refusal does not
+    replace the last state. number: None for an announcement that is not signed: that is not worth flash. False while
+    the journal is full: then it is to be tried again."""
+    if number and not app.journal.fits(OUT, _SIZE):
         return False
     fields = {"release": number, "state": state}
     try:
-        with open(beside(app.board, "release.json")) as f:
-            fields["sha256"] = json.loads(f.read())[str(number)]
+        if not digest:
+            with open(beside(app.board, "release.json")) as f:
+                digest = json.loads(f.read())[str(number)]
+        fields["sha256"] = digest
     except (OSError, ValueError, KeyError):
         pass  # it is not there yet, or an earlier version of Inflight has fetched it
     if reason:
         fields["reason"] = reason[:_REASON]
-    app.report("release", fields, number is not None)
+    if number:
+        app.report("release", fields, state != "refused")
+        return True
+    try:
+        app.client.publish("%s/%s/release" % (app.config.root, app.config.device), json.dumps(fields), 0)
+    except OSError:
+        pass  # the connection is lost
     return True

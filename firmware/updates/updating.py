@@ -2,6 +2,7 @@
 # announcement, and unloaded afterwards. docs/updates.md describes topics and messages.
 
 import json
+import os
 import struct
 import sys
 from binascii import unhexlify
@@ -10,10 +11,11 @@ from files import beside, exists, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from release_state import told
 from telemetry import describe
-from update_record import FETCH, TRIAL, load, store
+from update_record import FETCH, IDLE, TRIAL, load, store
 
 sys.modules.pop("update_record")  # the launcher's: the build gives nothing of that back
 _LONGEST = const(2_048)  # bytes of an announcement
+_WAITING = const(3)  # announcements; those behind them are dropped
 _UNIT = const(4_096)  # bytes of the blocks in an announcement
 _WINDOW = const(8)  # chunks that are asked for at once
 _HEADER = "<II"  # of a chunk: number of the release, offset in its image
@@ -34,8 +36,12 @@ class Update:
     def __init__(self, app):
         self._app = app
         self._folder = folder_of(app.board)
-        self._pieces = self._announced = None
-        self._slot = None
+        self._pieces = self._slot = None
+        self._announced = []  # they wait for step(); the first is the one that is fetched, if there is one
+        self._offer = beside(app.board, "update.offer")
+        if exists(self._offer):
+            self._announced.append(self._read_offer())
+        self._answered = None  # whether anything came, once it was asked for
         self._number = self._sha256 = None  # of the release that is fetched
         self._untold = None  # arguments of told(), while the journal is full
         self._until = 0  # offset behind what was asked for
@@ -59,19 +65,21 @@ class Update:
             return  # the next start comes first
         if message.topic.endswith("/manifest"):
             self._collect(message)
-        elif self._slot and message.size > 8:
+        elif self._slot and 8 < message.size == len(message.view):
             self._try(self._take, message.view)
 
     def _collect(self, message):
+        # An empty one says nothing: anybody can clear what the broker has retained. None takes the place of one that
+        # waits, since it may be forged.
         pieces = self._pieces if message.offset else b""
         self._pieces = None
-        if message.size > _LONGEST or pieces is None:
+        if not 0 < message.size <= _LONGEST or pieces is None:
             return
         pieces += message.payload
-        if message.offset + len(message.view) == message.size:
-            self._announced = pieces
-        else:
+        if message.offset + len(message.view) < message.size:
             self._pieces = pieces
+        elif len(self._announced) < _WAITING:
+            self._announced.append(pieces)
 
     def _try(self, work, *args):
         try:
@@ -79,8 +87,7 @@ class Update:
         except Exception as e:
             # No outcome: bytes that others sent, or a full flash, say nothing about the release. Announced again, it
             # goes on.
-            self.close()
-            self._slot = None
+            self._stop()
             self._report(self._number, "fetch", describe(e))
             self._end()
 
@@ -91,38 +98,67 @@ class Update:
     def _step(self):
         if self._untold:
             self._report(*self._untold)
-        announced = self._announced
-        if announced is not None:
-            self._announced = None
-            if announced:
-                self._begin(announced)
-            else:  # takes the last back
-                self.close()
-                self._slot = None
+        if self._announced:
+            self._begin(self._announced.pop(0))
         if self._slot:
             self._advance()
-        elif self._pieces is None:
+        elif self._pieces is None and not self._announced:
             self._end()
 
     # --- the announcement ---
 
     def _begin(self, announced):
         record = load(self._folder)
-        release = self._checked(announced, record)
+        try:
+            release = self._checked(announced, record)
+        except Exception as e:  # of memory, for what anybody may have sent
+            self._report(None, "refused", describe(e))
+            return
         if not release:
             return  # what is being fetched goes on: anybody may have sent this one
-        self.close()
-        self._slot = None
-        self._number = number = release["release"]
+        number = release["release"]
+        if "withdrawn" in release:
+            self._withdraw(number, record)
+            return
+        if self._slot and (number, release["sha256"]) == (self._number, self._sha256):
+            self._pause_ms = self._app.config.timeout_ms  # somebody gives its parts; beginning anew would cost more
+            return
+        self._stop()
+        self._number = number
         self._sha256 = release["sha256"]
         good_s, firmware = release["trial_s"], release["target"]
         if (record.state, record.candidate, record.good_s, record.firmware) != (FETCH, number, good_s, firmware):
             self._erase(record, firmware)
             record.fetch(number, good_s, firmware)
             store(self._folder, record)
-        self._report(number, "fetch")  # also when it goes on: it may have been refused meanwhile
+        self._keep_offer(announced)
+        self._report(number, "fetch")
         self._pause_ms = self._app.config.timeout_ms
         self._slot = self._slot_of(release, record)
+
+    def _keep_offer(self, announced):
+        # After a restart the fetch goes on, whatever others have put in the place of what the broker had retained. If
+        # it is not written whole, it is not signed.
+        if not exists(self._offer) or self._read_offer() != announced:
+            with open(self._offer, "wb") as f:
+                f.write(announced)
+
+    def _read_offer(self):
+        with open(self._offer, "rb") as f:
+            return f.read()
+
+    def _drop_offer(self):
+        if exists(self._offer):
+            os.remove(self._offer)
+
+    def _withdraw(self, number, record):
+        # For ever: what announced this release may be sent again by anybody.
+        self._stop()
+        record.state, record.candidate, record.failed = IDLE, number, number
+        write(self._place(record) + ".reason", "withdrawn")
+        store(self._folder, record)
+        self._drop_offer()
+        self._report(number, "bad", "withdrawn")
 
     def _erase(self, record, firmware):
         from slot import erase
@@ -148,21 +184,25 @@ class Update:
 
     def _checked(self, announced, record):
         # What is announced, a dict; None if it is refused, or has an outcome: it is retained, so it comes again.
-        from announcement import Refused, check, number
+        from announcement import Refused, check, named
 
-        announced_number = number(announced)
-        if announced_number and self._has_outcome(announced_number, record):
-            self._tell_again(announced_number, record)
+        number, digest = named(announced)
+        if number and self._has_outcome(number, record):
+            self._tell_again(number, record)
             return None
+        # Nothing older takes the place of what is being fetched: its announcement may be sent again by anybody.
+        newest = max(record.release, record.failed, record.candidate - 1 if record.state == FETCH else 0)
         try:
-            release = check(announced, self._keys(record), self._app.board.NAME, record)
+            release = check(announced, self._keys(record), self._app.board.NAME, newest)
             if record.state == TRIAL:
                 raise Refused("started without its launcher: bring main.py, on Linux set INFLIGHT_HOME")
-            release["target"] = self._target(release, record)
+            if "withdrawn" not in release:
+                release["target"] = self._target(release, record)
             return release
         except Refused as e:
-            # Without a number unless it is signed: whoever has no key would end the rollout of that number.
-            self._report(announced_number if e.signed else None, "refused", str(e))
+            # Without a number unless it is signed: whoever has no key would end the rollout of that number. With its
+            # digest: it may be the release of that number for other boards.
+            self._report(number if e.signed else None, "refused", str(e), digest if e.signed else None)
         return None
 
     def _target(self, release, record):
@@ -265,6 +305,7 @@ class Update:
         offset, size = self._slot.wanted
         size = min(size, _WINDOW * self._chunk)
         self._asked_at = ticks_ms()
+        self._answered = self._answered or False
         self._until = offset + size
         wanted = {"release": self._number, "offset": offset, "bytes": size, "chunk": self._chunk}
         try:
@@ -277,6 +318,7 @@ class Update:
         release, offset = struct.unpack(_HEADER, view[:8])
         if release != self._number or not slot.take(offset, view[8:]):
             return
+        self._answered = True
         self._pause_ms = self._app.config.timeout_ms
         self._asked_at = ticks_ms()
         if slot.waiting and slot.wanted[0] < self._until:
@@ -297,15 +339,22 @@ class Update:
             f.write(json.dumps(list(self._app.errors)))  # these are not the release's
         record.begin_trial()
         store(self._folder, record)
+        self._drop_offer()
         self._report(self._number, "trial")
         self._app.stopping = True
         self._slot = None
         self._end()
 
-    def close(self):
-        """Makes durable what has come."""
+    def _stop(self):
         if self._slot:
             self._slot.close()
+            self._slot = None
+
+    def close(self):
+        """Makes durable what has come. If nothing came, no start asks again before the release is announced again."""
+        self._stop()
+        if self._answered is False:
+            self._drop_offer()
 
     # --- its end ---
 

@@ -191,6 +191,17 @@ def test_forged_chunks_bar_no_release(device, broker, published, until, release)
     assert states(published)[:4] == ["fetch", "fetch", "fetch", "trial"]
 
 
+def test_broken_chunks_end_no_fetch(device, broker, published, until, release):
+    """Neither of a length that leaves a few bytes for the buffer's last piece, nor of another offset or release."""
+    announce(broker, release.announcement)
+    until(device, lambda: published("want"))
+    broken = [struct.pack("<II", number, at) + b"x" * 8 for number, at in ((7, 8), (8, 0), (7, 1 << 31))]
+    for payload in (*broken, *map(bytes, range(1, 560, 5)), bytes(3000)):
+        broker.give("inflight/dev/update/chunk", payload, 1)
+    serve(device, broker, published, until, release)
+    assert states(published) == ["fetch", "trial"] and not device.errors
+
+
 # --- firmware ---
 
 FIRMWARE = firmware(2, 2 * SECTOR + 100)
@@ -236,10 +247,10 @@ def test_firmware_that_a_board_refuses(device, chip, broker, published, until, k
 # --- what is told ---
 
 
-def test_a_refusal_waits_while_the_journal_is_full(device, broker, published, until, monkeypatch, release):
+def test_a_refusal_waits_while_the_journal_is_full(device, broker, published, until, monkeypatch, key):
     with monkeypatch.context() as full:
         full.setattr(device.journal, "fits", lambda kind, size: False)
-        announce(broker, b'{"release": 8}' + SIGNATURE)
+        announce(broker, make_release(FILES, key, 7, "other").announcement)
         until(device, lambda: device.update)
         refused = device.full
         broker.give("inflight/dev/command/ping", b"", 2)

@@ -106,10 +106,27 @@ def test_a_sensor_that_broke_and_one_that_was_broken_before():
             eq(app.step(), works_again)
             if works_again:
                 del app.errors["new"]
+                app.errors["reply"] = "900 bytes do not fit the journal"  # whoever sends commands can do that
                 app.step()
                 eq(device.states(), KEPT)
             else:
                 check_rollback(device, "new: OSError: 6")
+
+
+def test_a_restart_by_a_command_is_no_failed_start():
+    with Device() as device:
+        before = device.record.left, device.record.starts
+        for _ in range(30):
+            device.record.start(False)
+            store(device.path, device.record)
+            app, trial = device.start()
+            app.stopping = True
+            trial.close()
+            device.record = load(device.path)
+            eq((device.record.left, device.record.starts, device.states()), before + (STILL,))
+        app.stopping = False
+        trial.close()
+        eq(load(device.path).left, before[0])
 
 
 def test_a_broker_that_does_not_acknowledge():

@@ -114,7 +114,7 @@ for d in {folders!r}:
 _SLOTS = """
 import os
 def _erase(p):
- for s in 'image', 'keys', 'errors', 'reason':
+ for s in 'image', 'keys', 'errors', 'reason', 'offer':
   _feed()
   print(end='.')
   try: os.remove(p + '.' + s)
@@ -147,7 +147,7 @@ if _updated:
   for n in ('update.1', 'update.0'):
    try: os.remove('/' + n)
    except OSError: pass
- for n in ('/a', '/b'): _erase(n)
+ for n in ('/a', '/b', '/update'): _erase(n)
 """
 # What was mounted may have been replaced.
 _UNMOUNT = """
