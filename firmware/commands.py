@@ -7,7 +7,7 @@
 # executed again: that makes no difference to any but those of actuators, which write down their own, see actuators.
 
 import log
-from files import beside, write
+from files import beside, read_file, write
 from inflight.compat import const
 from log import ALL, INFO, LEVELS
 from telemetry import describe
@@ -130,11 +130,7 @@ class _Executed:
 
     def __init__(self, app):
         self._path = beside(app.board, "executed")
-        try:
-            with open(self._path) as f:
-                self._text = f.read()
-        except OSError:
-            self._text = ""  # none yet
+        self._text = read_file(self._path)
         for number in app.actuators.numbers() if app.actuators else ():
             if number not in self:  # the power was cut behind it
                 self.add(number)

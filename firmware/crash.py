@@ -5,7 +5,7 @@ import json
 import os
 
 from codes import PANIC, WATCHDOG
-from files import beside
+from files import beside, read_file
 from inflight.compat import const
 from inflight.journal.journal import OUT
 from log import say
@@ -21,12 +21,11 @@ _FIELDS = ("count", "error", "at", "told")
 
 
 def _read(board):
+    record = read_file(beside(board, "crash.json"), {})
     try:
-        with open(beside(board, "crash.json")) as f:
-            record = json.loads(f.read())
         if isinstance(record["count"], int) and isinstance(record["error"], str):
             return {name: record.get(name) for name in _FIELDS}
-    except (OSError, ValueError, TypeError, KeyError):
+    except (TypeError, KeyError):
         pass  # there is none, or a power cut damaged it
     return {"count": 0, "error": None, "at": None, "told": True}
 

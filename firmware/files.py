@@ -1,5 +1,6 @@
 # Small files beside the configuration.
 
+import json
 import os
 
 
@@ -14,6 +15,17 @@ def exists(path):
         return True
     except OSError:
         return False
+
+
+def read_file(path, default=""):
+    """The text in a file or, with another default, what its JSON says; the default if there is none, or it is
+    damaged."""
+    try:
+        with open(path) as f:
+            text = f.read()
+        return json.loads(text) if default != "" else text
+    except (OSError, ValueError):
+        return default
 
 
 def write(path, text):

@@ -6,7 +6,7 @@
 # on, and how many readings went since the journal was made. It is written before a message goes: if the power is cut
 # between, these readings count, and stay.
 
-from files import beside, write
+from files import beside, read_file, write
 from inflight.counters import DROPPED
 from inflight.journal.journal import OUT
 
@@ -14,11 +14,10 @@ from inflight.journal.journal import OUT
 def load(app):
     """(number where to go on, readings that went since the journal was made)"""
     try:
-        with open(beside(app.board, "thinned")) as f:
-            epoch, seq, count = [int(word) for word in f.read().split()]
+        epoch, seq, count = [int(word) for word in read_file(beside(app.board, "thinned")).split()]
         if epoch == app.journal.epoch:
             return seq, count
-    except (OSError, ValueError):
+    except ValueError:
         pass
     return 0, 0
 

@@ -8,7 +8,7 @@
 import json
 import os
 
-from files import beside, write
+from files import beside, read_file, write
 from telemetry import describe
 
 _OWN = "device"
@@ -47,14 +47,6 @@ _SECONDS = 60
 def _identifier(text):
     # Letters, digits, - and _ are allowed.
     return "".join(c if c.isalpha() or c.isdigit() or c in "-_" else "_%02x" % ord(c) for c in text)
-
-
-def _load(path):
-    try:
-        with open(path) as f:
-            return json.loads(f.read())
-    except (OSError, ValueError):
-        return {}
 
 
 def _with_unit(fields, unit):
@@ -270,7 +262,7 @@ def announce(app, readings, publish):
     if prefix:
         for component, name, owner, _ in device.entities():
             new[_TOPIC % (prefix, component, node, name)] = owner
-    old = _load(path)
+    old = read_file(path, {})
     listed, gone = _change(old, new, device, prefix, node)
     if listed != old:
         _list(app, path, listed)  # first: nothing is announced that is not listed

@@ -2,7 +2,7 @@
 
 import json
 
-from files import beside
+from files import beside, read_file
 from inflight.compat import const
 from inflight.journal.journal import OUT
 
@@ -11,19 +11,15 @@ _SIZE = const(1_280)  # bytes of a message with such a reason, at most: json.dum
 
 
 def told(app, number, state, reason=None, digest=None):
-    """Publishes the state of release `number`, with its digest once it was fetched, or with `digest`. A refusal does not
-    replace the last state. number: None for an announcement that is not signed: that is not worth flash. False while
-    the journal is full: then it is to be tried again."""
+    """Publishes the state of release `number`, with its digest once it was fetched, or with `digest`; a refusal is not
+    retained. number: None for an announcement that is not signed: that is not worth flash. False while the journal is
+    full: then it is to be tried again."""
     if number and not app.journal.fits(OUT, _SIZE):
         return False
     fields = {"release": number, "state": state}
-    try:
-        if not digest:
-            with open(beside(app.board, "release.json")) as f:
-                digest = json.loads(f.read())[str(number)]
+    digest = digest or read_file(beside(app.board, "release.json"), {}).get(str(number))
+    if digest:
         fields["sha256"] = digest
-    except (OSError, ValueError, KeyError):
-        pass  # it is not there yet, or an earlier version of Inflight has fetched it
     if reason:
         fields["reason"] = reason[:_REASON]
     if number:

@@ -1,11 +1,10 @@
 # A release proves itself, or what is published of one that did not. Loaded by a start that belongs to a trial, or
 # follows one.
 
-import json
 import sys
 
 from codes import PANIC, WATCHDOG
-from files import beside, exists, write
+from files import beside, read_file, write
 from inflight.compat import const
 from release_state import told
 from update_record import BAD, TRIAL, load, store
@@ -46,9 +45,9 @@ class Trial:
         # The crashes were those of the candidate: they are told here, and do not count any more. What is told stays
         # with the candidate, since it may be told once more.
         path = "%s/%s.reason" % (self._folder, self._record.other)
-        if exists(path):
-            with open(path) as f:
-                return f.read()
+        reason = read_file(path)
+        if reason:
+            return reason
         from crash import clear
 
         error = clear(board)
@@ -69,11 +68,7 @@ class Trial:
         app.update = self
         app.config.watchdog_ms = app.config.watchdog_ms or _WATCHDOG_MS  # launch has started it
         self._watch_birth(app)
-        try:
-            with open("%s/%s.errors" % (self._folder, self._record.other)) as f:
-                self._before = json.loads(f.read())
-        except (OSError, ValueError):
-            self._before = []
+        self._before = read_file("%s/%s.errors" % (self._folder, self._record.other), ())
 
     def _watch_birth(self, app):
         # Notes the Message ID of the status online.

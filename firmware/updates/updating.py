@@ -7,7 +7,7 @@ import struct
 import sys
 from binascii import unhexlify
 
-from files import beside, exists, write
+from files import beside, exists, read_file, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from release_state import told
 from telemetry import describe
@@ -230,46 +230,26 @@ class Update:
         if number == record.release:
             self._report(number, "good")
             return
-        reason = "it has failed before"
-        try:
-            with open(self._place(record) + ".reason") as f:
-                reason = f.read()
-        except OSError:
-            pass  # it was not written
-        self._report(number, "bad", reason)
+        self._report(number, "bad", read_file(self._place(record) + ".reason") or "it has failed before")
 
     def _keys(self, record):
         # A release may bring others than those of the configuration.
-        try:
-            with open("%s/%s.keys" % (self._folder, record.current)) as f:
-                return json.loads(f.read())
-        except OSError:
-            with open(self._app.board.config_path()) as f:
-                return json.loads(f.read())["update_keys"]
+        keys = read_file("%s/%s.keys" % (self._folder, record.current), ())
+        return keys or read_file(self._app.board.config_path(), {})["update_keys"]
 
     def _keep_keys(self, record):
         # Keys that a release brought are in force until another one brings others: those of the configuration may have
         # been replaced for a reason.
         place = self._folder + "/%s.keys"
-        keys = self._slot.extract("keys")
-        if not keys and record.current and exists(place % record.current):
-            with open(place % record.current) as f:
-                keys = f.read()
+        keys = self._slot.extract("keys") or read_file(place % record.current)
         if keys:
             write(place % record.other, keys)
 
     def _keep_digest(self, record):
         # A number alone does not tell which release it is: of the one that runs, and of the one that is tried.
         path = beside(self._app.board, "release.json")
-        digests = {}
-        try:
-            with open(path) as f:
-                before = json.loads(f.read())
-            running = str(record.release)
-            digests[running] = before[running]
-        except (OSError, ValueError, KeyError):
-            pass  # it has none
-        digests[str(self._number)] = self._sha256
+        running = str(record.release)
+        digests = {str(self._number): self._sha256, running: read_file(path, {}).get(running)}
         write(path, json.dumps(digests))
 
     def _make_space(self, size, record):

@@ -326,6 +326,20 @@ def test_what_others_make_a_device_say_is_no_failure(broker, server, release, to
     assert not course.failed and not course.stopped and course.running == ["box"]
     course.delay("box", told["reason"])
     assert course.expire(1000) == ["box"] and course.reasons["box"] == f"no outcome in time; {told['reason']}"
+    assert not course.failed
+    publish.single("inflight/box/release", json.dumps(told), 1, port=broker.port)
+    publish.single("inflight/box/status", "{}", 1, port=broker.port)  # a sensor that sleeps is there now
+    while server.events.get(PATIENCE_S)[1] != "status":
+        pass
+    assert server.restore(now + 1) == {"box": told["reason"]}
+
+
+def test_an_old_announcement_that_is_sent_again_hides_no_good_release(broker, server):
+    fleet = rollouts.Fleet(server)
+    for number, state in ((7, "good"), (6, "refused")):
+        publish.single("inflight/box/release", json.dumps({"release": number, "state": state}), 1, port=broker.port)
+        assert fleet.next(PATIENCE_S)
+    assert fleet.outcomes["box"]["release"] == 7
 
 
 def test_a_device_that_asks_for_parts_is_announced_to_without_a_long_pause(broker, server, release):

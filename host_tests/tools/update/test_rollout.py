@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from paho.mqtt import publish
 from rich.console import Console
 
@@ -80,7 +81,7 @@ def firmware(rollout):
     return {name: device["firmware"] for name, device in lines[-1]["devices"].items()} if lines else {}
 
 
-def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout, release_of):
+def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout, release_of, key, tmp_path):
     wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION), PATIENCE_S)
     done, lines = rollout(1, None, "--wave", "50")
     assert done.exit_code == 0, done.output
@@ -110,6 +111,14 @@ def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout,
     assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box0", "box1"}
     done, lines = rollout(3, None)
     assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box2", "box3"}
+
+    # A release that was withdrawn is installed no more.
+    private = tmp_path / "key"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    done, lines = rollout(4, None, "--withdraw", str(private))
+    assert done.exit_code == 0 and lines[-1]["devices"]["box3"]["reason"] == "withdrawn", done.output
+    done, lines = rollout(4, None, "--stop-at", "101")
+    assert done.exit_code == 1 and {line["state"] for line in lines[:-1]} == {"bad"}
 
 
 def told(broker, device, kind, **fields):

@@ -42,9 +42,11 @@ def test_a_wave_begins_when_the_one_before_has_ended():
 def test_an_outcome_of_another_release_of_that_number_is_none():
     found = Course(7, [["a", "b", "c", "d"]], 101, 100, "aa")
     found.next_wave(0)
-    for device, state, digest in (("a", "good", "aa"), ("b", "good", "bb"), ("c", "bad", "bb"), ("d", "trial", "bb")):
+    for device, state, digest in (("a", "good", "aa"), ("b", "good", "bb"), ("c", "bad", "bb")):
         assert tell(found, device, state, sha256=digest)
-    assert found.states == {"a": "good", "b": "refused", "c": "refused", "d": "trial"}
+    for state in ("fetch", "trial", "refused"):  # that of the same number for other boards: anybody can send it
+        assert not tell(found, "d", state, sha256="bb")
+    assert found.states == {"a": "good", "b": "refused", "c": "refused", "d": "waiting"}
     assert found.reasons["b"] == "another release 7 runs there: give this one a higher number"
     assert found.reasons["c"] == "another release 7 has failed there: give this one a higher number"
     assert tell(found, "d", "good")  # an earlier version of Inflight tells no digest
@@ -77,6 +79,15 @@ def test_a_device_without_an_outcome_fails_after_a_time():
     tell(found, "a", "good")
     assert found.expire(150) == ["b"]
     assert found.ended and found.states == {"a": "good", "b": "expired"}
+
+
+def test_a_device_that_somebody_without_the_key_disturbs_is_no_failure():
+    found = course(["a"], ["b"])
+    found.next_wave(0)
+    found.delay("a", "another sender has replaced the announcement")
+    assert found.expire(100) == ["a"] and found.states == {"a": "disturbed"}
+    assert found.reasons["a"] == "no outcome in time; another sender has replaced the announcement"
+    assert not found.stopped and not found.failed and found.next_wave(101) == ["b"]
 
 
 def test_how_much_of_the_release_a_device_has():

@@ -46,8 +46,8 @@ class Release:
 
     @property
     def digest(self):
-        """What tells it from others of that number, as its announcement has it."""
-        return self.fields["sha256"]
+        """What tells it from others of that number, as its announcement has it; None: it announces a withdrawal."""
+        return self.fields.get("sha256")
 
     def pack(self):
         """The release as a file."""
@@ -129,6 +129,12 @@ def signed(image, own, key, number, board, trial_s, mpy):
     }
     body = json.dumps(fields, separators=(",", ":")).encode()
     return Release(body + keys.sign(key, body), image)
+
+
+def withdrawn(release, key):
+    """What announces, signed by private key `key`, that a Release is not to be installed any more."""
+    body = json.dumps({"release": release.number, "withdrawn": True}, separators=(",", ":")).encode()
+    return Release(body + keys.sign(key, body), release.image)
 
 
 def application(board, number, processor="", app=None):

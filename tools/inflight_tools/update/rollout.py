@@ -18,12 +18,13 @@ from inflight_tools.broker import broker_of_settings
 from inflight_tools.output import failing
 from inflight_tools.settings import settings
 from inflight_tools.signals import stop_event
+from inflight_tools.update import keys
 from inflight_tools.update import release as releases
 from inflight_tools.update.server import Server
-from inflight_tools.update.waves import BAD, EXPIRED, GOOD, OFFLINE, Course, is_other, other, waves
+from inflight_tools.update.waves import BAD, DISTURBED, EXPIRED, GOOD, OFFLINE, REFUSED, Course, is_other, other, waves
 from inflight_tools.visible import visible
 
-_STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red"}
+_STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red", DISTURBED: "bold red"}
 _WAIT_S = 0.5
 AGAIN, SKIPPED = "announced again", "skipped"  # reported of a device, beside its states
 
@@ -49,9 +50,15 @@ class Fleet:
             self.firmware[device] = str(fields.get("firmware"))
             self.status[device] = str(fields.get("state", ""))
             self.barred[device] = _barred(fields)
-        elif kind == "release" and fields.get("release") is not None:  # None: of an announcement that is not signed
+        elif kind == "release" and self._is_outcome(device, fields):
             self.outcomes[device] = fields
         return device, kind, fields
+
+    def _is_outcome(self, device, fields):
+        # None: of an announcement that is not signed. A signed one that is refused may be an old one: anybody can send
+        # it again.
+        good = self.outcomes.get(device, {}).get("state") == GOOD
+        return fields.get("release") is not None and not (good and fields.get("state") == REFUSED)
 
     def catch_up(self):
         """Takes what the broker has retained."""
@@ -179,6 +186,10 @@ def main(
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
     patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device counts as failed")] = 24,
+    withdraw: Annotated[
+        Path | None,
+        typer.Option(help="file of the private key: takes the release back from all devices that do not run it"),
+    ] = None,
     tls: options.TlsOptions = None,
     broker: options.Broker = None,
     as_json: options.Json = False,
@@ -187,10 +198,12 @@ def main(
     after Ctrl-C the same command goes on. On a terminal the last line tells how much of the release each device has.
     --device also takes a pattern, attic-*; default: all devices. --json prints each change, each quarter of a fetch,
     and the end. A device that is offline, or has no update_keys, is skipped, and named, unless it connects meanwhile.
-    Exit status 0: all of them run it."""
+    Exit status 0: all of them run it, or with --withdraw none of them ever will."""
     console = Console(stderr=as_json)
     with failing():
         image = releases.load(release) if release else None
+        if image and withdraw:
+            image, canary, wave, stop_at = releases.withdrawn(image, keys.load(withdraw)), 0, 100, 101
         place = broker_of_settings(settings(config, tls.tls), broker, tls.tls)
         with Server(place) as server, stop_event() as stopping:
             fleet = Fleet(server)
@@ -240,4 +253,4 @@ def _told(fleet, device):
 def _is_good(fleet, device, release):
     last = fleet.outcomes.get(device, {})
     is_this = last.get("release") == release.number and not is_other(last, release.digest)
-    return is_this and last.get("state") == GOOD
+    return is_this and last.get("state") == (GOOD if release.digest else BAD)

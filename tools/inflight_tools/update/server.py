@@ -192,6 +192,8 @@ class Server:
         found = {name: _short(fields[name]) for name in _FIELDS if name in fields}
         if kind == "release":
             self._look_for_disturbance(device, found)
+        elif device in self._disturbed:
+            self._pauses.pop(device, None)  # one that sleeps is there now
         self._tell(device, kind, found)
 
     def _look_for_disturbance(self, device, fields):

@@ -4,8 +4,9 @@ import math
 from collections import Counter
 
 WAITING, FETCH, TRIAL, GOOD, BAD, REFUSED, EXPIRED = "waiting", "fetch", "trial", "good", "bad", "refused", "expired"
+DISTURBED = "disturbed"  # no outcome in time, since somebody without the key disturbed it: no failure
 _FAILED = (BAD, REFUSED, EXPIRED)
-_ENDS = (GOOD, *_FAILED)
+_ENDS = (GOOD, DISTURBED, *_FAILED)
 OFFLINE = "offline"  # what the status of a device says
 _STEP = 25  # percent of a fetch between two reports of it
 _SHOWN = 6  # devices in a line
@@ -76,8 +77,8 @@ class Course:
         state = fields.get("state")
         if fields.get("release") != self.number or device not in self.running or state not in (FETCH, TRIAL, *_ENDS):
             return False
-        if state in (GOOD, BAD) and is_other(fields, self.digest):
-            return self._set(device, REFUSED, other(self.number, state))
+        if is_other(fields, self.digest):  # one that is refused or fetched may be for other boards: anybody can send it
+            return state in (GOOD, BAD) and self._set(device, REFUSED, other(self.number, state))
         return self._set(device, state, str(fields.get("reason", "")))
 
     def fetched(self, device, share):
@@ -104,7 +105,7 @@ class Course:
         late = [device for device in self.running if now - self._since[device] >= self._patience_s]
         for device in late:
             why = self.reasons.get(device)
-            self._set(device, EXPIRED, f"no outcome in time; {why}" if why else "no outcome in time")
+            self._set(device, DISTURBED if why else EXPIRED, f"no outcome in time; {why}" if why else "no outcome in time")
         return late
 
     def _set(self, device, state, reason):
@@ -113,8 +114,9 @@ class Course:
         self.states[device] = state
         self.reasons.pop(device, None)
         self.percent.pop(device, None)
-        if state in _FAILED:
+        if reason and state in _ENDS:
             self.reasons[device] = reason
+        if state in _FAILED:
             self.stopped = 100 * len(self.failed) >= self._stop_at * len(self.states)
         return True
 

@@ -22,7 +22,7 @@ _NOW = int(time.time())
 _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = "aio card card_region consumers io_waiter joined posix received5 subscription upgrade websocket".split()
-_UNUSED += ["errors"]  # another name of what is in core
+_UNUSED += ["authentication", "errors"]  # the latter is another name of what is in core
 
 
 def compile_mpy(text, name, optimized="-O3", processor=""):
