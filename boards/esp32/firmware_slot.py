@@ -6,6 +6,7 @@
 # incomplete. Firmware may have blank sectors itself; then more is fetched again than is missing.
 
 import hashlib
+from binascii import hexlify
 
 from esp32 import Partition
 
@@ -14,6 +15,7 @@ from inflight.compat import const
 _SECTOR = const(4_096)
 _PIECE = const(512)
 _ERASE = const(6)  # ioctl() of a block device
+_SHORT = const(16)  # bytes of the SHA-256 of a part that the release tells
 _CHIP = const(12)  # offset of the chip's number, 2 bytes, in firmware
 
 
@@ -51,20 +53,23 @@ def erase(place):
 
 
 class Slot:
-    """The partition `place`, for firmware of `size` bytes with this SHA-256."""
+    """The partition `place`, for firmware of `size` bytes with this SHA-256. Each `length` bytes have a digest in
+    `parts`: whoever sends false bytes costs no more than one part, also at the end."""
 
-    def __init__(self, place, size, digest):
+    def __init__(self, place, size, digest, length, parts):
         self._place, self._size, self._digest = place, size, digest
+        self._length, self._parts = length, parts
         self._part = _partition(place)
         self._have = 0
-        self._failures = 0
+        self._failed = None  # where the last part began that was damaged
         self.complete = False  # all of it is there
         self.waiting = False  # for bytes of it
 
     @property
     def wanted(self):
         """(offset, bytes) of what is missing."""
-        return self._have, self._size - self._have
+        end = (self._have // self._length + 1) * self._length
+        return self._have, min(end, self._size) - self._have
 
     def step(self):
         """Finds what is missing. Raises OSError."""
@@ -87,11 +92,14 @@ class Slot:
     def take(self, offset, data):
         """Bytes of the firmware. Those that are not the next ones are ignored. Returns True if they were. Raises
         Damaged, OSError."""
-        if not self.waiting or offset != self._have or len(data) > self._size - offset:
+        _, size = self.wanted
+        if not self.waiting or offset != self._have or len(data) > size:
             return False
         while len(data):
             data = data[self._write(data) :]
-        if self._have == self._size:
+            size -= self._have - offset
+            offset = self._have
+        if not size:
             self._finish()
         return True
 
@@ -110,23 +118,30 @@ class Slot:
         return n
 
     def _finish(self):
+        number = (self._have - 1) // self._length
+        begin = number * self._length
+        if str(hexlify(self._sha256(begin)[:_SHORT]), "ascii") == self._parts[number]:
+            if self._have < self._size:
+                return
+            begin = 0  # all of it again, if something else went wrong
+            self.complete = self._sha256(0) == self._digest
         self.waiting = False
-        self.complete = self._is_right()
         if self.complete:
             return
-        erase(self._place)
-        self._failures += 1
-        if self._failures > 1:
+        self._part.ioctl(_ERASE, begin // _SECTOR)  # the fetch goes on here
+        if self._failed == begin:
             raise Damaged("firmware")
+        self._failed = begin
 
-    def _is_right(self):
+    def _sha256(self, begin):
+        # Of what is there from `begin` on.
         sha = hashlib.sha256()
         piece = memoryview(bytearray(_PIECE))
-        for at in range(0, self._size, _PIECE):
-            n = min(self._size - at, _PIECE)
+        for at in range(begin, self._have, _PIECE):
+            n = min(self._have - at, _PIECE)
             self._part.readblocks(at // _SECTOR, piece[:n], at % _SECTOR)
             sha.update(piece[:n])
-        return sha.digest() == self._digest
+        return sha.digest()
 
     def close(self):
         """All that came is in flash."""

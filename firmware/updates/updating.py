@@ -174,7 +174,7 @@ class Update:
         if record.firmware:
             from firmware_slot import Slot as FirmwareSlot
 
-            return FirmwareSlot(record.firmware, release["size"], digest)
+            return FirmwareSlot(record.firmware, release["size"], digest, release["part"], release["parts"])
         from slot import Slot
 
         return Slot(self._place(record), release["index"], digest)

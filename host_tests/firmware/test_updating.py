@@ -1,6 +1,5 @@
 """Announcements and chunks on a fake board: whatever comes, the device goes on."""
 
-import hashlib
 import json
 import random
 import struct
@@ -13,7 +12,7 @@ from esp32_partitions import FIRST, SECOND, SECTOR, Chip, firmware
 from inflight import Client
 from inflight_tools.update import keys
 from inflight_tools.update.release import make as make_release
-from inflight_tools.update.release import signed
+from inflight_tools.update.release import parts, signed
 from tools.setup.common import CHECKOUT
 from update_record import TRIAL, Record, load, store
 
@@ -210,8 +209,7 @@ BY_CABLE = "the firmware of this board comes by cable only"
 
 def firmware_release(key, number=7, chip=0):
     """A release of FIRMWARE as the command makes it, which needs MicroPython's file for a board."""
-    own = {"chip": chip, "sha256": hashlib.sha256(FIRMWARE).hexdigest()}
-    return signed(FIRMWARE, own, key, number, "ram", 300, 6)
+    return signed(FIRMWARE, {"chip": chip, **parts(FIRMWARE)}, key, number, "ram", 300, 6)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from binascii import hexlify
 
 import codes
 from esp32_partitions import FIRST, SECOND, SECTOR, Chip, PowerCut, firmware
@@ -11,6 +12,7 @@ from ports import install
 RUNTIMES = "cpython micropython-x86"
 
 sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/esp32")
+PART = 2 * SECTOR
 SIZE = 3 * SECTOR + 700
 NEW = firmware(2, SIZE)
 
@@ -24,7 +26,9 @@ def module_of(chip):
 
 
 def slot_of(chip, content=NEW):
-    return module_of(chip).Slot(SECOND, len(content), hashlib.sha256(content).digest())
+    digests = [hashlib.sha256(content[at : at + PART]).digest() for at in range(0, len(content), PART)]
+    parts = [str(hexlify(digest[:16]), "ascii") for digest in digests]
+    return module_of(chip).Slot(SECOND, len(content), hashlib.sha256(content).digest(), PART, parts)
 
 
 def fetch(found, content=NEW):
@@ -60,9 +64,27 @@ def test_chunks_that_come_twice_or_out_of_order_change_nothing():
     eq(found.take(0, NEW[:100]), True)
     eq(found.take(0, NEW[:100]), False)
     eq(found.take(100, NEW[100:] + b"more"), False)
+    eq(found.take(100, NEW[100 : PART + 1]), False)
     found.close()
     fetch(found)
     check(chip)
+
+
+def test_false_bytes_cost_no_more_at_the_end_than_at_the_beginning():
+    """A sector of the part before, and the part."""
+    for at in range(0, SIZE, 1000):
+        chip = used()
+        found = slot_of(chip)
+        wrong = NEW[:at] + bytes([NEW[at] ^ 1]) + NEW[at + 1 :]
+        asked = 0
+        while not found.complete:
+            found.step()
+            offset, size = found.wanted
+            content, size = (wrong, min(size, 416)) if asked <= at else (NEW, min(size, 416))
+            eq(found.take(offset, memoryview(content)[offset : offset + size]), True)
+            asked += size
+        assert SIZE < asked <= SIZE + PART + SECTOR, (at, asked)
+        check(chip)
 
 
 def test_a_fetch_goes_on_after_a_power_cut_at_any_operation():
@@ -100,7 +122,7 @@ def test_damaged_bytes_are_fetched_once_more_and_then_refused():
     chip = used()
     found = slot_of(chip)
     raises(sys.modules["firmware_slot"].Damaged, fetch, found, wrong)
-    fetch(slot_of(chip))
+    assert fetch(slot_of(chip)) <= SIZE - SECTOR  # of the part before it the last sector
     check(chip)
     eq(fetch(slot_of(chip)), SIZE - 3 * SECTOR)  # it is there, but for the last sector
 

@@ -25,6 +25,8 @@ JOURNAL = 2  # version of the journal's format
 _MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
 _IN_BLOCK = 4096 - 32  # bytes of a file in a block of littlefs, which has pointers to others there
 _NUMBER_MAX = 2**32 - 1
+_PART, _PARTS = 65_536, 32  # bytes of a part of firmware at least, parts at most: the announcement has 2,048 bytes
+_SHORT = 32  # hexadecimal digits of the SHA-256 of a part
 _CHIP = 12  # where firmware for an ESP32 has the number of its chip, 2 bytes
 _MAGIC = b"inflight release 1\n"
 
@@ -109,11 +111,15 @@ def make_firmware(chosen, firmware, key, number, trial_s=300):
     if chosen.image != "esp32":
         raise ValueError(f"the firmware of a {chosen.title} comes by cable only: --firmware is for an ESP32")
     image = application_of(chosen, firmware)
-    fields = {
-        "chip": int.from_bytes(image[_CHIP : _CHIP + 2], "little"),
-        "sha256": hashlib.sha256(image).hexdigest(),
-    }
+    fields = {"chip": int.from_bytes(image[_CHIP : _CHIP + 2], "little"), **parts(image)}
     return signed(image, fields, key, number, chosen.folder, trial_s, 6)
+
+
+def parts(image):
+    """The digests of firmware and of its parts: a device verifies each when it has come."""
+    size = _PART * math.ceil(len(image) / (_PART * _PARTS))
+    digests = [hashlib.sha256(image[at : at + size]).hexdigest()[:_SHORT] for at in range(0, len(image), size)]
+    return {"sha256": hashlib.sha256(image).hexdigest(), "part": size, "parts": digests}
 
 
 def signed(image, own, key, number, board, trial_s, mpy):

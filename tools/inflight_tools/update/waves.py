@@ -105,7 +105,8 @@ class Course:
         late = [device for device in self.running if now - self._since[device] >= self._patience_s]
         for device in late:
             why = self.reasons.get(device)
-            self._set(device, DISTURBED if why else EXPIRED, f"no outcome in time; {why}" if why else "no outcome in time")
+            state, more = (DISTURBED, f"; {why}") if why else (EXPIRED, "")
+            self._set(device, state, f"no outcome in time{more}")
         return late
 
     def _set(self, device, state, reason):
