@@ -3,7 +3,7 @@
 #
 # A restart that it makes itself is part of the boot: the time goes on, and readings are gathered with those before it.
 # Behind what offline keeps the board remembers the clock (5 bytes), the number of the boot's first message (3), see
-# Node, and whether it gathered.
+# Node, whether it gathered, and the doubts about the clock.
 
 import log
 import telemetry
@@ -17,13 +17,13 @@ from telemetry import HEALTH_MS
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
-_DOUBTS = const(60)  # answers in a row far from the known time, after which that is taken for wrong
+_DOUBTS = const(55)  # answers in a row far from the known time, which overrule it within an hour
 _DAY_MS = const(86_400_000)
 _RESTART_MS = const(900_000)  # without a connection to the broker: nothing is lost by it
 _DRAIN_MS = const(5_000)
 _SPACE = const(512)  # bytes, more than a status takes
 _OFFLINE = const(6)  # bytes that offline keeps
-_KEPT = const(15)  # with what is remembered here
+_KEPT = const(16)  # with what is remembered here
 _BOOT = const(0xFFFFFF)
 _CLOCK = const(0xFFFFFFFFFF)
 _HOUR_CS = const(360_000)
@@ -63,9 +63,10 @@ class App(Node):
         if kept and len(kept) == _KEPT:
             board.remember(kept[:_OFFLINE])  # unless this start ends with a restart, too
             if board.reset_cause() == SOFT:
-                time = int.from_bytes(kept[_OFFLINE:-1], "little")
+                time = int.from_bytes(kept[_OFFLINE:-2], "little")
                 self._go_on(time & _CLOCK, time >> 40, _HOUR_CS)
-                if kept[-1]:
+                self._doubts = kept[-1]
+                if kept[-2]:
                     self._gather()
                 if self._batch:
                     self._batch.load()
@@ -80,7 +81,6 @@ class App(Node):
 
             self._connectivity = keep(self, self._connectivity)
         self._sync = Timer(_CLOCK_MS)
-        self._doubts = 0  # answers in a row that were refused
         self._restart = Timer(_RESTART_MS)  # due without a connection for so long
         self._restart.put_off(ticks_ms())
         self._wifi_status = None
@@ -143,9 +143,8 @@ class App(Node):
             self._keep_time(now)
 
     def _keep_time(self, now):
-        is_set = self._sync_time(-1 if self._doubts >= _DOUBTS else 0)
-        self._doubts = self._doubts + 1 if is_set is None else 0
-        self._sync.ms = _DAY_MS if is_set else _CLOCK_MS
+        is_set = self._sync_time(0, _DOUBTS)
+        self._sync.ms = _DAY_MS if is_set and not self._doubts else _CLOCK_MS
         self._sync.put_off(now)
 
     def _keep_reading(self, now):
@@ -206,7 +205,7 @@ class App(Node):
         """To be called before a restart."""
         kept = (self.board.recall() or bytes(_OFFLINE))[:_OFFLINE]
         time = (self._boot & _BOOT) << 40 | self._clock_cs()
-        self.board.remember(kept + time.to_bytes(8, "little") + bytes([self._batch is not None]))
+        self.board.remember(kept + time.to_bytes(8, "little") + bytes([self._batch is not None, self._doubts]))
 
     def close(self):
         """Publishes the status offline, waits a limited time for the broker to complete all messages, and

@@ -16,7 +16,7 @@ _GATHERED = const(494)  # bytes of a record with gathered readings, at most
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 _SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
 _UPTIME = const(26_843_545_600)  # a clock below it tells no time of day, as in SenML: 2**28 s
-_BOOT = const(0xFFFFFF)  # bits of the number of a boot that are remembered
+_BOOT = const(0x3FFFFF)  # bits of the number of a boot that are remembered
 
 
 def will(config):
@@ -70,6 +70,7 @@ class Node:
         self.stopping = False  # a command requested a restart
         self.later = None  # a function: what a command requested that its handler may not do
         self.synchronised = False  # the clock is right
+        self._doubts = 0  # answers in a row of time servers that were far from it
         self.crash = crash
         self.actuators = self._made_actuators()
         self.home = self._made_home()
@@ -148,11 +149,12 @@ class Node:
         """Seconds since 1970; right if the clock is `synchronised`."""
         return int(telemetry.now(self._ahead_s))
 
-    def _sync_time(self, drift_s=0):
-        # Sets the clock. The known time may be wrong by drift_s; -1: by anything. Returns True if it is set, None if
-        # the answer was too far from the known time.
+    def _sync_time(self, drift_s, most):
+        # Sets the clock. The known time may be wrong by drift_s. `most` answers in a row that are far from it overrule
+        # it; if one answer alone has set it, one does: nobody signs them. Returns True if it is set, None if the answer
+        # was too far from the known time. No answer says nothing.
         within = None
-        if self.synchronised and drift_s >= 0:
+        if self.synchronised and self._doubts < most:
             now = self.time()
             within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
         is_set = self.board.sync_time(self.config.ntp, within)
@@ -160,6 +162,9 @@ class Node:
             self.synchronised = True
             self._ahead_s = 0
             self._clock = self._board_cs()
+            self._doubts = 0 if within else most - 1
+        elif is_set is None:
+            self._doubts += 1
         return is_set
 
     # --- the time over a sleep or a restart, which are part of a boot: in 1/100 s since 1970, or since the boot ---

@@ -36,24 +36,25 @@ _STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SU
 _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
 _DRIFT_MS = const(50_000)  # in which a clock may be wrong by 1 s: 2 %
 _NEVER = const(255)
+_DOUBTS = const(7)  # answers in a row far from the known time overrule it: as many as come in an hour, but from 2 to 7
 _MAX = const(65535)
 _MOST_WAKES = const(0x3FFF)  # since a health message; the bits above are `unsent` and `known`
 _UNSENT = const(0x4000)
 _KNOWN = const(0x8000)
 _SET_CS = const(173_568_960_000)  # 2025: an earlier clock was reset
-_BOOT = const(0xFFFFFF)  # bits of the number of a boot
-_CLOCK = const(0xFFFFFFFFFF)  # and of its clock
+_BOOT = const(0x3FFFFF)  # bits of the number of a boot
+_CLOCK = const(0x7FFFFFFFFF)  # and of its clock
 _PHASES = ("read", "journal", "wifi", "connect", "deliver")
 
 
 class Memory:
     """The data that a device remembers while it sleeps; `data` are the argument of the last remember(), or None.
     since: wakes since the last report; sync: reports since the clock was set, also those without a connection, 255:
-    never, or to a time that is taken for wrong; full: messages refused by a full journal, missed: reports that did not
+    never; full: messages refused by a full journal, missed: reports that did not
     reach the broker, both since the last power cut; known: the session is subscribed to what a file says (see _stored),
     and each CONNECT since then was answered; unsent: the last wake had no connection. clock: when the next wake begins,
     in 1/100 s since 1970, or since the boot, see _UPTIME; 0: not known. boot: number of the boot's first message, its
-    last bits."""
+    last bits. doubts: about the clock."""
 
     FORM = "<BBBBH5HQ"
 
@@ -64,7 +65,7 @@ class Memory:
             self.full = self.missed = 0
             self.health = _MOST_WAKES
             self.known = self.unsent = False
-            self.boot = self.clock = 0
+            self.boot = self.clock = self.doubts = 0
             self.phases = [0] * len(_PHASES)
         else:
             numbers = struct.unpack(self.FORM, data)
@@ -73,7 +74,8 @@ class Memory:
             self.known = health >= _KNOWN
             self.unsent = health & _UNSENT > 0
             self.phases = list(numbers[5:-1])
-            self.boot = numbers[-1] >> 40
+            self.doubts = numbers[-1] >> 61
+            self.boot = numbers[-1] >> 39 & _BOOT
             self.clock = numbers[-1] & _CLOCK
 
     def pack(self):
@@ -82,7 +84,8 @@ class Memory:
         health = min(self.health, _MOST_WAKES)
         health |= (_KNOWN if self.known else 0) | (_UNSENT if self.unsent else 0)
         phases = [min(n, _MAX) for n in self.phases]
-        return struct.pack(self.FORM, *(few + [health] + phases + [(self.boot & _BOOT) << 40 | self.clock]))
+        last = min(self.doubts, _DOUBTS) << 61 | (self.boot & _BOOT) << 39 | self.clock
+        return struct.pack(self.FORM, *(few + [health] + phases + [last]))
 
 
 def _left(period, awake_ms):
@@ -120,6 +123,7 @@ class SleepingApp(Node):
 
     def _recall_time(self):
         memory = self._memory
+        self._doubts = memory.doubts
         self._clock_is_set = memory.sync != _NEVER and self._board_cs() > _SET_CS
         expected = memory.clock if self.board.reset_cause() in (DEEP_SLEEP, SOFT) else 0
         if memory.clock:
@@ -174,6 +178,7 @@ class SleepingApp(Node):
         """Keeps the time, and what else the next start needs, which comes in left_ms."""
         memory = self._memory
         memory.boot = self._boot
+        memory.doubts = self._doubts
         memory.clock = self._clock_cs() + left_ms // 10
         self.board.remember(memory.pack())
 
@@ -350,16 +355,13 @@ class SleepingApp(Node):
     def _keep_time(self):
         memory = self._memory
         period = self.config.sleep_ms * self.config.report_every
-        if self._clock_is_set and memory.sync <= min(_SYNC_MS // period, _NEVER - 2):
+        if self._clock_is_set and not self._doubts and memory.sync <= min(_SYNC_MS // period, _NEVER - 2):
             return
-        is_set = self._sync_time(-1 if memory.sync == _NEVER else memory.sync * period // _DRIFT_MS)
-        if is_set:
+        if self._sync_time(memory.sync * period // _DRIFT_MS, max(2, min(_SYNC_MS // period, _DOUBTS))):
             if self._undated:
                 self._date_readings()
             if not self._undated:  # else the journal is full: the next wake goes on without the time, and tells it then
                 memory.sync = 0
-        elif is_set is None and memory.sync == _NEVER - 1:
-            memory.sync = _NEVER  # after so many reports the known time is taken for wrong
 
     def _wake(self):
         # How long the last wake took; None without remembered data.

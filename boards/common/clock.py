@@ -4,6 +4,7 @@ import sys
 import time
 
 _EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
+_YEAR = 2023  # the first; with 32 bits from 1970 on, 2038 is 1901
 _FROM_1900 = 2_208_988_800  # that of NTP
 _QUERY = b"\x1b" + bytes(47)  # version 3, from a client
 _SERVER = 4  # mode of an answer
@@ -12,21 +13,22 @@ _STRATA = range(1, 16)  # 0 is an error, 16 has no time
 
 
 def sync(host=None, within=None):
-    """Asks `host`, default pool.ntp.org, twice, with a time-out of 1 s after name resolution; False: nobody. Sets the
-    clock to an answer of a server that knows the time, if it is not before the day this firmware was built, nor outside
-    of `within`: (least, most) in s since 1970. Returns True if the clock was set; None if an answer was outside of
-    `within`; else False. The clock is unchanged then, but not before the day of the build: without that, TLS would
-    refuse certificates as not valid yet."""
+    """Asks `host` twice, by default two servers of pool.ntp.org, with a time-out of 1 s after name resolution; False:
+    nobody. Sets the clock to an answer of a server that knows the time, if it is not before the day this firmware was
+    built, nor outside of `within`: (least, most) in s since 1970. Returns True if the clock was set; None if an answer
+    was outside of `within`; else False. The clock is unchanged then, but not before the day of the build: without that,
+    TLS would refuse certificates as not valid yet."""
     from built import TIME
 
     result = False
     try:
-        for _ in range(0 if host is False else 2):
+        for server in () if host is False else (host or "pool.ntp.org", host or "2.pool.ntp.org"):
             try:
-                t = _ask(host or "pool.ntp.org")
-            except Exception:  # no network, unknown name, no answer, incomplete answer
+                t = _ask(server)
+                year = time.gmtime(t - _EPOCH)[0]
+            except Exception:  # no network, unknown name, no answer, incomplete answer, no such time on this board
                 continue
-            if t < TIME:
+            if t < TIME or year < _YEAR:
                 continue
             if within and not within[0] <= t <= within[1]:
                 result = None

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -126,6 +127,40 @@ def test_health_without_a_connection(device, nobody):
     assert [topic for _, _, topic in app.board.log].count("health") == 1
 
 
+# --- a time that somebody forges ---
+
+YEARS, MONTH = 10 * 365 * 86_400, 30 * 86_400
+
+
+@pytest.mark.parametrize("ahead", [YEARS, -MONTH])
+@pytest.mark.parametrize("forged", [1, 2, 3])
+def test_a_forged_time_is_undone_within_the_hour(device, nobody, monkeypatch, ahead, forged):
+    """With TLS that checks dates a device whose time is wrong has no connection, and restarts each 15 minutes. forged:
+    how many answers are; those behind them are right."""
+    began, wrong, undone, answers, clock = 1_700_000_000, [0], [], [], device._clock
+    monkeypatch.setattr(time, "time", lambda: began + clock.now + wrong[0])
+
+    def sync_time(host, within):
+        answers.append(device.minutes)
+        by = ahead if len(answers) <= forged else 0
+        if within and not within[0] <= began + clock.now + by <= within[1]:
+            return None
+        if wrong[0] and not by:
+            undone.append(answers[-1])
+        wrong[0] = by
+        return True
+
+    board, restarts = None, 0
+    while device.minutes < DAY and not (len(answers) > forged and not wrong[0]):
+        app = device.start(nobody, board=board)
+        board = app.board
+        board.sync_time, board.cause, board.slept, board.wifi, board.joins = sync_time, SOFT, [], ONLINE, ONLINE
+        restarts += (round(device.minutes + 15), "restart") in device.run(DAY)
+        app.remember()
+    right = [by for by in answers[forged:] if by - answers[forged] <= 60]
+    assert wrong == [0] and undone[0] in right and (restarts >= 5 or forged == 1)
+
+
 # --- no network at all ---
 
 SETUP = {"setup": {"code": "the-set-up-code"}}
@@ -211,13 +246,13 @@ def asks(device, port, answers):
 def test_the_time_is_asked_for_again_in_a_minute(device, nobody, monkeypatch):
     """Until a server has told it; and a day later, when the device knows it."""
     monkeypatch.setattr("time.time", lambda: 1_800_000_000 + device.minutes * 60)
-    found = asks(device, nobody, [False, False, True, False, None, True])
+    found = asks(device, nobody, [False, False, True, True, False, None, True])
     device.run(1.5)
     assert [minute for minute, _ in found] == [0, 1] and not device.app.synchronised
     device.run(5)
     device.pass_until(DAY - 5)
     device.run(DAY + 10)
-    assert [minute for minute, _ in found] == [0, 1, 2, 1442, 1443, 1444] and device.app.synchronised
+    assert [minute for minute, _ in found] == [0, 1, 2, 3, 1443, 1444, 1445] and device.app.synchronised
     assert [within for _, within in found[:3]] == [None] * 3
     for minute, within in found[3:]:
         assert within[0] == within[1] and abs(within[0] - 1_800_000_000 - minute * 60) < 60
@@ -225,11 +260,11 @@ def test_the_time_is_asked_for_again_in_a_minute(device, nobody, monkeypatch):
 
 def test_the_known_time_may_be_the_wrong_one(device, nobody):
     """After an hour in which every answer is far from it, the next one is taken."""
-    found = asks(device, nobody, [False] + [None] * 5 + [False] + [None] * 60 + [True])
+    found = asks(device, nobody, [False] + [None] * 5 + [False] + [None] * 50 + [True])
     device.app.synchronised = True
-    device.run(75)
-    assert [minute for minute, _ in found] == list(range(68))
-    assert [within is None for _, within in found] == [False] * 67 + [True]
+    device.run(59)
+    assert [minute for minute, _ in found] == list(range(59))
+    assert [within is None for _, within in found] == [False] * 57 + [True, False]
 
 
 # --- the time, over the restarts ---

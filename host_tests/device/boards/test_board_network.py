@@ -1,10 +1,14 @@
 """Wi-Fi and clock, with a fake of each port: behaviour that all boards share."""
 
+import sys
+import time
+
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_AP, ONLINE, WRONG_KEY
 from harness import eq
 from ports import AccessPoint, Module, install, ntp_answer, outcome, set_up
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
+from scratch import Replaced
 
 RUNTIMES = "cpython micropython-x86"
 CHIPS = (Esp32, Rp2040)
@@ -262,6 +266,28 @@ def test_time_from_the_network():
             eq(len(chip.ntp.asked), 2 if host else 0)
 
 
+def test_a_time_that_the_board_has_not_is_refused():
+    """2038 with 32 bits that begin in 1970."""
+    gmtime = time.gmtime
+    for wrong in (OverflowError(), (1901, 12, 18, 0, 0, 0, 0, 352)):
+
+        def of_32_bits(t, wrong=wrong):
+            if t < 1 << 31:
+                return gmtime(t)
+            if isinstance(wrong, Exception):
+                raise wrong
+            return wrong
+
+        for new in CHIPS:
+            chip = new()
+            chip.ntp.answers = [2_150_000_000] * 2
+            built()
+            clock = __import__("clock")
+            with Replaced(clock, time=Module(gmtime=of_32_bits, time=time.time), _EPOCH=0):
+                eq((chip.board.sync_time(), chip.date), (False, None))
+            sys.modules.pop("clock", None)
+
+
 def test_failed_synchronisation_keeps_the_clock():
     for new in CHIPS:
         chip = new()
@@ -298,7 +324,7 @@ def test_a_time_far_from_the_known_one_is_refused():
     for new in CHIPS:
         chip = new()
         within = LATER - 60, LATER + 60
-        for wrong in (LATER - 61, LATER + 61, LATER + 3_600, LATER + (1 << 30), BUILT):
+        for wrong in (LATER - 61, LATER + 61, LATER + 3_600, LATER + (1 << 28), BUILT):
             for answers in ([wrong] * 2, [wrong, OSError(110)], [OSError(110), wrong]):
                 chip.ntp.answers = answers[:]
                 built()
