@@ -9,7 +9,7 @@ import sys
 
 from config import check
 from files import beside, write
-from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from inflight.compat import const, passed, ticks_add, ticks_diff, ticks_ms
 from setup_attempt import Failed, join, place_of, reach
 from setup_http import BadRequest, form
 
@@ -18,6 +18,7 @@ _IDLE_MS = const(500)
 _BUSY_MS = const(50)  # while an attempt runs
 _FAREWELL_MS = const(15_000)  # for so long the page tells the success, if nobody asks for it
 _SOON_MS = const(500)
+_SCAN_MS = const(15_000)  # between two scans for the page: each takes seconds, in which nobody is served
 
 
 class Setup:
@@ -140,8 +141,8 @@ class Setup:
         if request.method == "POST":
             self._submit(fields, error)
         elif request.path == "/scan":
-            self.networks()
-            if not self._attempt:
+            if not self._attempt and passed(ticks_ms(), self._scanned, _SCAN_MS):
+                self.networks()
                 self._found = self._search()
         elif request.path == "/favicon.ico":  # led to the page, it would pass for a person who sees it
             return 404, None, ()
@@ -248,6 +249,7 @@ class Setup:
                 self._networks = self._radio.scan()
             except MemoryError:  # whoever announces hundreds must not bar the set-up: a name can be typed
                 gc.collect()
+            self._scanned = ticks_ms()
         return self._networks
 
     def bring(self, ssid, key, ended):

@@ -20,7 +20,7 @@ JUDGE = "judge"  # receives everything
 USERS = (JUDGE, "attic", "cellar", "collector-0", "updates", "operator", "homeassistant")
 # What a device publishes below its own topic. A # of the collector's filters stands for a name.
 OF_A_DEVICE = sorted({kind.replace("#", "pump") for kind in (*KINDS, *TO_UPDATES)})
-TO_A_DEVICE = ("command/reboot", "command/actuator/pump", "update/manifest", "update/chunk")
+TO_A_DEVICE = ("command/reboot", "command/set", "command/actuator/pump", "update/manifest", "update/chunk")
 MARKER = marker_topic("inflight", "collector-0")
 DISCOVERY = "homeassistant/sensor/{}/temperature/config"
 OTHERS = (MARKER, "inflight/attic", "inflight", "homeassistant/status", "x", "inflight/attic/x")
@@ -93,8 +93,15 @@ def test_a_device_publishes_its_own_topics(users):
     mine = [f"inflight/attic/{kind}" for kind in OF_A_DEVICE]
     users["attic"].publish(*mine, DISCOVERY.format("attic"))
     assert judge.arrived() == sorted([*mine, DISCOVERY.format("attic")])
-    assert operator.arrived() == mine
-    assert collector.arrived() == [topic for topic in mine if topic != "inflight/attic/want"]
+    told = [topic for topic in mine if topic != "inflight/attic/want"]
+    assert operator.arrived() == collector.arrived() == told
+
+
+def test_a_command_is_read_by_its_device_alone(users):
+    """`set` may bring a password."""
+    everybody = {name: users[name].subscribe("inflight/#") for name in USERS if name != JUDGE}
+    users["operator"].publish("inflight/attic/command/set")
+    assert [name for name, user in everybody.items() if user.arrived()] == ["attic"]
 
 
 @pytest.mark.parametrize("retain", [False, True])
@@ -120,11 +127,12 @@ def test_a_device_receives_nothing_of_others(users):
 
 
 def test_each_service_has_its_own_topics(users):
-    """Whoever gets the password of one cannot do what another one does."""
+    """Whoever gets the password of one cannot do what another one does. Home Assistant sends what the announcement of
+    any device names: no settings."""
     allowed = {
         "collector-0": {MARKER},
         "updates": {"inflight/attic/update/manifest", "inflight/attic/update/chunk"},
-        "operator": {"inflight/attic/command/reboot", "inflight/attic/command/actuator/pump"},
+        "operator": {f"inflight/attic/{topic}" for topic in TO_A_DEVICE if topic.startswith("command")},
         "homeassistant": {
             "inflight/attic/command/reboot",
             "inflight/attic/command/actuator/pump",

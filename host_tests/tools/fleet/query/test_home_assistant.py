@@ -63,12 +63,13 @@ def history(run, tmp_path):
     """history(home, ...) runs the command; returns (exit status, standard output, standard error)."""
     (tmp_path / "token").write_text(TOKEN + "\n")
 
-    def ask(home, *words, url=None):
+    def ask(home, *words, url=None, plain=("--plain-http",)):
         with serve(home, "127.0.0.1", 0) as server:
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
             place = url or f"http://127.0.0.1:{server.socket.getsockname()[1]}/"
-            status, *told = run("history", "--home-assistant", place, "--token-file", tmp_path / "token", *words)
+            command = "history", "--home-assistant", place, "--token-file", tmp_path / "token"
+            status, *told = run(*command, *plain, *words)
             server.shutdown()
             thread.join()
         assert not any(TOKEN in text for text in told)
@@ -183,7 +184,9 @@ def test_errors_tell_what_to_do(tables, history, tmp_path):
     assert status == 1 and "none cannot be read: write the token into it" in error
     for url in ("homeassistant.local:8123", "ftp://homeassistant.local"):
         status, _, error = history(Home(), url=url)
-        assert status == 1 and f"{url}: write it as http://homeassistant.local:8123" in error
+        assert status == 1 and f"{url}: write it as https://homeassistant.local:8123" in error
     home = Home(entities=ENTITIES[:1], metadata=[TEMPERATURE], fails="recorder/import_statistics")
+    status, _, error = history(home, plain=())  # it would send the token in plain text
+    assert status == 1 and "use https, or --plain-http" in error and not home.asked
     status, _, error = history(home)
     assert status == 1 and "Home Assistant refuses recorder/import_statistics: Unauthorized" in error

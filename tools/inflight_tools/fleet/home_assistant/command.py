@@ -21,12 +21,19 @@ def history(
     of: options.Tables = None,
     since: options.Since = None,
     until: options.Until = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="send the token over http: whoever listens on the way can then read it")
+    ] = False,
     late: Annotated[int, typer.Option(min=1, help="seconds after which a reading is late")] = 300,
     as_json: options.Json = False,
 ):
     """Imports readings that arrived late into Home Assistant's statistics, at their true time: mean, least and most of
     each hour. Again is no harm."""
     _, of = locations(data, None, of)
+    if home_assistant.lower().startswith("http:") and not plain_http:
+        raise failure(
+            f"{home_assistant}: the token would leave in plain text: use https, or --plain-http in your own network"
+        )
     now = time.time()
     times = time_span(since, until, now)
     try:

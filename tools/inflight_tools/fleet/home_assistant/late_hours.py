@@ -64,13 +64,13 @@ def hours(database, now, late_s, since=None, until=None):
 
 
 class HomeAssistant:
-    """The WebSocket API at `url` of Home Assistant, http://homeassistant.local:8123 for one, for `with`. token: a
+    """The WebSocket API at `url` of Home Assistant, https://homeassistant.local:8123 for one, for `with`. token: a
     long-lived access token of an administrator. Raises Refused, OSError."""
 
     def __init__(self, url, token):
         scheme, _, place = url.rstrip("/").partition("://")
         if scheme not in ("http", "https") or not place:
-            raise Refused(f"{url}: write it as http://homeassistant.local:8123")
+            raise Refused(f"{url}: write it as https://homeassistant.local:8123")
         self._url, self._token = f"{scheme.replace('http', 'ws', 1)}://{place}/api/websocket", token
         self._stack = contextlib.ExitStack()
         self._id = 0
