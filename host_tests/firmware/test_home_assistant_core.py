@@ -180,17 +180,9 @@ def test_what_waited_out_an_outage_is_in_the_statistics_at_its_true_time_alone(
     assert {state for entity, state in home.changes if entity == temperature} <= {"unavailable", "20", "25.5"}
     assert of_hours(home, temperature, begin) == []
     (tmp_path / "token").write_text(core.token)
-    command = [
-        "history",
-        "--home-assistant",
-        core.url,
-        "--token-file",
-        str(tmp_path / "token"),
-        "--plain-http",
-        "--json",
-    ]
+    command = ["history", "--home-assistant", core.url, "--token-file", str(tmp_path / "token"), "--json"]
     for _ in range(2):  # again is no harm
-        done = CliRunner().invoke(fleet, [*command, "--data", str(pipeline.folder)])
+        done = CliRunner().invoke(fleet, [*command, "--plain-http", "--data", str(pipeline.folder)])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["hours"][temperature] == 4
     becomes(home, temperature, begin, [(0, 20, 20, 20), (1, 23, 22, 24), (2, 30, 30, 30), (4, 11, 10, 12)])

@@ -157,13 +157,18 @@ def test_a_key_that_is_none_does_not_hide_the_other():
 def test_nobody_else_can_end_a_fetch_with_what_takes_memory_to_read():
     with Device() as device:
         device.announce(RELEASE)
-        for opening in (b"[", b'{"":'):
-            eq(device.announce(opening * (1_600 // len(opening)) + FORGED), [(None, "refused", NOT_SIGNED)])
+        hostile = [opening * (1_600 // len(opening)) for opening in (b"[", b'{"":')]
+        hostile += [b"", b"5", b"null", b"{}", b'{"release": "x"}', b'{"release": 1e400}', b"\xff" * 1_000]
+        for body in hostile:
+            eq(device.announce(body + FORGED), [(None, "refused", NOT_SIGNED)])
             assert device.app.update.busy
         for fails in ({"json": NoMemory}, {"is_signed": no_memory}):
             with Replaced(announcement, **fails):
                 eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
             assert device.app.update.busy
+        with Replaced(announcement, check=no_memory):
+            eq(device.announce(forged(8))[0][:2], (None, "refused"))
+        assert device.app.update.busy
         eq(device.fetched, (FETCH, 7))
 
 
@@ -225,14 +230,6 @@ def test_no_older_release_takes_the_place_of_the_one_that_is_fetched():
         eq(device.announce(RELEASE), [(7, "refused", "release 7 is not newer than 7")])
         eq([(fields["sha256"][:4], retained) for _, fields, retained in device.app.told], [("8ee9", False)])
         eq(device.fetched, (FETCH, 8))
-
-
-def test_no_error_of_an_announcement_ends_a_fetch():
-    with Device() as device:
-        device.announce(RELEASE)
-        with Replaced(announcement, check=no_memory):
-            eq(device.announce(forged(8))[0][:2], (None, "refused"))
-        assert device.app.update.busy
 
 
 def test_a_release_is_withdrawn_by_its_signer_alone_and_for_ever():
