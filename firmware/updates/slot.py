@@ -8,6 +8,7 @@ import hashlib
 import os
 import sys
 
+from files import read_file
 from inflight.compat import const
 
 _PIECE = const(512)
@@ -197,37 +198,34 @@ class Slot:
 
     def verify(self):
         """Reads every file once more. Raises Damaged."""
-        self._entry, at = 0, self._index_size
         with open(self._path, "rb") as f:
-            while self._entry < self._index_size:
-                name, size, digest = self._read_entry(f)
-                f.seek(at)
+            for name, size, digest in self._files(f):
                 if _digest(f, size) != digest:
                     raise Damaged(name)
-                at += size
 
     def extract(self, name):
         """The content of a small file, as text; None if the image has none of this name."""
-        self._entry, at = 0, self._index_size
         with open(self._path, "rb") as f:
-            while self._entry < self._index_size:
-                found, size, _ = self._read_entry(f)
+            for found, size, _ in self._files(f):
                 if found == name:
-                    f.seek(at)
                     return str(f.read(size), "utf-8")
-                at += size
         return None
+
+    def _files(self, f):
+        # Yields (name, size, digest) of each file of the image `f`, which is where it begins.
+        self._entry, at = 0, self._index_size
+        while self._entry < self._index_size:
+            entry = self._read_entry(f)
+            f.seek(at)
+            yield entry
+            at += entry[1]
 
 
 def reclaim(unit, blocks, record_path="/lib/inflight.json"):
     """Removes the application that a cable brought, whose files `inflight board` recorded there, and its image, if that
     gives `blocks` of `unit` bytes. The good one is in a slot. Returns True if it did."""
-    import json
-
-    try:
-        with open(record_path) as f:
-            recorded = json.loads(f.read())
-    except (OSError, ValueError):
+    recorded = read_file(record_path, ())
+    if not recorded:
         return False  # it is frozen, or was installed in another way
     folder = record_path.rpartition("/")[0] + "/"
     paths = [path for path in recorded if path.startswith(folder) and path[len(folder) :].split(".")[0] not in _KEPT]

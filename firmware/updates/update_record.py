@@ -3,7 +3,6 @@
 #
 # Never updated: launch.py reads the files, from a copy of this module that no update replaces. So the format stays.
 
-import os
 import struct
 from binascii import crc32
 
@@ -126,15 +125,6 @@ def unpack(data):
 
 def _path(folder, n):
     return "%s/update.%d" % (folder, n & 1)
-
-
-def exists(folder):
-    """True if there ever was an update."""
-    try:
-        os.stat(_path(folder, 0))
-        return True
-    except OSError:
-        return False
 
 
 def load(folder):

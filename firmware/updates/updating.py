@@ -25,17 +25,12 @@ _LONGEST_PAUSE_MS = const(300_000)
 _PATIENCE_MS = const(2_000)  # for which a device that would sleep waits for a chunk
 
 
-def folder_of(board):
-    """The folder of records and slots."""
-    return beside(board, "")[:-1]
-
-
 class Update:
     """What the device `app` does with announcements and chunks."""
 
     def __init__(self, app):
         self._app = app
-        self._folder = folder_of(app.board)
+        self._folder = beside(app.board, "")[:-1]  # of records and slots
         self._pieces = self._slot = None
         self._announced = []  # they wait for step(); the first is the one that is fetched, if there is one
         self._offer = beside(app.board, "update.offer")

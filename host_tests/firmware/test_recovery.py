@@ -256,15 +256,6 @@ def test_the_time_is_asked_for_again_in_a_minute(device, nobody, monkeypatch):
         assert within[0] == within[1] and abs(within[0] - 1_800_000_000 - minute * 60) < 60
 
 
-def test_the_known_time_may_be_the_wrong_one(device, nobody):
-    """After an hour in which every answer is far from it, the next one is taken."""
-    found = asks(device, nobody, [False] + [None] * 5 + [False] + [None] * 50 + [True])
-    device.app.synchronised = True
-    device.run(59)
-    assert [minute for minute, _ in found] == list(range(59))
-    assert [within is None for _, within in found] == [False] * 57 + [True, False]
-
-
 # --- the time, over the restarts ---
 
 BASE = 1_800_000_000

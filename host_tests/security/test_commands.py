@@ -105,16 +105,6 @@ def test_retained_commands(broker, device, name):
     assert not reply["ok"] and "retain" in reply["error"] and not device.stopping
 
 
-@pytest.mark.parametrize(
-    "name", ["", "REBOOT", "reboot/", "reboot/x", "a/reboot", "/reboot", " reboot", "x" * 300, "é" * 100]
-)
-def test_unknown_names(broker, device, name):
-    """The reply goes to the device's own topics."""
-    ((topic, reply),) = replies_to(broker, device, publish(OWN + "command/" + name, b"", 1, 1))
-    assert not reply["ok"] and not device.stopping
-    assert topic.startswith(OWN + "reply/") and not device.errors
-
-
 def test_many_unknown_names_are_not_stored(broker, device):
     """Neither in memory nor in health. The reply to a long name may be longer than a message may be."""
     names = [f"{k:04}" + "n" * 1500 for k in range(30)]
@@ -122,9 +112,3 @@ def test_many_unknown_names_are_not_stored(broker, device):
         broker, device, *(publish(OWN + "command/" + name, b"", 1, k + 10) for k, name in enumerate(names))
     )
     assert len(replies) == 30 and not device.errors
-
-
-@pytest.mark.parametrize("payload", [b"\xff\xfe", b"9" * 450, b"-1", b"1e5", b"\0", b"{}", b"0x10", b" ", b"1" * 19])
-def test_arguments(broker, device, payload):
-    replies = replies_to(broker, device, publish(OWN + "command/interval", payload, 1, 1))
-    assert [reply["ok"] for _, reply in replies] == [False] and device.interval is None

@@ -420,15 +420,6 @@ def test_nothing_of_another_release_with_the_same_number_stays():
             eq(os.listdir(folder.path), ["a.image"])
 
 
-def test_a_small_file_of_the_image():
-    with Folder() as folder:
-        found = slot_of(folder.path + "/a")
-        fetch(found)
-        eq((found.extract("inflight/a.mpy"), found.extract("empty.mpy")), ("a" * 100, ""))
-        eq(found.extract("keys"), None)
-        found.verify()
-
-
 def test_room_counts_what_the_slot_has():
     with Folder() as folder:
         try:
