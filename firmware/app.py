@@ -196,8 +196,6 @@ class App(Node):
         while not self.stopping:
             self.step()
         self.close()
-        if self.update:
-            self.update.close()
         self.remember()
         return 0
 
@@ -213,3 +211,5 @@ class App(Node):
         self._publish_status("offline")
         self.client.drain(_DRAIN_MS)
         self.client.disconnect()
+        if self.update:
+            self.update.close()

@@ -22,8 +22,7 @@ def read_file(path, default=""):
     damaged."""
     try:
         with open(path) as f:
-            text = f.read()
-        return json.loads(text) if default != "" else text
+            return f.read() if default == "" else json.load(f)
     except (OSError, ValueError):
         return default
 

@@ -196,7 +196,7 @@ def test_the_time_goes_on_over_a_crash():
         (codes.SOFT, OSError(5), 0),
     ):
         with Board() as board:
-            board.memory = bytes(6) + clock.to_bytes(8, "little") + b"\0"
+            board.memory = bytes(6) + clock.to_bytes(8, "little") + bytes(2)
             board.end = ValueError("a bug")
             board.cause = cause
             if flash:

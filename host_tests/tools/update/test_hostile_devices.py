@@ -298,9 +298,7 @@ def test_a_rollout_goes_on_however_often_its_announcement_is_replaced(broker, se
 @pytest.mark.parametrize(
     "told",
     [
-        {"release": 7, "state": "refused", "reason": NOT_SIGNED},
         {"release": None, "state": "refused", "reason": NOT_SIGNED},
-        {"release": 7, "state": "refused", "reason": "Damaged: index"},
         {"release": 7, "state": "fetch", "reason": "Damaged: index"},
     ],
 )

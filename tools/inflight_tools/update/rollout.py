@@ -50,15 +50,11 @@ class Fleet:
             self.firmware[device] = str(fields.get("firmware"))
             self.status[device] = str(fields.get("state", ""))
             self.barred[device] = _barred(fields)
-        elif kind == "release" and self._is_outcome(device, fields):
-            self.outcomes[device] = fields
+        elif kind == "release" and fields.get("release") is not None:  # None: of an announcement that is not signed
+            known = self.outcomes.get(device, {})
+            old = fields.get("state") == REFUSED and known.get("state") == GOOD  # perhaps: anybody can send it again
+            self.outcomes[device] = known if old else fields
         return device, kind, fields
-
-    def _is_outcome(self, device, fields):
-        # None: of an announcement that is not signed. A signed one that is refused may be an old one: anybody can send
-        # it again.
-        good = self.outcomes.get(device, {}).get("state") == GOOD
-        return fields.get("release") is not None and not (good and fields.get("state") == REFUSED)
 
     def catch_up(self):
         """Takes what the broker has retained."""

@@ -26,8 +26,6 @@ _EVENTS, _ALL_EVENTS = 64, 100_000
 _CHUNKS, _ALL_CHUNKS = 256 << 10, 32 << 20  # bytes
 _OF_A_CHUNK = 2_048  # bytes of Paho's for a message
 _PAUSE_S = 1, 300  # before a release is announced again: the shortest, which doubles, and the longest
-# Of a "refused" or a "fetch", that it is of no release: whoever has no key can make a device say so.
-_NO_OUTCOME = ("not signed by a key", "Damaged: ")
 
 
 class _Bound:
@@ -197,13 +195,10 @@ class Server:
         self._tell(device, kind, found)
 
     def _look_for_disturbance(self, device, fields):
-        why, state = str(fields.get("reason", "")), fields.get("state")
-        if state == "refused" and (why.startswith(_NO_OUTCOME) or fields.get("release") is None):
-            fields["release"] = None
-        elif state != "fetch":
-            return
-        if why and device in self._offers:
-            self._disturbed[device] = why
+        # Whoever has no key can make a device say so: that what it was sent is not signed, or is damaged.
+        why, states = fields.get("reason"), ("fetch",) if fields.get("release") is not None else ("fetch", "refused")
+        if why and fields.get("state") in states and device in self._offers:
+            self._disturbed[device] = str(why)
 
     def _tell(self, *event):
         if not self.events.put(*event):
