@@ -103,12 +103,3 @@ def test_retained_commands(broker, device, name):
     """The broker would deliver it after each start."""
     ((_, reply),) = replies_to(broker, device, publish(OWN + "command/" + name, b"500", 1, 1, retain=1))
     assert not reply["ok"] and "retain" in reply["error"] and not device.stopping
-
-
-def test_many_unknown_names_are_not_stored(broker, device):
-    """Neither in memory nor in health. The reply to a long name may be longer than a message may be."""
-    names = [f"{k:04}" + "n" * 1500 for k in range(30)]
-    replies = replies_to(
-        broker, device, *(publish(OWN + "command/" + name, b"", 1, k + 10) for k, name in enumerate(names))
-    )
-    assert len(replies) == 30 and not device.errors

@@ -184,15 +184,6 @@ def test_what_a_device_tells_does_not_command_the_terminal(tmp_path, broker):
     assert "box" in done.stdout and not {"\x1b", "\x07", "\u202e"} & set(done.stdout), done.output
 
 
-def test_progress_does_not_command_the_terminal():
-    shown = io.StringIO()
-    course = Course(1, [["box"]], 10, 100)
-    course.next_wave(0)
-    course.message("box", {"release": 1, "state": "bad", "reason": "\x1b[2J\u202e"})
-    rollouts._Report(Console(file=shown, width=200), course, False, None, set)("box", "bad")
-    assert shown.getvalue().endswith("box: bad: \\x1b[2J\\u202e\n")
-
-
 def test_the_progress_of_a_fetch_is_told(broker, server, release_of, capsys):
     """On a terminal by the last line, with all devices that fetch; as JSON a quarter a line."""
     release = release_of(1)
