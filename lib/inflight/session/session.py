@@ -91,6 +91,7 @@ from ..compat import const, copy, passed, ticks_add, ticks_diff
 from ..errors import OutboxFull
 from ..packet import PUBLISH, PUBREL, SUBACK, UNSUBACK, ProtocolError, ack, begin, length, put_string
 from ..states import (
+    ACK,
     ALONE,
     ANY,
     ASK,
@@ -136,8 +137,6 @@ _PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for t
 _SURE = const(4)
 # Reason codes of DISCONNECT that are about no message.
 _OTHERS = b"\x89\x8b\x8d\x8e\x98\x9c\x9d\x9f\xa0"
-_GIVEN_UP = const(32)  # see marks
-_ACK = const(1)
 _MOST_TRAILER = const(131)  # bytes of an OUT record behind its PUBLISH
 _MOST_NOTICES = const(16)  # of messages that were damaged
 _START = const(7)  # bytes of a record up to the length of the topic, at most
@@ -1123,7 +1122,7 @@ class Session(Window):
         return bytes((4, _SUBSCRIPTION, identifier & 0x7F | 0x80, identifier >> 7 & 0x7F | 0x80, identifier >> 14))
 
     def _make_request(self, filters, qos):
-        """Session.subscribe()."""
+        # The one request under way: filters, their QoS, and properties.
         self.request_mid = self.last_mid = self.free_mid(0)
         if qos and any(q & 2 for q in qos):
             self.expect_qos_2()
@@ -1250,7 +1249,7 @@ class Session(Window):
         that end so: the broker has these messages since its PUBREC."""
         ended = []
         for i in range(self.rows - 1, -1, -1):
-            if self.states[i] & _GIVEN_UP:
+            if self.states[i] & GIVEN_UP:
                 self.finish(i)
             elif self.states[i] & STATE >= REL:
                 if self.states[i] & ALONE:
@@ -1325,7 +1324,7 @@ class Session(Window):
         if journal.found_state & RELEASED or self.may_be_received(at):
             self._release_only(at, i)
         else:
-            if i >= 0 and self.states[i] & STATE == _ACK and self.protocol_level == 5:
+            if i >= 0 and self.states[i] & STATE == ACK and self.protocol_level == 5:
                 self.owed += 1
             self.give_up(at)
         journal.commit()

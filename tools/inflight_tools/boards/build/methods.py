@@ -28,9 +28,8 @@ def make_functions(trees, table, import_in):
         if not listed or place not in library:
             continue
         classes = {node.name: node for node in library[place].body if isinstance(node, ast.ClassDef)}
-        methods = _with_private(
-            place, {method: classes[cls] for cls, method in listed if cls in classes}, users, elsewhere
-        )
+        methods = {method: classes[cls] for cls, method in listed if cls in classes}
+        methods = _with_private(place, methods, users, elsewhere)
         for name, cls in methods.items():
             _check(name, cls, library)
             homes[name] = home, part
@@ -111,7 +110,7 @@ def _call(tree, module, homes, import_in):
                 used.setdefault(homes[node.func.attr], set()).add(node.func.attr)
                 node.args.insert(0, node.func.value)
                 node.func = ast.Name(node.func.attr, ast.Load())
-            elif isinstance(node, ast.Attribute) and node.attr in homes and id(node) not in called:
+            elif module and isinstance(node, ast.Attribute) and node.attr in homes and id(node) not in called:
                 raise ValueError(f"{module}: {node.attr} is handed on, not called")
         for (home, part), names in used.items():
             if home != module:
