@@ -194,8 +194,8 @@ def test_nobody_takes_the_place_of_an_announcement_that_waits():
         for _ in range(3):
             update.step()
         eq([(fields["release"], fields["state"]) for _, fields, _ in device.app.told][1], (7, "fetch"))
-        for payload in (b"", forged(7)):
-            device.announce(payload)
+        for payload, told in ((b"", 0), (forged(7), 1)):
+            eq(len(device.announce(payload)), told)
             eq((device.fetched, update.busy, device.app.update), ((FETCH, 7), True, update))
 
 
