@@ -52,8 +52,6 @@ def test_python_runs(block, runtime, tmp_path, certificate):
 
 # The queries in docs/tables.md run with the pipeline's tests.
 
-# --- commands ---
-
 MAKEFILE = (CHECKOUT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.M))
 RECIPES = dict(re.findall(r"^([a-z0-9-]+):.*\n((?:\t.*\n)+)", MAKEFILE, re.M))
@@ -154,9 +152,6 @@ def test_commands_exist(block):
         if words:
             assert words[0] in CHECKS, f"unknown command: {line}"
             CHECKS[words[0]](words[1:])
-
-
-# --- settings ---
 
 
 @pytest.mark.parametrize("block", blocks("json"), ids=str)

@@ -34,9 +34,6 @@ def record(state, starts=0, n=2):
     return found
 
 
-# --- a start ---
-
-
 SIZE = 300 * BLOCK  # a Pico has less: the first application gives its space to the second slot there
 
 
@@ -103,9 +100,6 @@ def test_the_wrong_application_or_record_is_found(brought, no_journal, monkeypat
     monkeypatch.setattr(started, "run", lambda *args: real(*args) | changed)
     with pytest.raises(AssertionError, match=re.escape(what)):
         begin(brought, before)
-
-
-# --- the journal ---
 
 
 def flash(messages):

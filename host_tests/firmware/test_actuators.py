@@ -36,9 +36,6 @@ def states(published):
     return run
 
 
-# --- power cuts ---
-
-
 class PowerCut(BaseException):
     """No handler of the device catches it."""
 

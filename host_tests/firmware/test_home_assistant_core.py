@@ -128,9 +128,6 @@ def test_home_assistant_that_starts_again_has_the_newest_readings_of_what_is_the
         until(apps[0], lambda: home.look() or [home.state(one) for one in entities] == ["21.5", "unavailable"])
 
 
-# --- an outage ---
-
-
 def utc(seconds):
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat()
 

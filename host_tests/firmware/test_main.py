@@ -62,9 +62,6 @@ def test_wrong_configuration_ends_with_advice_in_one_line(machine, config, messa
     assert status == 1 and line.startswith("inflight: ") and message in line
 
 
-# --- settings ---
-
-
 def settings(machine):
     return json.loads((machine.home / "config.json").read_text())
 
@@ -103,9 +100,6 @@ def test_settings_without_a_connection_are_rolled_back(machine, broker, nobody, 
     assert settings(machine)["port"] == broker.port
     (told,) = [body["error"] for body in published("health") if "error" in body]
     assert "the old ones are back" in told["text"]
-
-
-# --- TLS ---
 
 
 @pytest.fixture

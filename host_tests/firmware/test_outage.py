@@ -58,9 +58,6 @@ def test_a_device_bridges_what_is_told(make, nobody, kb, fields):
     assert kept(make, nobody, kb, **fields) == bridged_s(config, kb) / every_s
 
 
-# --- thinned ---
-
-
 def run(app, condition):
     app.client.most_ms = 500
     app.synchronised = True

@@ -122,8 +122,6 @@ def test_one_client_at_a_time(server, now):
             assert server.closed(second) and server.site.answered == 2
 
 
-# --- several clients ---
-
 GET = b"GET / HTTP/1.1\r\n\r\n"
 
 

@@ -65,8 +65,6 @@ def test_corpus_is_small_and_of_all_targets():
     assert set(corpus.read()) == set(SHARES)
 
 
-# --- injected defects ---
-
 # One for each target, and in how many inputs; `make mutants` asks the tests of the library for many more.
 DEFECTS = {
     "decoder": (inflight.session.receive, "valid", lambda text: True, 4500),

@@ -16,9 +16,6 @@ from tools.reference.wire import puback, publish, unsuback
 pytestmark = VIRTUAL
 
 
-# --- handlers and consumers ---
-
-
 def test_handlers_that_raise(broker):
     """[MQTT-4.3.2-2] A handler's exception is reported, and its message acknowledged; also that of a task that it looks
     at."""
@@ -246,9 +243,6 @@ def test_a_flood_does_not_block_other_tasks(broker):
 
     play(broker, script, scene)
     assert len(turns) > 10
-
-
-# --- consumers that end ---
 
 
 def test_iterator_ends_with_disconnect(broker):

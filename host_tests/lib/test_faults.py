@@ -287,9 +287,6 @@ def test_everything_at_once(make_run, seed):
     assert run.broker.cuts > 2
 
 
-# --- no answer ---
-
-
 def test_connect_is_never_answered(automatic, make):
     """[MQTT-3.2.2-6] run_for() retries, each time with a time-out, and returns in time."""
     with automatic(Faults(silent=(CONNECT,))) as broker:
@@ -328,9 +325,6 @@ def test_broker_that_reads_nothing(broker, make):
             client.publish("t", bytes(20_000_000))
         assert broker.clock.now - start < 0.5
     assert not client.connected
-
-
-# --- the flash fails ---
 
 
 class FailingFlash(NorFlash):

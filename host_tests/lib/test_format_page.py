@@ -76,8 +76,6 @@ def test_rules_are_sufficient(page):
     assert decode(bytes(flash.data), 5, page) == (expected, journal.next_seq)
 
 
-# --- the table of what becomes of a sector ---
-
 RING = Shape(5, 512, 64)
 NEWEST, EPOCH, SECRET = 13, 0x12345678, 0x9ABCDEF0
 OF_TABLE = {

@@ -36,9 +36,6 @@ def check_delivered(broker, flash, accepted):
     assert (journal.live, journal.damaged) == (0, 0)
 
 
-# --- the same thread ---
-
-
 @pytest.mark.parametrize("name", ["connect", "disconnect", "drain", "ping", "run_for", "subscribe", "is_pending"])
 def test_other_calls_within_a_call(automatic, make, name):
     """They are refused, and the call around them goes on."""
@@ -80,9 +77,6 @@ def test_a_scheduled_function_publishes(automatic, tmp_path, name):
     arrived = automatic.payloads()
     assert sorted(set(accepted) - {p.decode() for p in arrived}) == []
     assert automatic.failure is None
-
-
-# --- threads ---
 
 
 def main_program_calls():

@@ -30,9 +30,6 @@ def heard():
     return Heard()
 
 
-# --- mosquitto, which sends a copy for each subscription ---
-
-
 def test_messages_that_waited_for_another_life(mosquitto, make, pump, heard):
     """[MQTT5-4.4.0-1] What the broker kept while the device was off runs each handler once, although the program
     subscribes in another order now: an identifier follows from the filters."""
@@ -86,9 +83,6 @@ def test_consumers_and_handlers(mosquitto, heard):
     expected = [b"%d" % k for k in range(5)]
     assert aio_clients.run(scene()) == [*expected, b"end"]
     assert heard == {"relay": expected, "relays": expected}
-
-
-# --- a scripted broker ---
 
 
 def subscribed(b, count):

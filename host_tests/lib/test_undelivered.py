@@ -115,9 +115,6 @@ def test_by_default_a_message_is_acknowledged(broker, make, pump, error, qos, mo
     assert codes(client) == [error]
 
 
-# --- no memory ---
-
-
 @pytest.fixture
 def short_of_memory(monkeypatch):
     """short_of_memory(name, times): so many copies of the payload, or topics, of messages fail."""
@@ -175,9 +172,6 @@ def test_there_is_never_memory(broker, make, pump, short_of_memory):
         pump(client, lambda: client.counters()["received"])
         client.disconnect()
     assert codes(client) == [MemoryError, errno.ECONNABORTED] * 3 + [MemoryError, errno.EIO]
-
-
-# --- topics, and properties, that take much of the buffer ---
 
 
 @pytest.mark.parametrize("level", [4, 5])

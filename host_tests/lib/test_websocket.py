@@ -97,9 +97,6 @@ def test_the_server_ends_it_with_a_close_frame(serve, make):
     assert broker.connections[0].sock.closed == 1000
 
 
-# --- the handshake ---
-
-
 def test_what_is_asked_for(serve, make):
     """Host with its port, the path with its query, headers of the caller. Cookies and policies of proxies in the answer
     are passed over."""
@@ -154,9 +151,6 @@ def test_default_ports():
         with no_network() as asked, pytest.raises(OSError):
             Client("localhost", "dev", path="/mqtt", **options).connect()
         assert asked == [("localhost", port)]
-
-
-# --- mosquitto ---
 
 
 SCRIPT = Path(__file__).parent / "device_scripts" / "websocket.py"

@@ -268,9 +268,6 @@ class Asyncio(Blocking):
             self.loop.close()
 
 
-# --- what comes at a line ---
-
-
 def _raise(error, device):
     raise error
 
@@ -296,8 +293,6 @@ EVENTS: dict[str, Callable] = {
     "publish": _publish,
     "pending_messages": _list,
 }
-
-# --- in which call it comes, and which brings the client back ---
 
 
 def _recover(device):

@@ -86,9 +86,6 @@ def auth(code, properties):
     return packet(0xF0, bytes((code,)) + properties)
 
 
-# --- what a server reads ---
-
-
 def span(data, at=0):
     """(start of the body, end) of the packet that begins at data[at]; None if the remaining length is incomplete."""
     size = shift = 0

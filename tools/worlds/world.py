@@ -55,9 +55,6 @@ def prepare():
     quick_crc()
 
 
-# --- equal states: fields on which the future depends ---
-
-
 def _without(names):
     names = names.split()
     return lambda fields: {name: fields[name] for name in fields if name not in names}
@@ -152,9 +149,6 @@ def _violations(path):
         yield
     except Exception as error:
         raise Violation(path, error) from error
-
-
-# --- actions ---
 
 
 class Model:

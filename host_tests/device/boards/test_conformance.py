@@ -107,8 +107,6 @@ def test_the_clock_is_told_whether_it_is_set():
         assert board.sync_time(False, (0, 1)) in (True, False)
 
 
-# --- chips ---
-
 CHIPS = Esp32, Rp2040, lambda: Rp2040(rp2350=True)
 
 

@@ -67,9 +67,6 @@ class Chip:
         return self.done is not None and clock.now < self.done
 
 
-# --- Sensirion ---
-
-
 def crc8(data):
     """With the polynomial 0x31, from 0xFF on, bit by bit as in a shift register."""
     register = 0xFF
@@ -162,9 +159,6 @@ class SCD4x(Chip):
         if self.answer is None or clock.now < self.answer_at:
             raise Nack
         return self.answer[:n]
-
-
-# --- others ---
 
 
 class BH1750(Chip):

@@ -104,9 +104,6 @@ def at_root():
     return Replaced(storage, journal_flash=lambda *args, **more: journal_flash(*args, root=ROOT, **more))
 
 
-# --- files of a user ---
-
-
 def write(path, data):
     with open(ROOT + path, "wb") as f:
         f.write(data)

@@ -124,9 +124,6 @@ class Device(Folder):
         return [(fields["release"], fields["state"], fields.get("reason", "")) for _, fields, _ in app.told[told:]]
 
 
-# --- the signature ---
-
-
 def test_each_bit_is_covered_by_the_signature():
     modulus = a2b_base64(KEY)
     eq(announcement.is_signed(BODY.encode(), SIGNATURE, modulus), True)
@@ -149,9 +146,6 @@ def test_a_key_that_is_none_does_not_hide_the_other():
         with Device():
             eq(announcement.check(RELEASE, [other, KEY], "ram", 6)["release"], 7)
             raises(announcement.NotSigned, announcement.check, RELEASE, [other], "ram", 6)
-
-
-# --- what is published ---
 
 
 def test_nobody_else_can_end_a_fetch_with_what_takes_memory_to_read():

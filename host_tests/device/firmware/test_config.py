@@ -308,8 +308,6 @@ def test_characters_that_micropython_reads_otherwise():
         eq(in_file('{"host": "h", "wifi_ssid": "%s"}' % text).wifi_ssid, ssid)
 
 
-# --- the network ---
-
 ADDRESS = ["10.0.0.2", "255.0.0.0", "10.0.0.1", "10.0.0.1"]
 PINS = {"sck": 10, "mosi": 11, "miso": 12, "cs": 13}
 

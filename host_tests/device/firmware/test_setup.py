@@ -318,9 +318,6 @@ def test_why_a_broker_is_not_reached_is_told():
             eq(outcome(setup_attempt.reach(BOARD, check({"host": "broker"}, "d"))), note)
 
 
-# --- when it begins ---
-
-
 def begins(path, available=True):
     """Whether a start with this path of the configuration is a set-up."""
     ran = []

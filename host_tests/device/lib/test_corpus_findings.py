@@ -102,9 +102,6 @@ def test_copies_are_not_dropped_as_messages():
     eq((s.rows, s.queued, s.discard_sent()), (1, 0, 1))
 
 
-# --- a broker that never releases a QoS 2 message ---
-
-
 def session(flash, inbound):
     s = Session(Journal(flash), bytearray(256), b"dev", 4, 4, inbound)
     s.connect(0, False, 60, None, None, None)

@@ -246,9 +246,6 @@ def test_counts_with_a_power_cut_in_the_mount():
         assert k > 3, name
 
 
-# --- one client at a time ---
-
-
 def test_one_session_at_a_time():
     """A second one is refused until the connection, or the attempt, of the first has ended."""
     journal = Journal(RamFlash())

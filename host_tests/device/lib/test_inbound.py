@@ -106,8 +106,6 @@ def test_unknown_acks():
     eq(peer.count("unknown_acks"), 3)
 
 
-# --- messages that cannot be taken ---
-
 TWICE = block((0x01, 1), (0x01, 1))
 MALFORMED = (
     (Peer, wire.packet(0x32, wire.string("t") + b"\0\0\0payload")),  # Message ID 0

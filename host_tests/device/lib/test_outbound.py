@@ -51,9 +51,6 @@ def test_table_of_the_sender():
             eq(outbound.acknowledged(kind, 8), UNKNOWN)
 
 
-# --- ids ---
-
-
 def test_ids_go_around():
     """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 to 65535, then 1 again; never 0, never one in use."""
     outbound = session()
@@ -66,9 +63,6 @@ def test_ids_go_around():
         accept(outbound, mid, 1)
     outbound.last_mid = 65534
     eq(outbound.free_mid(3), 4)
-
-
-# --- sending ---
 
 
 def test_max_inflight():

@@ -45,9 +45,6 @@ def restarted(device, slept=0, **options):
     return peer
 
 
-# --- properties ---
-
-
 def test_they_arrive():
     """[MQTT5-1.5.4-1] [MQTT5-2.2.2-1] [MQTT5-3.2.2-17] [MQTT5-3.2.2-18] [MQTT5-3.3.2-7] [MQTT5-3.3.2-9]
     [MQTT5-3.3.2-13] [MQTT5-3.3.2-19] [MQTT5-3.3.4-6] At each QoS, with payloads around those where the remaining
@@ -207,9 +204,6 @@ def test_heap():
                 peer.session.acknowledged(4, mid)
 
         eq(allocated(some), 0)
-
-
-# --- expiry ---
 
 
 def test_expiry_counts_down():

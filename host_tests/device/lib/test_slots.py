@@ -169,9 +169,6 @@ def test_no_heap_within_a_sector():
         os.rmdir(folder)
 
 
-# --- power ---
-
-
 def test_power_cut_everywhere():
     board = running(24, 512, 32)
     start = Account(SlotFlash(FOLDER, 4, 512))

@@ -99,9 +99,6 @@ def test_an_unreachable_broker_is_reported_before_anything_is_written(tmp_path, 
     assert command(*words, "--wait", 0).exit_code == 0
 
 
-# --- which messages count ---
-
-
 def status(state="online", seq=1, epoch=5):
     return json.dumps({"state": state, "seq": seq, "epoch": epoch, "firmware": "1"})
 
@@ -122,9 +119,6 @@ def test_only_a_new_message_after_the_reset_is_a_birth():
     births.arm()
     births.message("box", "status", status("asleep", epoch=6), True)
     assert births.wait(0)["state"] == "asleep"
-
-
-# --- the broker ---
 
 
 def test_address_of_the_broker():

@@ -81,9 +81,6 @@ def test_which_folder_it_is(folder, tmp_path):
         own.folder_of(tmp_path.__class__("nowhere"))
 
 
-# --- where they go ---
-
-
 def run(*words):
     done = inflight(*words)
     assert done.exit_code == 0, done.output

@@ -68,9 +68,6 @@ TINY = Effort(
 )
 
 
-# --- other clients that hang, or fail ---
-
-
 def _attempt(effort, code, name, script, *args, **options):
     """What `script` measures of contender `name`. Where another client than ours fails, {"failed": why} instead: the
     others are still measured."""
@@ -87,9 +84,6 @@ def _attempt(effort, code, name, script, *args, **options):
 def failure(found):
     """Why there are no figures in `found`, a part of the result; None if there are some."""
     return found.get("failed") if isinstance(found, dict) else None
-
-
-# --- the parts ---
 
 
 def _journal():

@@ -294,9 +294,6 @@ def refuse_setting(old, new, at):
             raise ValueError("%02x programmed over %02x at %d: bits cannot be set" % (new, old, at))
 
 
-# --- outcomes of a cut operation ---
-
-
 def before(old, new):
     return old
 

@@ -71,9 +71,6 @@ def test_two_collectors_with_one_name_are_told_so_at_once(broker, collect, tmp_p
     second.connected()
 
 
-# --- the option ---
-
-
 @pytest.mark.parametrize(
     ("fields", "kept"), [('"protocol_level": 5', True), ('"protocol_level": 3', False), ("", False)]
 )
@@ -83,9 +80,6 @@ def test_the_level_is_that_of_the_configuration(broker, collect, landing, tmp_pa
     collect("--config", config).connected()
     publish(broker, b"1", ContentType="a")
     assert ("properties" in landing.one()) == kept
-
-
-# --- a scripted broker ---
 
 
 def whole_connection(broker, **announced):

@@ -38,9 +38,6 @@ def test_wrong_password(guarded, collect, landing, password):
     assert landing.read() == []
 
 
-# --- TLS ---
-
-
 @pytest.fixture
 def secure(serve, tmp_path):
     """secure(name, *lines) starts a broker with TLS; its certificate is for `name`."""
@@ -98,9 +95,6 @@ def test_client_certificate(secure, collect, tmp_path):
     options = "--broker", f"localhost:{broker.port}", "--ca", ca
     assert collect(*options, "--cert", certificate, "--key", key).connected().end() == 0
     collect(*options).until(r"no connection to the broker at localhost:\d+ \(.*certificate required")
-
-
-# --- a scripted broker ---
 
 
 @pytest.mark.parametrize(("code", "answer"), [(0x80, "refuses it"), (0, "grants QoS 0 only")])

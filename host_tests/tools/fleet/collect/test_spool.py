@@ -228,9 +228,6 @@ def test_final_name_exists(landing):
     assert landing.texts() == ["2"]
 
 
-# --- a folder in which others may write ---
-
-
 def test_links_are_not_followed(landing, tmp_path):
     """A link with the name of a spool, of the lock or of the counters: what it leads to stays as it is."""
     victim = tmp_path / "victim"

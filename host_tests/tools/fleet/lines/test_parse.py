@@ -141,8 +141,6 @@ def test_the_first_records_of_a_pack_with_too_many():
     assert len(found["records"]) == MOST_RECORDS and found["seq"] == 3
 
 
-# --- properties of MQTT 5 ---
-
 GIVEN = {
     "payload_format": 1,
     "expiry": (1 << 32) - 1,
@@ -210,9 +208,6 @@ def test_properties_that_the_collector_cut_or_could_not_read_keep_the_message():
     assert cut["properties"]["user_properties"] == [{"name": "a", "value": "b"}]
     bad = row(pack(v="x"), properties={"undecodable": "fw=="})
     assert bad["problem"] == "record 0: v is not a number; properties that are not of MQTT 5" and bad["seq"] == 3
-
-
-# --- the other messages ---
 
 
 def health(**fields):
