@@ -46,10 +46,6 @@ def run(clock, make):
     return run
 
 
-def doors(broker):
-    return [values["door"] for _, values in gathered(broker).values() if "door" in values]
-
-
 def test_a_change_is_published_at_once(make, automatic, run, door):
     """A message of its own, with what has changed; the next reading at the interval has all. Home Assistant has it as
     the newest value, and rules are called with it."""
@@ -79,4 +75,5 @@ def test_what_a_full_journal_refused_is_published_when_there_is_space(make, auto
         assert app.full > 1  # counted each time
         app.client.online = True
         run(app, 20)
-        assert doors(broker)[-1] == door.open and app.client.counters()["dropped"] == 0
+        doors = [values["door"] for _, values in gathered(broker).values() if "door" in values]
+        assert doors[-1] == door.open and app.client.counters()["dropped"] == 0

@@ -71,8 +71,6 @@ def send_until_closed(b, packets):
         b.receive()
 
 
-# --- attacks: each gets a broker that has accepted a connection ---
-
 # Packets behind the SUBACK, and what ends the connection.
 PACKETS = {
     "QoS 2 without PUBREL": lambda: (publish("t/x", b"x" * 20, 2, mid) for mid in range(1, 2000)),
@@ -141,10 +139,6 @@ def present_and_gone(b):
     b.cut()
 
 
-def no_word_at_all(b):
-    send_until_closed(b, ())
-
-
 ATTACKS = {name: sends(packets) for name, packets in PACKETS.items()} | {
     "one byte now and then": one_byte_now_and_then,
     "SUBACK of 200 codes": suback_of_200_codes,
@@ -152,7 +146,7 @@ ATTACKS = {name: sends(packets) for name, packets in PACKETS.items()} | {
     "CONNACK, one byte now and then": connack_one_byte_now_and_then,
     "pings never answered": pings_never_answered,
     "session present and gone": present_and_gone,
-    "no word at all": no_word_at_all,
+    "no word at all": lambda b: send_until_closed(b, ()),
 }
 
 

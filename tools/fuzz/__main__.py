@@ -5,6 +5,7 @@ build/fuzz. What was reached is then replayed on 32-bit MicroPython with little 
 found."""
 
 import hashlib
+import importlib.util
 import random
 import shutil
 import sys
@@ -105,7 +106,7 @@ def main(
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     folder = OUT / "guided"
-    guided = campaign.can_be_guided()
+    guided = importlib.util.find_spec("atheris") is not None
     if not guided:
         console.print("no coverage-guided fuzzing: there is no atheris for this Python; grammars only")
     began = time.monotonic()

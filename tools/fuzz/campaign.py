@@ -1,7 +1,6 @@
 """Runs the parts of a campaign, a limited number at a time: inputs of a grammar in a process of ours, or those that
 libFuzzer makes in one of its own."""
 
-import importlib.util
 import random
 import re
 import resource
@@ -22,10 +21,6 @@ _SLICES = 10  # parts of a target's inputs from grammars, for each process
 _LONGEST = 512
 _DONE = re.compile(r"DONE +cov: (\d+) ft: (\d+)")
 _STATE = re.compile(r"^#(\d+)\s.*rss: (\d+)Mb")
-
-
-def can_be_guided():
-    return importlib.util.find_spec("atheris") is not None
 
 
 @dataclass

@@ -37,10 +37,6 @@ def _amqtt(installer):
     return {"argv": [str(venv / "bin/python"), str(venv / "bin/amqtt")]}
 
 
-def _aedes(installer):
-    return {"argv": npm.command(LOCKS / "aedes", installer.cache / "brokers")}
-
-
 def _rabbitmq(installer):
     """Erlang with its own loader and libraries. Wrappers replace the programs that it starts by their paths."""
     folders = Installer(installer.cache, installer.mirror, RABBITMQ).folders("rabbitmq-server", installer.host)
@@ -60,7 +56,11 @@ def _rabbitmq(installer):
     }
 
 
-MAKERS = {"amqtt": _amqtt, "aedes": _aedes, "rabbitmq": _rabbitmq}
+MAKERS = {
+    "amqtt": _amqtt,
+    "aedes": lambda installer: {"argv": npm.command(LOCKS / "aedes", installer.cache / "brokers")},
+    "rabbitmq": _rabbitmq,
+}
 
 
 def path(cache=None):

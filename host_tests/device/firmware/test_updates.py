@@ -460,10 +460,6 @@ def test_what_a_cable_brought_makes_room_if_that_is_enough():
 # --- what MicroPython imports from ---
 
 
-def do_import(name):
-    __import__(name)
-
-
 # mpy-cross 1.25: `ANSWER = 42`; `from pkg.inner import WORD`; `WORD = "inner"`.
 COMPILED = [
     ("alone.mpy", b"M\x06\x00\x1f\x03\x00\nalone\x00\x0f\x0cANSWER\x00@\x00\x02\x01\xaa\x16\x02Qc"),
@@ -510,7 +506,7 @@ def test_modules_are_imported_from_an_image():
 
             eq((alone.ANSWER, pkg.WORD, alone.__file__), (42, "inner", place + "/alone.mpy"))
             for name in ("nothing", "pkg.nothing", "alon", "inner"):
-                raises(ImportError, do_import, name)
+                raises(ImportError, __import__, name)
             with open(place + "/alone.mpy", "rb") as f:
                 eq(f.read(len(COMPILED[0][1])), COMPILED[0][1])
             raises(OSError, open, place + "/alone.py")

@@ -48,10 +48,6 @@ def found_in(journal):
     return found
 
 
-def size_of(kind, mid):
-    return 15 + {OUT: 9 + mid % 7, IN: 0, SESSION: 5}[kind]
-
-
 def test_one_bit_anywhere():
     """A flipped bit costs at most its record, and a lost record is counted. A second mount agrees."""
     flash, journal, live = filled()
@@ -65,7 +61,7 @@ def test_one_bit_anywhere():
         at = bit // 8
         flash.data[at] ^= 1 << bit % 8
         again = Journal(flash)
-        touched = {r for a, r in live.items() if a <= at < a + size_of(r[0], r[1])}
+        touched = {r for a, r in live.items() if a <= at < a + 15 + {OUT: 9 + r[1] % 7, IN: 0, SESSION: 5}[r[0]]}
         found = found_in(again)
         assert everything - found <= touched and found <= everything, (at, everything ^ found)
         if found != everything:

@@ -50,12 +50,6 @@ def one_of_them(operation, k):
         yield ["lost", k]
 
 
-def each_of_them(operation, k):
-    for way in every_way(operation):
-        if way[0] != "rot":
-            yield way
-
-
 def recover(life):
     life.restart()
     life.work(2)
@@ -65,7 +59,7 @@ def test_power_cuts():
     """Some recoveries, and what follows, are cut too."""
     for life in lives():
         each = CUT_STEP == 1 and not life.flash.checkpoints
-        ways = each_of_them if each else one_of_them
+        ways = (lambda operation, k: (w for w in every_way(operation) if w[0] != "rot")) if each else one_of_them
         for k, other in enumerate(cuts(life, lambda life: life.work(80), ways, EVERY)):
             if k % (300 if each else 20) == 1:
                 for last in cuts(other.copy(), recover, one_of_them, 5):
@@ -81,14 +75,10 @@ def test_failures():
             other.restart()
 
 
-def undecided_bits(operation, k):
-    return (["undecided", k],)
-
-
 def test_bits_that_read_differently_at_each_read():
     """In what a cut operation was changing: the first start decides, the others agree."""
     for life in lives():
-        for other in cuts(life, lambda life: life.work(80), undecided_bits, 2 * EVERY):
+        for other in cuts(life, lambda life: life.work(80), lambda operation, k: [["undecided", k]], 2 * EVERY):
             other.restart()
             other.work(5)
             other.restart()

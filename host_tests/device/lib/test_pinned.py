@@ -271,10 +271,6 @@ def renumber(slot, other):
     os.rename(FOLDER + "/" + name, FOLDER + "/%02d" % other + name[2:])
 
 
-def take_away(slot):
-    os.rename(ROOT + path_of(slot), ROOT + "/lib/mine")
-
-
 TAMPERING = (
     (remove, (2,)),
     (remove, (0, 3, 5)),
@@ -287,7 +283,7 @@ TAMPERING = (
     (shorten, (0,)),
     (exchange_names, (1, 3)),
     (renumber, (1, 5)),
-    (take_away, (2,)),
+    (lambda slot: os.rename(ROOT + path_of(slot), ROOT + "/lib/mine"), (2,)),
 )
 
 

@@ -34,14 +34,9 @@ print([sys.implementation._mpy, found])
 """
 
 
-def processor_of(code):
-    """Of a .mpy file, as its third byte says."""
-    return native.PROCESSORS[code[2] >> 2 & 15]
-
-
 def journal(board, processor):
     code = bundle.files(board, processor=processor)[JOURNAL]
-    assert processor_of(code) == processor
+    assert native.PROCESSORS[code[2] >> 2 & 15] == processor  # a .mpy file's third byte
     return code
 
 
@@ -72,9 +67,6 @@ def test_device_and_tools_decide_alike():
     assert not announcement.imports(5, 6)
 
 
-# --- deploy ---
-
-
 @pytest.mark.parametrize("processors, gets", [(["xtensawin", "x64"], "x64"), (["", "x86"], "")])
 def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processors, gets):
     """A folder may stand for several processors: what the board does not import never gets there."""
@@ -96,9 +88,6 @@ def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processo
             link.run("import inflight.journal_core")
     assert flash(tmp_path)[JOURNAL] == journal("unix", gets)
     assert [line for line in said if "machine code" in line] == ([f"machine code for {gets}"] if gets else [])
-
-
-# --- images and releases ---
 
 
 @pytest.mark.parametrize(

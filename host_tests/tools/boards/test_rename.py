@@ -149,11 +149,6 @@ def _frame(line, module="inflight.core"):
     return f'  File "{module}", line 1, in ' + line.split("def ")[1].split("(")[0]
 
 
-def defined_in(file):
-    """The private functions and methods of a module."""
-    return re.findall(r"^ *def (_[a-z]\w+)\(", file.read_text(), re.M)
-
-
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
 def test_private_names_of_the_application_are_words_on_each_board(board):
     """The same ones, and those of the library alone, so that a traceback is translated without knowing of which board
@@ -161,9 +156,8 @@ def test_private_names_of_the_application_are_words_on_each_board(board):
     assert deployed().items() <= deployed(board).items()
     texts = {place: text for place, text in deployed(board).items() if "/" not in place}
     source = sources(board)
-    private = {
-        name for place in ("node", "app", "board", "power") if place in source for name in defined_in(source[place])
-    }
+    texts_of = [source[place].read_text() for place in ("node", "app", "board", "power") if place in source]
+    private = {name for text in texts_of for name in re.findall(r"^ *def (_[a-z]\w+)\(", text, re.M)}
     assert "_publish_telemetry" in private
     assert not private & set().union(*map(names_in, texts.values()))
     functions = re.findall(r"^    def \w+\(", texts["node"], re.M)

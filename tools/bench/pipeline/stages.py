@@ -40,14 +40,6 @@ def lines_of(spark, path):
     return text.selectExpr("CAST(value AS BINARY) AS value")
 
 
-def _ceiling(spark, files, _):
-    lines_of(spark, files).count()
-
-
-def _parse(spark, files, _):
-    _read(lines_of(spark, files))
-
-
 def _parse_unusual(spark, files, _):
     """The same lines with a blank at the end, so that none is read by columns."""
     _read(lines_of(spark, files).selectExpr("concat(value, CAST(' ' AS BINARY)) AS value"))
@@ -72,8 +64,8 @@ def _take(spark, files, tables):
 
 _CEILING, _TAKE = "ceiling: Spark reads the files and counts", "all tables"
 _STAGES = {
-    _CEILING: _ceiling,
-    "read and parse": _parse,
+    _CEILING: lambda spark, files, _: lines_of(spark, files).count(),
+    "read and parse": lambda spark, files, _: _read(lines_of(spark, files)),
     "the same, telemetry that is unusual": _parse_unusual,
     _TAKE: _take,
 }

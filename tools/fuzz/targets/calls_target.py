@@ -113,7 +113,7 @@ class Run:
         """A client after a power cut."""
         if self.link:
             self.link.close()
-        settings = {"timeout_ms": 20_000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": _ignore}
+        settings = {"timeout_ms": 20_000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": lambda error: None}
         settings.update(options)
         client = self._class("h", "dev", Journal(self.flash), protocol_level=self._level, **settings)
         client._script = self
@@ -210,10 +210,6 @@ class Run:
             demand(n == wanted or (message[2] == 1 and n > wanted), "%r: %d of %d arrived", message, n, wanted)
         for message in self.arrived:
             demand(not message[2] or message in self.accepted, "%r arrived, which was not accepted", message)
-
-
-def _ignore(error):
-    pass
 
 
 def run(data):
