@@ -5,16 +5,8 @@ from tools.setup.common import CHECKOUT
 
 SOURCE = CHECKOUT / "docs/results.toml"
 PAGE = CHECKOUT / "docs/results.md"
-COLUMNS = {
-    "what": "what",
-    "command": "command",
-    "date": "date",
-    "tree": "tree",
-    "cases": "cases",
-    "failures": "failures, losses",
-    "where": "ran on",
-    "note": "note",
-}
+COLUMNS = {name: name for name in "what command date tree cases failures where note".split()}
+COLUMNS |= {"failures": "failures, losses", "where": "ran on"}
 NOTE_LIMIT = 120  # characters: one line
 _HEAD = """# Results
 

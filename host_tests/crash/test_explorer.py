@@ -18,47 +18,17 @@ from tools.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 
 # Messages in both directions, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}
-STEPS = [
-    ["publish", 40, 2],
-    ["publish", 20, 1],
-    ["connect"],
-    ["incoming", 2, 20],
-    ["arrive"],
-    ["receive"],
-    ["receive"],
-    ["publish", 60, 1],
-    ["break"],
-    ["poll"],
-    ["connect"],
-    ["publish", 90, 2],
-    ["arrive"],
-    ["receive"],
-    ["receive"],
-    ["publish", 60, 1],
-]
+STEPS = [["publish", 40, 2], ["publish", 20, 1], ["connect"], ["incoming", 2, 20], ["arrive"], *2 * [["receive"]]]
+STEPS += [["publish", 60, 1], ["break"], ["poll"], ["connect"], ["publish", 90, 2], ["arrive"], *2 * [["receive"]]]
+STEPS += [["publish", 60, 1]]
 # A message without PUBREC while others fill the ring: its record has to be copied.
 BEHIND = [["connect"], ["publish", 40, 2]]
 BEHIND += 24 * [["publish", 60, 1], ["arrive"], ["receive", 1]]
 # Sent and unsent messages when a session ends, or may have ended.
-ENDED = [
-    ["connect"],
-    ["publish", 40, 2],
-    ["publish", 30, 1],
-    ["arrive"],
-    ["incoming", 2, 20],
-    ["break"],
-    ["poll"],
-    ["publish", 20, 2],
-    ["restart", {"clean_session": True}],
-    ["connect", 0, 0],
-    ["restart", {"clean_session": False}],
-    ["connect", 0, 0],
-    ["restart", {"clean_session": True}],
-    ["publish", 20, 1],
-    ["connect"],
-    ["incoming", 2, 20],
-    ["restart", {"clean_session": False}],
-]
+ENDED = [["connect"], ["publish", 40, 2], ["publish", 30, 1], ["arrive"], ["incoming", 2, 20], ["break"], ["poll"]]
+ENDED += [["publish", 20, 2], ["restart", {"clean_session": True}], ["connect", 0, 0]]
+ENDED += [["restart", {"clean_session": False}], ["connect", 0, 0], ["restart", {"clean_session": True}]]
+ENDED += [["publish", 20, 1], ["connect"], ["incoming", 2, 20], ["restart", {"clean_session": False}]]
 
 # Two links break before the oldest messages make progress; then each is sent alone, breaks the link, is set aside.
 # One of them is discarded, and one in flight.

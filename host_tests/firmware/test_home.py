@@ -18,15 +18,8 @@ ACTUATORS = [
     {"driver": "led", "pin": 7, "name": "lamp"},
 ]
 STATE = "inflight/dev/state"
-TOPICS = {
-    "sensor/dev/temperature",
-    "sensor/dev/health-rssi",
-    "sensor/dev/health-heap",
-    "sensor/dev/health-up",
-    "sensor/dev/health-journal_2elive",
-    "button/dev/reboot",
-    "number/dev/interval",
-}
+TOPICS = {f"sensor/dev/health-{name}" for name in ("rssi", "heap", "up", "journal_2elive")}
+TOPICS |= {"sensor/dev/temperature", "button/dev/reboot", "number/dev/interval"}
 
 
 @pytest.fixture
@@ -87,9 +80,6 @@ def test_actuators_are_entities(make, broker, until, announced, machine_module, 
     assert switch["command_topic"] == "inflight/dev/command/actuator/pump"
     assert switch["state_topic"] == "inflight/dev/actuator/pump"
     assert {fields["qos"] for fields in announced("ha/x").values() if "command_topic" in fields} == {qos}
-
-
-# --- the state ---
 
 
 def states(broker):
@@ -171,9 +161,6 @@ def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, announced
     board.clock = False
     make(broker.port, flash, board=board, ha=True, sleep_ms=60_000).run()
     assert len(states(broker)) == 4 and "t" not in states(broker)[-1]
-
-
-# --- when it is announced ---
 
 
 def test_announced_again_when_home_assistant_starts_and_with_each_connection(make, broker, until, announced):

@@ -13,25 +13,13 @@ from tools.reference.kinds import CONNECT, PUBLISH, SUBSCRIBE
 from tools.reference.wire import connack, puback, publish, suback
 
 OWN = "inflight/box/"
-OF_OTHERS = [
-    "inflight/other/command/reboot",
-    "inflight/bo/command/reboot",
-    "inflight/boxes/command/reboot",
-    "inflight/box/commands/reboot",
-    "inflight/box/xcommand/reboot",
-    "inflight/box/reply/reboot",
-    "inflight/box/telemetry/command/reboot",
-    "inflight/BOX/command/reboot",
-    "inflight//box/command/reboot",
-    "/inflight/box/command/reboot",
-    "other/box/command/reboot",
-    "inflight/command/reboot",
-    "command/reboot",
-    "box/command/reboot",
-    "$SYS/inflight/box/command/reboot",
-    "$share/g/inflight/box/command/reboot",
-    "inflight/box/command\u200b/reboot",
-]
+OF_OTHERS = """
+    inflight/other/command/reboot inflight/bo/command/reboot inflight/boxes/command/reboot inflight/box/commands/reboot
+    inflight/box/xcommand/reboot inflight/box/reply/reboot inflight/box/telemetry/command/reboot
+    inflight/BOX/command/reboot inflight//box/command/reboot /inflight/box/command/reboot other/box/command/reboot
+    inflight/command/reboot command/reboot box/command/reboot $SYS/inflight/box/command/reboot
+    $share/g/inflight/box/command/reboot inflight/box/command\u200b/reboot
+""".split()
 
 
 class Board:

@@ -71,10 +71,6 @@ def _can_be_filled(script):
     return _is_offline(script) and script.setup["sectors"] * script.setup["size"] <= 4096
 
 
-def _repeats(script):
-    return _is_connected(script) and script.setup["protocol_level"] == 3
-
-
 # Rules that are one step of a Simulation: when it is possible (None: always), and what its arguments are drawn from.
 STEPS = {
     "publish": (None, SIZES, QOS, st.sampled_from([0, 0, 1])),
@@ -93,7 +89,7 @@ STEPS = {
     "lose_session": (None,),
     "stray_ack": (_is_connected, st.sampled_from([4, 5, 7]), st.sampled_from([1, 45, 70, 65535])),
     "wrong_ack": (_is_connected, FEW),
-    "retransmit": (_repeats,),
+    "retransmit": (lambda script: _is_connected(script) and script.setup["protocol_level"] == 3,),
     "settle": (None,),
 }
 
@@ -256,9 +252,6 @@ class Search:
             self.found = setup, steps, found
         self.count["scripts"] += 1
         self.count += explorer.count
-
-
-# --- shrinking ---
 
 
 def shrunk(setup, steps, found):

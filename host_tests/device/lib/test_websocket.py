@@ -301,18 +301,10 @@ def test_the_end_of_the_connection():
 def test_what_a_server_must_not_send():
     """[MQTT-6.0.0-1] [MQTT5-6.0.0-1] Closed with the code of the reason, and a ProtocolError."""
     masked = bytes([0x82, 0x81, 1, 2, 3, 4, 5])
-    for data, code in (
+    of_the_protocol = [masked, b"\xc2\x00", b"\xa2\x00", b"\x92\x00", b"\x83\x00", b"\x8b\x00"]
+    of_the_protocol += [frame(b"", PING, False), b"\x89\x7e\x00\x7e", b"\x89\x7f", frame(b"", 0)]
+    for data, code in [(data, 1002) for data in of_the_protocol] + [
         (frame(b"text", TEXT), 1003),
-        (masked, 1002),
-        (b"\xc2\x00", 1002),
-        (b"\xa2\x00", 1002),
-        (b"\x92\x00", 1002),
-        (b"\x83\x00", 1002),
-        (b"\x8b\x00", 1002),
-        (frame(b"", PING, False), 1002),
-        (b"\x89\x7e\x00\x7e", 1002),
-        (b"\x89\x7f", 1002),
-        (frame(b"", 0), 1002),
         (frame(b"", BINARY, False) + frame(b"", BINARY), 1002),
         (frame(b"x", CLOSE), 1002),
         (b"\x82\x7e\x00\x7d", 1002),
@@ -320,7 +312,7 @@ def test_what_a_server_must_not_send():
         (b"\x82\x7f\x00\x00\x00\x00\x10\x00\x00\x00", 1009),
         (b"\x82\x7f\x00\x00\x00\x01\x00\x00\x00\x00", 1009),
         (b"\x82\x7f\x80\x00\x00\x00\x00\x00\x00\x01", 1009),
-    ):
+    ]:
         for chunk in (1, 1 << 20):
             stream = Stream(frame(b"ok") + data, chunk)
             got = []

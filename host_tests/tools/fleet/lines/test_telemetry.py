@@ -176,7 +176,3 @@ def test_other_lines():
     ]
     assert not any(are_usual(lines))
     assert read(lines) == parsed(lines)
-
-
-def test_no_lines():
-    assert read([]) == []
