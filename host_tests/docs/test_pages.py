@@ -86,9 +86,6 @@ def test_no_text_installs_a_strangers_package():
     assert not re.search(stranger, "pip install 'inflight-mqtt[boards]'")
 
 
-# --- tables ---
-
-
 def _rows(text, title):
     """[[cell, ...]] of the first table below this heading."""
     part = text.split(f"# {title}\n", 1)[1]
@@ -142,6 +139,4 @@ def test_every_driver_is_explained_with_its_fields():
 
 def test_every_driver_is_known():
     modules = {sensors.module_of("sensor", name)[7:] for name in sensors.KNOWN.split(", ")}
-    assert modules == {
-        path.stem.removeprefix("sensor_") for path in (CHECKOUT / "firmware/drivers").glob("sensor_*.py")
-    }
+    assert modules == {file.stem[len("sensor_") :] for file in (CHECKOUT / "firmware/drivers").glob("sensor_*.py")}

@@ -29,13 +29,8 @@ class Device:
         self.errors = []  # what its client reported
 
     def start(self, port, **fields):
-        fields = {
-            "wifi_ssid": "net",
-            "wifi_key": "the-wifi-key",
-            "interval_ms": HOUR_MS,
-            "health_ms": HOUR_MS,
-            **fields,
-        }
+        hourly = {"interval_ms": HOUR_MS, "health_ms": HOUR_MS}
+        fields = {"wifi_ssid": "net", "wifi_key": "the-wifi-key", **hourly, **fields}
         self._make.backoff_ms = self.backoff_ms
         self.app = self._make(port, **fields)
         self.app.client.on_error = self.errors.append

@@ -54,13 +54,8 @@ def make(port, device=None, client_id="dev", host="127.0.0.1", **options):
     """An AsyncClient with a RAM journal; `errors` lists the arguments of on_error. device False: no journal."""
     device = RamFlash() if device is None else device
     errors = []
-    settings = {
-        "timeout_ms": LIMIT_S * 1000,
-        "backoff_ms": (0, 0),
-        "keepalive": 0,
-        "on_error": errors.append,
-        **options,
-    }
+    settings = {"timeout_ms": LIMIT_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append}
+    settings |= options
     client = AsyncClient(host, client_id, Journal(device) if device else None, port=port, **settings)
     vars(client).update(errors=errors, device=device)
     return client

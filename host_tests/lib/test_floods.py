@@ -177,12 +177,8 @@ def flood(kind, clock, monkeypatch):
 
         monkeypatch.setattr("inflight.net.transport.open_socket", connect)
         monkeypatch.setattr("inflight.client.aio.open_socket", connect_aio)
-        options = {
-            "protocol_level": level,
-            "timeout_ms": TIMEOUT_MS,
-            "keepalive": KEEPALIVE_S,
-            "backoff_ms": (100, 100),
-        }
+        options = {"timeout_ms": TIMEOUT_MS, "keepalive": KEEPALIVE_S, "backoff_ms": (100, 100)}
+        options["protocol_level"] = level
         if "AUTH" in name and level == 5:
             options["auth"] = Authentication("M", lambda data: b"me")
             answers[CONNECT] = lambda p: connack(0, 0, block((0x15, "M")))

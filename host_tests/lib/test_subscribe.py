@@ -231,9 +231,6 @@ def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
     assert got == [(b"0", True), (b"1", False)]
 
 
-# --- after a reconnection ---
-
-
 @pytest.mark.parametrize("told", [True, False], ids=["before SUBACK", "before CONNACK"])
 def test_lost_session_and_lost_connection(told, broker, make, pump):
     """[MQTT-3.2.2-3] The connection was lost before the client subscribed in a new session. The next CONNACK has
@@ -335,9 +332,6 @@ def test_otherwise_it_is(broker, make):
             assert (client.known == known) == (why in ("no session", "not known"))
             client.ping()
             client._close()
-
-
-# --- handlers ---
 
 
 def test_handlers_by_filter(broker, make):

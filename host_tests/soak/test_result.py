@@ -18,11 +18,8 @@ def test_row():
     row.add(device(), Tally([1, 2, 2, 3]))
     assert row.problems("kind") == []
     row.add(device(qos=2, settled=False), Tally([1, 2, 2]))
-    assert row.problems("kind") == [
-        "kind: 1 messages lost",
-        "kind: 1 messages of QoS 2 came twice",
-        "kind: 1 devices stuck",
-    ]
+    found = [problem.removeprefix("kind: ") for problem in row.problems("kind")]
+    assert found == ["1 messages lost", "1 messages of QoS 2 came twice", "1 devices stuck"]
     assert (row.devices, row.accepted, row.repeated) == (2, 6, 1)
 
 
@@ -36,10 +33,7 @@ def test_messages_that_may_be_missing():
     row.add(device(qos=2, excused={2}), Tally([2, 3]))
     row.add(device(when_full="oldest", dropped=2), Tally([1, 3]))
     row.add(device(when_full="newest", dropped=1), Tally([3]))
-    assert row.problems("kind") == [
-        "kind: 2 messages lost",
-        "kind: 1 messages counted as dropped arrived",
-    ]
+    assert row.problems("kind") == ["kind: 2 messages lost", "kind: 1 messages counted as dropped arrived"]
 
 
 def excused(pending, clean=True, restart=False, online=True):

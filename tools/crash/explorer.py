@@ -38,8 +38,6 @@ def some_way(operation, rng, undecided=0):
     return [name] if name in ("after", "before", "zeros") else [name, rng.randrange(1000)]
 
 
-# --- exploration ---
-
 # A cut to repeat: the first one at all operations, later ones at operations near `operation`.
 Focus = namedtuple("Focus", "way arrive resume operation")
 _NEAR = 2
@@ -102,12 +100,8 @@ class Explorer:
                     yield k, way, rng.choice((None, 0, 1)), rng.random() < 0.3
         else:
             for k in self._recovery_cuts(operations, depth):
-                yield (
-                    k,
-                    some_way(operations[k].name, rng, self._undecided),
-                    rng.choice((None, 0, 1)),
-                    rng.random() < 0.3,
-                )
+                way = some_way(operations[k].name, rng, self._undecided)
+                yield k, way, rng.choice((None, 0, 1)), rng.random() < 0.3
 
     def _recovery_cuts(self, operations, depth):
         # A mount has few operations but is the most critical part, so it is cut more often. A mount that finds damage

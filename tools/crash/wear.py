@@ -51,12 +51,6 @@ class Endurance:
     def _step(self):
         rng = self._rng
         steps = [["publish", rng.randrange(200), rng.choice((1, 2)), 0]] * 6
-        steps += [
-            ["connect"],
-            ["break", 1],
-            ["incoming", 2, 20],
-            ["incoming", 1, 9],
-            ["arrive"],
-            ["receive", rng.randrange(4)],
-        ]
+        steps += [["connect"], ["break", 1], ["incoming", 2, 20], ["incoming", 1, 9], ["arrive"]]
+        steps.append(["receive", rng.randrange(4)])
         return rng.choice(steps)

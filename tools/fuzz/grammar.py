@@ -121,11 +121,8 @@ def firmware(rng):
         text = b'{"host": "h", "sensors": [{"driver": "dht22", "pin": 4}], "password": "p", "user": "u"}'
         at = rng.randrange(len(text))
         return b"\1" + text[:at] + rng.randbytes(rng.randrange(3)) + text[at + rng.randrange(3) :]
-    topic = (
-        rng.choice((b"", b"", b"", b"other/", b"inflight/box/"))
-        + rng.choice((b"", b"command/"))
-        + rng.choice(_COMMANDS)
-    )
+    topic = rng.choice((b"", b"", b"", b"other/", b"inflight/box/"))
+    topic += rng.choice((b"", b"command/")) + rng.choice(_COMMANDS)
     payload = rng.choice(_PAYLOADS) if rng.random() < 0.7 else rng.randbytes(rng.randrange(40))
     return bytes((2 | rng.randrange(64) << 2, len(topic) & 255)) + topic + payload
 

@@ -204,9 +204,7 @@ def main(
     if problems:
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
         raise typer.Exit(1)
-    console.print(
-        "[bold green]No message lost, no QoS 2 message twice, no device stuck, no memory growth.[/bold green]"
-    )
+    console.print("[bold green]No message lost, no QoS 2 message twice, no device stuck, no memory growth.[/]")
     shutil.rmtree(folder)
 
 

@@ -190,11 +190,7 @@ def test_resets_by_watchdog_and_panic_are_crashes():
 def test_the_time_goes_on_over_a_crash():
     """Whose pause the device measures itself; not over one that nobody saw, nor where no application started."""
     clock = 1_000_000  # 1/100 s since the boot
-    for cause, flash, least in (
-        (codes.SOFT, None, clock),
-        (codes.WATCHDOG, None, 0),
-        (codes.SOFT, OSError(5), 0),
-    ):
+    for cause, flash, least in ((codes.SOFT, None, clock), (codes.WATCHDOG, None, 0), (codes.SOFT, OSError(5), 0)):
         with Board() as board:
             board.memory = bytes(6) + clock.to_bytes(8, "little") + bytes(2)
             board.end = ValueError("a bug")

@@ -128,10 +128,7 @@ def test_a_restart_by_a_command_is_no_failed_start():
 
 def test_a_broker_that_does_not_acknowledge():
     """Or that is not there."""
-    for connects, reason in (
-        (False, "no connection"),
-        (True, "the broker has not acknowledged its messages"),
-    ):
+    for connects, reason in ((False, "no connection"), (True, "the broker has not acknowledged its messages")):
         with Device() as device:
             app, _ = device.start()
             if connects:

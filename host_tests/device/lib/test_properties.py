@@ -1,15 +1,7 @@
 # Properties of MQTT 5: those that arrive, walked where they stand; those that leave, built ahead of time.
 
 from harness import allocated, eq, raises
-from inflight.level5.cursor import (
-    ALIAS,
-    IN_ACK,
-    IN_AUTH,
-    IN_CONNACK,
-    IN_DISCONNECT,
-    IN_PUBLISH,
-    Cursor,
-)
+from inflight.level5.cursor import ALIAS, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, Cursor
 from inflight.level5.properties5 import properties
 from inflight.packet import ERROR, MALFORMED, ProtocolError
 

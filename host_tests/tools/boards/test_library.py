@@ -50,10 +50,7 @@ def test_the_library_for_one_board(tmp_path, words):
 
 @pytest.mark.parametrize(
     "words, page, name",
-    [
-        ([], "docs/guide/first-program.md", "micropython-x86"),
-        (["--board", "unix"], "README.md", "micropython-x64"),
-    ],
+    [([], "docs/guide/first-program.md", "micropython-x86"), (["--board", "unix"], "README.md", "micropython-x64")],
     ids=["any", "board"],
 )
 def test_the_first_program(tmp_path, words, page, name):
@@ -116,9 +113,6 @@ def test_mip_on_a_board_installs_what_has_whole_addresses(tmp_path, name):
 def test_an_address_that_is_none(tmp_path, words):
     done = inflight("board", "library", tmp_path, *words)
     assert done.exit_code == 1 and "--url is an address" in done.stderr and not [*tmp_path.iterdir()]
-
-
-# --- onto a board ---
 
 
 def on(board, *words):

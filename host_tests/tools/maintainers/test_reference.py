@@ -6,16 +6,7 @@ import pytest
 from tools.reference.oracle import Finding, JudgedSession, Tally, judge
 from tools.reference.properties import block
 from tools.reference.server import Connection, Message, Server
-from tools.reference.wire import (
-    Violation,
-    connack,
-    packet,
-    parse,
-    publish,
-    pubrec,
-    pubrel,
-    string,
-)
+from tools.reference.wire import Violation, connack, packet, parse, publish, pubrec, pubrel, string
 
 BAD = {
     "a server's packet": connack(),

@@ -242,9 +242,8 @@ def test_a_rollout_that_ends_while_the_broker_is_down_withdraws_from_all(broker,
         with pytest.raises(ValueError, match="still announced to box0, box1"):
             run(server, rollouts.Fleet(server), course, release_of(1), lambda *_: None, stopping)
         broker.start()
-        wait_for(
-            lambda: {m.topic.split("/")[1] for m in seen.messages if not m.payload} == {"box0", "box1"}, PATIENCE_S
-        )
+        boxes = {"box0", "box1"}
+        wait_for(lambda: {m.topic.split("/")[1] for m in seen.messages if not m.payload} == boxes, PATIENCE_S)
 
 
 @pytest.mark.long("INFLIGHT_UPDATES")

@@ -48,11 +48,7 @@ def _table(fs, i, message):
         fs.rename("/m/new", "/m/table")
 
 
-STRATEGIES = {
-    "a file per message": _file_each,
-    "a log, appended": _log,
-    "a table, renamed": _table,
-}
+STRATEGIES = {"a file per message": _file_each, "a log, appended": _log, "a table, renamed": _table}
 PROGRAM = {"bytes": 32, "pages": 256}  # prog_size with which MicroPython mounts littlefs: ESP32, RP2040
 
 

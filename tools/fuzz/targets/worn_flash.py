@@ -7,16 +7,8 @@ from nor import NorFlash, PowerCut, noise, torn
 from outcome import demand
 
 # Sectors, bytes of each, page: every granularity of a board, and the extremes that a journal supports.
-SHAPES = (
-    (4, 512, 1),
-    (3, 512, 4),
-    (5, 512, 256),
-    (4, 1024, 256),
-    (8, 512, 64),
-    (3, 1024, 16),
-    (5, 512, 16),
-    (3, 2048, 64),
-)
+SHAPES = ((4, 512, 1), (3, 512, 4), (5, 512, 256), (4, 1024, 256))
+SHAPES += ((8, 512, 64), (3, 1024, 16), (5, 512, 16), (3, 2048, 64))
 EPOCH = 0x12345678
 SECRET = 0x9ABCDEF0
 _SEQS = (0, 1, 2, 3, 5, 8, 100, 0x7FFFFFFF, 0xFFFFFFF0, 0xFFFFFFFE, 0xFFFFFFFF)

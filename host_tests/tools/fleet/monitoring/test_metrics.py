@@ -113,10 +113,8 @@ def test_an_upload_tells_what_it_moved_and_what_waits():
     figures = Figures()
     figures.moved(100)
     figures.errors, figures.waiting = 2, {"a": 30, "b": 12}
-    found = {
-        name.removeprefix("inflight_upload_"): value
-        for name, value in scrape(TransferMetrics(figures, "upload")).items()
-    }
+    scraped = scrape(TransferMetrics(figures, "upload"))
+    found = {name.removeprefix("inflight_upload_"): value for name, value in scraped.items()}
     assert found.pop("moved_timestamp_seconds") > 1_700_000_000
     expected = {"files_total": 1, "bytes_total": 100, "errors_total": 2}
     assert found == expected | {"waiting_files": 2, "waiting_bytes": 42}

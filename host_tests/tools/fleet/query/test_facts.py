@@ -139,15 +139,8 @@ def test_timeline_and_events(fleet):
     points = facts["timeline"]["points"]
     assert facts["timeline"]["step_s"] == 1 and len(points) == 21
     totals = {name: sum(point[name] for point in points) for name in points[0] if name != "t"}
-    assert totals == {
-        "received": 10,
-        "backlog": 2,
-        "repeated": 1,
-        "restarts": 1,
-        "offline": 2,
-        "dead_letters": 0,
-        "gone": 0,
-    }
+    counted = {"received": 10, "backlog": 2, "repeated": 1, "restarts": 1, "offline": 2}
+    assert totals == counted | {"dead_letters": 0, "gone": 0}
     assert points[9]["restarts"] == 1 and points[20]["backlog"] == 2
     events = [(event["what"], event["detail"]) for event in reversed(facts["events"])]
     assert events == [("online", ""), ("offline", ""), ("offline", ""), ("start", "power-on"), ("start", "power-cut")]

@@ -12,6 +12,7 @@ from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.home_assistant.late_hours import hours
 from inflight_tools.fleet.query.database import Database
 
+ENTITY_LIST, METADATA_LIST = "config/entity_registry/list", "recorder/get_statistics_metadata"
 HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
 TEMPERATURE = {"statistic_id": "sensor.attic", "source": "recorder", "name": None, "has_sum": False}
@@ -41,10 +42,7 @@ class Home:
             if not answer["success"]:
                 answer["error"] = {"code": "unauthorized", "message": "Unauthorized"}
             else:
-                results = {
-                    "config/entity_registry/list": self.entities,
-                    "recorder/get_statistics_metadata": self.metadata,
-                }
+                results = {ENTITY_LIST: self.entities, METADATA_LIST: self.metadata}
                 answer["result"] = results.get(asked["type"])
             socket.send(json.dumps({"id": 99, "type": "event", "event": {}}))
             socket.send(json.dumps(answer))
@@ -109,10 +107,7 @@ def test_late_hours_are_imported_at_their_true_time(tables, history):
     home = Home(entities=ENTITIES, metadata=[TEMPERATURE])
     status, out, error = history(home, "--json")
     assert status == 0, error
-    assert [asked["type"] for asked in home.asked[:2]] == [
-        "config/entity_registry/list",
-        "recorder/get_statistics_metadata",
-    ]
+    assert [asked["type"] for asked in home.asked[:2]] == [ENTITY_LIST, METADATA_LIST]
     assert home.asked[1]["statistic_ids"] == ["sensor.attic", "sensor.humid"]
     metadata = {"statistic_id": "sensor.attic", "source": "recorder", "name": None, "has_sum": False}
     metadata |= {"unit_of_measurement": "°C", "mean_type": 1, "unit_class": "temperature"}

@@ -95,11 +95,7 @@ HISTORIES = {
     # Of the newest journal, unless another one is asked for.
     "new": ({"delivered": 3, "given_up": 2}, {"erased": 2}, {0: ("delivered", True), (2, 7): ("erased", True)}),
     # By age only: its device tells nothing.
-    "silent": (
-        {"delivered": 3, "lost": 1, "on_way": 1, "guessed": 1},
-        {},
-        {1: ("lost", False), 3: ("way", False)},
-    ),
+    "silent": ({"delivered": 3, "lost": 1, "on_way": 1, "guessed": 1}, {}, {1: ("lost", False), 3: ("way", False)}),
     "expires": ({"delivered": 2, "lost": 1}, {}, {1: ("lost", True)}),
 }
 
@@ -299,11 +295,6 @@ def test_a_broker_that_loses_a_message_is_found_out(fleet, tmp_path):
     assert {place: found[place] for place in PLACES if found[place]} == {"delivered": 2, "lost": 1}
 
 
-def without_the_ledger_of_the_last_batch(fleet):
-    """As long as a batch is being written: the ledger is the last table that gets it."""
-    max((fleet.root / "ledger/_delta_log").glob("*.json")).unlink()
-
-
 def test_nothing_is_lost_while_a_batch_is_written(fleet):
     """Of two collectors one has message 1. Its landing file is in the second batch, with the markers of both."""
 
@@ -321,7 +312,7 @@ def test_nothing_is_lost_while_a_batch_is_written(fleet):
     fleet.run()
     after = facts(fleet)
     assert places(after, "attic") == {"delivered": 4} and after["batch"] == 1
-    without_the_ledger_of_the_last_batch(fleet)
+    max((fleet.root / "ledger/_delta_log").glob("*.json")).unlink()  # the last table that gets a batch
     assert facts(fleet) == before
 
 

@@ -97,9 +97,8 @@ def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
     for path in (tmp_path / "tables/raw").glob("**/*.parquet"):
         path.unlink()
     status, _, error = run(*command.split())
-    assert (
-        status == 1 and "a file of the tables is missing: restore it, or make new ones: move the files below" in error
-    )
+    assert status == 1
+    assert "a file of the tables is missing: restore it, or make new ones: move the files below" in error
 
 
 def test_a_folder_of_an_export_that_goes_away(small, run, tmp_path, monkeypatch):

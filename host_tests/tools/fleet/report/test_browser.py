@@ -10,9 +10,7 @@ from inflight_tools.fleet.report import render
 from tools.peers import chromium
 
 WORKER = "report browser"
-pytestmark = [
-    pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
-]
+pytestmark = [pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")]
 WIDTHS = (1280, 800, 390, 360) if THOROUGH else (1280, 360)
 MADE = {
     "complete": made_facts.fleet(),

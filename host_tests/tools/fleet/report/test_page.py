@@ -59,9 +59,8 @@ def test_figures_of_each_device_worst_first(name):
 
 @pytest.mark.parametrize("name", FULL)
 def test_the_timeline_as_a_table_adds_up(name):
-    rows = [
-        [int(cell.text.replace(",", "")) for cell in row.all("td")] for row in read_page(name).one(id="steps").all("tr")
-    ]
+    steps = read_page(name).one(id="steps").all("tr")
+    rows = [[int(cell.text.replace(",", "")) for cell in row.all("td")] for row in steps]
     points = MADE[name]["timeline"]["points"]
     for column, key in enumerate(("received", "backlog", "restarts", "offline", "repeated", "dead_letters", "gone")):
         assert sum(row[column] for row in rows) == sum(point[key] for point in points)
@@ -124,12 +123,8 @@ def series(name, unit, value, **fields):
 
 def test_measurements_and_then_the_health_of_a_device():
     """With units as people say them."""
-    measured = [
-        series("disk", "B", 2.34e10),
-        series("small", "B", 1),
-        series("restarts", "", 1),
-        series("drops", "count", 1),
-    ]
+    measured = (("disk", "B", 2.34e10), ("small", "B", 1), ("restarts", "", 1), ("drops", "count", 1))
+    measured = [series(*one) for one in measured]
     facts = made_facts.fleet(2) | {"measurements": {"attic": measured, "roof": []}}
     facts["trends"] = {name: [series("free heap", "B", 7.5e4)] for name in ("attic", "roof")}
     found = [figure.text for figure in read(render(facts)).one(id="measurements").all("figure")]
