@@ -5,9 +5,11 @@ judges; `make crash` takes every line."""
 import contextlib
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import pytest
 
+import inflight
 from host_tests.thorough import THOROUGH
 from inflight import Client, Journal, RamFlash
 from tools.crash.interrupts import CLIENTS, EVENTS, POINTS, Point, explore
@@ -33,14 +35,15 @@ CLOSELY = {
     "around a handler": ("KeyboardInterrupt", "run, connected", "line", "_deliver", "_report", "_leave", "_return"),
     "a new filter": ("KeyboardInterrupt", "subscribe", "opcode", "add_handlers", "remove_handler"),
     "a filter that has a handler": ("KeyboardInterrupt", "subscribe again", "opcode", "add_handlers", "remove_handler"),
-    "CONNACK": ("KeyboardInterrupt", "run, forgotten", "line", "_open", "_call", "steps", "_subscribe", "granted"),
-    "a mount": ("KeyboardInterrupt", "run, which recovers", "line", "recover", "_recover", "clear", "load", "_own"),
+    "CONNACK": ("KeyboardInterrupt", "run, forgotten", "line", "_steps", "_call_steps", "_open_steps", "granted"),
+    "a mount": ("KeyboardInterrupt", "run, which recovers", "line", "recover", "_mount_again", "_clear"),
     "a search": ("KeyboardInterrupt", "is_pending", "line", "is_pending", "_begin"),
     "the end": ("KeyboardInterrupt", "disconnect", "line", "disconnect", "_end", "_close", "_stop", "_try_disconnect"),
     "tasks": ("KeyboardInterrupt", "connect", "line", "_start", "_run", "_watch", "_run_connection", "_run_anew"),
     "a message that is handed over": ("KeyboardInterrupt", "async for", "line", "_take", "take", "next", "_release"),
     "the lock": ("publish", "run, which recovers", "line", "call"),
 }
+SOURCES = "".join(map(Path.read_text, Path(inflight.__file__).parent.rglob("*.py")))
 # Which client has such functions, if not both.
 ONLY = {"tasks": "asyncio", "a message that is handed over": "asyncio", "the lock": "blocking"}
 
@@ -51,6 +54,7 @@ ONLY = {"tasks": "asyncio", "a message that is handed over": "asyncio", "the loc
 def test_what_stands_for_a_while(name, client):
     """Flags, handlers, tasks and numbers that one line sets and another one takes back."""
     event, call, unit, *names = CLOSELY[name]
+    assert all(f"def {each}(" in SOURCES for each in names)
     n, found = explore(Point(client, 5 if client == "blocking" else 4, call, event), 0, 1, names, unit)
     assert not found, found
     assert n

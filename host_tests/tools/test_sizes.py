@@ -11,7 +11,7 @@ from tools.setup.common import CHECKOUT
 CEILINGS = {
     "product": 39_850,  # lib, boards, firmware, the command `inflight`
     "maintainers": 18_150,  # other tools
-    "all": 116_550,
+    "all": 116_560,
 }
 TESTS_FOR_A_LINE = 1.47  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered

@@ -1689,7 +1689,11 @@ class SetAside:
         self.all_sent = False
 
     def begin(self, session):
-        """A connection begins: what was set aside may be tried on it, and a message that is suspected is sent alone."""
+        """A connection begins: what was set aside may be tried on it, behind all others, and a message that is
+        suspected is sent alone."""
+        for i in range(session.rows - 1, -1, -1):
+            if session.states[i] & TRIAL:  # it was tried on a connection that ended in order
+                self.remove(session, i)
         self.left = session.journal.live
         self.again = not self.pause
         self._alone = 0

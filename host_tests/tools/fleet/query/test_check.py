@@ -75,8 +75,8 @@ def test_one_figure_alone_can_be_asked_for(name, check, monkeypatch):
         found["differences"] = ["damage"] * (n * (figure == "damaged"))
         monkeypatch.setattr("inflight_tools.fleet.query.facts.totals", lambda *_, found=found, **__: found)
         asked = "silent" if figure in ("damaged", "impossible", "doubled") else name
-        assert json.loads(check("--fail-on", asked, "--json")[1])["alarms"] == alarms
-    assert check("--fail-on", f"{name}s")[0] == 2
+        assert json.loads(check("--only", asked, "--json")[1])["alarms"] == alarms
+    assert check("--only", f"{name}s")[0] == 2
 
 
 def test_what_devices_gave_up_is_an_alarm(check, tables):

@@ -38,7 +38,7 @@ def check(
     max_nearly_full: Annotated[int, _most("devices whose journal is nearly full")] = 0,
     max_behind: Annotated[int, _most("collectors that have not shown for ten minutes that they have received all")] = 0,
     max_stale: Annotated[int, _most("landing files that are not in the tables after ten minutes")] = 0,
-    fail_on: Annotated[
+    only: Annotated[
         list[str] | None,
         typer.Option(help=f"alarm for this alone, and for what should never be; can be repeated: {', '.join(FIGURES)}"),
     ] = None,
@@ -48,8 +48,8 @@ def check(
     The figures are those of the report, and --since limits them: what was lost long ago is no alarm today. Whether a
     device is silent is judged over its whole life. It needs no Spark."""
     landing, of = locations(data, landing, of)
-    if unknown := set(fail_on or ()) - FIGURES.keys():
-        raise typer.BadParameter(f"--fail-on {unknown.pop()}: {', '.join(FIGURES)}")
+    if unknown := set(only or ()) - FIGURES.keys():
+        raise typer.BadParameter(f"--only {unknown.pop()}: {', '.join(FIGURES)}")
     now = time.time()
     start, _ = time_span(since, None, now)
     with querying():
@@ -62,7 +62,7 @@ def check(
     most |= {"given_up": max_given_up, "conflicts": max_conflicts}
     most |= {name: n for name, n in (("tails", max_tails), ("before", max_unknown)) if n is not None}
     most |= {"behind": max_behind, "stale": max_stale}
-    found = Check(facts, {FIGURES[one]: most.get(FIGURES[one], 0) for one in fail_on} if fail_on else most)
+    found = Check(facts, {FIGURES[one]: most.get(FIGURES[one], 0) for one in only} if only else most)
     print(json.dumps(found.figures | {"alarms": found.alarms}) if as_json else found.line())
     if found.alarms:
         raise typer.Exit(1)
