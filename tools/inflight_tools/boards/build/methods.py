@@ -31,9 +31,8 @@ def make_functions(trees, table, import_in):
         methods = {method: classes[cls] for cls, method in listed if cls in classes}
         methods = _with_private(place, methods, users, elsewhere)
         for name, cls in methods.items():
-            _check(name, cls, library)
+            method = _only_method(name, cls, library)
             homes[name] = home, part
-            method = next(node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == name)
             cls.body.remove(method)
             library[place].body.append(method)
         named[part] = home, (*(name for name in names if "." not in name), *methods)
@@ -74,7 +73,7 @@ def _users(library):
 def _with_private(place, methods, users, elsewhere):
     # `methods`, {name: its class}, with the private ones that nobody but them calls.
     methods = dict(methods)
-    classes = {cls.name: cls for cls in methods.values()}.values()
+    classes = [*dict.fromkeys(methods.values())]
     n = 0
     while n < len(methods):
         n = len(methods)
@@ -88,16 +87,13 @@ def _with_private(place, methods, users, elsewhere):
     return methods
 
 
-def _check(name, cls, library):
-    owners = [
-        node
-        for tree in library.values()
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and any(name in defined(one) for one in node.body)
-    ]
-    method = next((one for one in cls.body if name in defined(one)), None)
-    if owners != [cls] or not isinstance(method, ast.FunctionDef) or method.decorator_list:
+def _only_method(name, cls, library):
+    classes = [node for tree in library.values() for node in tree.body if isinstance(node, ast.ClassDef)]
+    found = [(of, one) for of in classes for one in of.body if name in defined(one)]
+    of, method = found[0] if len(found) == 1 else (None, None)
+    if of is not cls or not isinstance(method, ast.FunctionDef) or method.decorator_list:
         raise ValueError(f"{cls.name}.{name}: no method, or another class has such a member, too")
+    return method
 
 
 def _call(tree, module, homes, import_in):
