@@ -325,7 +325,6 @@ class Client(Base):
         Raises OSError if flash fails. [MQTT-4.3.3-1]"""
         if mid.__class__ is not int:
             refuse("mid", mid)
-
         before = self._guard
         try:
             self._begin(RUNNING | OUTSIDE)

@@ -1151,7 +1151,7 @@ class Journal(Records):
     # FORMAT.md, "Which sectors count", tells the rules.
 
     def _restore_sectors(self, reader):
-        """Finds the head of `self` and how many sectors are erased. Finishes erases, or the format, and gives lost
+        """Finds the head of the ring and how many sectors are erased. Finishes erases, or the format, and gives lost
         sectors a header again. Raises ValueError."""
         headers = self._read_headers(reader)
         newest = headers.elect()

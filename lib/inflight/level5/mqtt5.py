@@ -1,5 +1,4 @@
-# MQTT 5: what differs from the session of levels 3 and 4, and each message may need. What a connection needs when it
-# begins and ends stands in connection5.
+# MQTT 5: what differs from the session of levels 3 and 4.
 #
 #   code of PUBACK or PUBREC   the message                                                    clause
 #   00                         as at level 4                                                  MQTT5-4.3.2-3, 4.3.3-4
@@ -609,7 +608,7 @@ class Session5(Session):
         elif present > 1:
             raise ProtocolError("invalid flags %02x in CONNACK" % present, MALFORMED)
         elif code or not self.block or (present and self.clean_start):
-            raise ProtocolError("CONNACK with self present %d, code %02x" % (present, code))
+            raise ProtocolError("CONNACK with session present %d, code %02x" % (present, code))
         self.code = code
         if present and self.journal and (self.record_at < 0 or self.mode == CLEAN):
             self._end_other_session()
@@ -625,7 +624,6 @@ class Session5(Session):
             self.auth.consented(IN_CONNACK)
         if not self.client_id:
             self._check_client_id(found.get(CLIENT_ID))
-
         if self.is_lost(not present):
             self.ended = self._republish()
             self.count[counters.COMPLETED] += len(self.ended)
@@ -742,7 +740,7 @@ class Session5(Session):
         self.refill()
 
     def _end_other_session(self):
-        """CONNACK tells of such a self: a DISCONNECT ends it. If that is lost, the next CONNECT does it."""
+        """CONNACK tells of such a session: a DISCONNECT ends it. If that is lost, the next CONNECT does it."""
         self.ending = BY_CONNECT if self.ending else BY_DISCONNECT
         self.code = OTHER_SESSION
         self.disconnect()
@@ -788,7 +786,6 @@ class Session5(Session):
         i = self.row(self.longest_mid)
         if i < 0 or not SEND < self.states[i] & STATE < REL:
             return  # it has no Message ID, or the broker has taken it
-
         self.put_aside(i, TOO_LONG)
         self.aside.failed(self.now)
 

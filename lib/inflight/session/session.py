@@ -652,7 +652,7 @@ class Session(Window):
         self.keep_alive = keepalive
         self.timeout_ms = timeout_ms
         self.count = Counters("I", bytes(4 * self.counters))
-        self.present = False  # self present of the last CONNACK
+        self.present = False  # session present of the last CONNACK
         self.code = 0  # its return code
         self.deliver = False  # the application is owed the piece that next_event() returned
         self.redelivered = False  # it may have had that message before, when power was cut
@@ -725,9 +725,9 @@ class Session(Window):
         self.record_serial = 0
         self.again_mid = 65535
         self.mode = PERSISTENT
-        self.recorded_most = self.below = 0  # which messages can have left: see self
+        self.recorded_most = self.below = 0  # which messages can have left: see above
         self.next_unproven = self.unproven = 0  # which Message IDs are not proven free: see ForeignIds
-        self.record_stale = False  # something of this has changed since write()
+        self.record_stale = False  # something of this has changed since write_record()
         if self.strikes:
             self.strikes = 0
         journal = self.journal
@@ -995,7 +995,7 @@ class Session(Window):
         self.busy = False
 
     def put_connect(self, clean_session, keepalive, user, password, will):
-        """Puts the CONNECT of `self` into its send buffer; connect_packet() tells the arguments. Returns its length.
+        """Puts the CONNECT into the send buffer; connect_packet() tells the arguments. Returns its length.
         Raises ValueError if it does not fit."""
         level = self.protocol_level
         clean_start, blocks = self.connect_fields(clean_session, will)
@@ -1011,7 +1011,7 @@ class Session(Window):
             self.count[counters.REFUSED] += 1
             return
         if present > 1 or self.n > 2 or (present and self.clean):
-            raise ProtocolError("CONNACK with self present %d, code %d, length %d" % (present, self.code, self.n))
+            raise ProtocolError("CONNACK with session present %d, code %d, length %d" % (present, self.code, self.n))
         self.present = present == 1
         none = not present and self.protocol_level > 3
         if self.is_lost(none):
@@ -1020,11 +1020,11 @@ class Session(Window):
         self.accept_connection(none)
 
     def is_lost(self, none):
-        """True if the broker has lost our self: none: it says that it has none."""
+        """True if the broker has lost our session; none: it says that it has none."""
         return none and not self.clean and self.mode != CLEAN and self.mode != ENDING
 
     def accept_connection(self, none):
-        """CONNACK says that the connection stands. none: the broker says that it has no self of ours."""
+        """CONNACK says that the connection stands. none: the broker says that it has no session of ours."""
         self.connected = True
         self.count[counters.CONNECTS] += 1
         mode = self.mode
@@ -1222,7 +1222,7 @@ class Session(Window):
         self.queued -= 1
 
     def discard_sent(self):
-        """Gives up the messages that were sent, or may have been: they belong to a self that
+        """Gives up the messages that were sent, or may have been: they belong to a session that
         ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
         n = 0
         left = self.most + self.queued - self.journal.live  # behind the window
@@ -1244,8 +1244,8 @@ class Session(Window):
         return n
 
     def end_lost_session(self):
-        """The broker has lost the self. A PUBREL goes out once more; one that was already sent
-        to a broker without the self, and not answered, has nobody left to answer it. Returns the Message IDs
+        """The broker has lost the session. A PUBREL goes out once more; one that was already sent
+        to a broker without the session, and not answered, has nobody left to answer it. Returns the Message IDs
         that end so: the broker has these messages since its PUBREC."""
         ended = []
         for i in range(self.rows - 1, -1, -1):
@@ -1459,7 +1459,7 @@ class Session(Window):
         return at >= 0
 
     def make_aside(self):
-        """Returns the SetAside of the self."""
+        """Returns the SetAside, which is made with the first call."""
         self.aside = self.aside or SetAside()
         return self.aside
 
@@ -1643,8 +1643,8 @@ class ForeignIds:
 
 # Messages are set aside, so that one message blocks nothing:
 #   why                                                   who finds it
-#   it is too long for this connection [MQTT5-3.2.2-15]   connection5, and oldest() below for those behind the window
-#   it was too long: DISCONNECT with 0x95                 connection5
+#   it is too long for this connection [MQTT5-3.2.2-15]   mqtt5, and oldest() below for those behind the window
+#   it was too long: DISCONNECT with 0x95                 mqtt5
 #   it ends each connection                               _judge() above
 #
 # Such a message stays in the journal, keeps its Message ID, and loses its place in the order: it is a live record

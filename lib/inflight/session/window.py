@@ -78,7 +78,7 @@ class Window(PacketBuffer):
     old_received = 0  # those of earlier connections: the first rows of messages from the broker
     reach = ANY  # so many rows, from the oldest on, may be sent
     aside: "Any" = None  # type: ignore[name-defined] # noqa: F821  SetAside, once something was
-    # Of what record sets.
+    # Of what a start sets.
     limit: int
     mids: "Any" = None  # type: ignore[name-defined] # noqa: F821
     addresses: "Any"  # type: ignore[name-defined] # noqa: F821
@@ -162,7 +162,6 @@ class Window(PacketBuffer):
         once: the journal tells when it is done."""
         if self.row(mid) >= 0 or (mid == self.asked and self.journal.watched >= 0):
             return True
-
         return self._find_behind(mid)
 
     def free_mid(self, other):
