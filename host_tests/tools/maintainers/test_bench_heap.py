@@ -7,9 +7,9 @@ from tools.demo.sensors import best_runtime
 from tools.peers.mosquitto import unavailable
 
 WORKER = "bench"
-# Bytes and new names. Of one tree 63,312 to 63,344 bytes were measured on an ESP32, the most on a busy machine. The
+# Bytes and new names. Of one tree single runs give 68,656 to 68,784 bytes on an ESP32, 70,032 to 70,192 on a Pico W. The
 # table of names takes 4,480 bytes more from the 631st name on. What messages need is there with the first subscription.
-MOST = {"rp2040": (70_250, 590), "esp32": (68_700, 600)}
+MOST = {"rp2040": (70_250, 590), "esp32": (68_750, 600)}
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 
@@ -24,7 +24,7 @@ def _available():
 @pytest.mark.parametrize("board", MOST)
 def test_the_application_holds_so_much(board, mosquitto, tmp_path):
     _available()
-    found = heap.held(heap.Application(board, mosquitto().port, tmp_path), 2, fields={})
+    found = heap.held(heap.Application(board, mosquitto().port, tmp_path), fields={})
     assert all(own <= most for own, most in zip(found, MOST[board], strict=True)), found
 
 

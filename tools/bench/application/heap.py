@@ -31,8 +31,7 @@ from tools.shown import show
 BOARDS = {"rp2040": "Pico W", "esp32": "ESP32"}  # folder: what people call it
 _SCRIPTS = CHECKOUT / "tools/bench/application/device"
 _SIZE = 212 * BLOCK
-_TOPIC = "inflight/figures"
-_FIELDS = {"device": "figures", "wifi_ssid": "attic", "wifi_key": "secret-key", "ntp": False, "ha": True}
+_FIELDS = {"wifi_ssid": "attic", "wifi_key": "secret-key", "ntp": False, "ha": True}
 _FAST = {"interval_ms": 300, "health_ms": 1000}
 _AT_REST = 3  # lines after all has happened once
 _RUNS = 3
@@ -70,11 +69,12 @@ class Application:
     def run(self, fields, more=None, command=None, modules=False):
         """Yields the lines that the application prints, until it has been at rest for some of them. fields: of the
         configuration. more: files. command: is sent, too."""
+        device = f"figure{next(self._numbers):02}"  # of an old one the broker would have a session
+        own = {"device": device, "host": "127.0.0.1", "port": self._port}
         flash = self._folder / "open"  # an argument is a name, too, and the interpreter has this one
-        flash.write_bytes(self._volume({**_FIELDS, **_FAST, "host": "127.0.0.1", "port": self._port, **fields}, more))
+        flash.write_bytes(self._volume({**_FIELDS, **_FAST, **own, **fields}, more))
         words = ["-m", "heap", flash.name, self._board, *(["modules"] if modules else [])]
-        topic, name = f"{_TOPIC}/#", f"figures{next(self._numbers)}"
-        with Subscriber(self._port, topic, name) as subscriber:
+        with Subscriber(self._port, f"inflight/{device}/#", device) as subscriber:
             process = subprocess.Popen(
                 [*best_runtime().command("512k"), *words],
                 stdout=subprocess.PIPE,
@@ -84,7 +84,7 @@ class Application:
                 cwd=self._folder,
             )
             try:
-                yield from self._lines(process, subscriber, command)
+                yield from self._lines(process, subscriber, f"inflight/{device}", command)
             finally:
                 process.kill()
                 process.communicate()
@@ -96,17 +96,17 @@ class Application:
             volume[at : at + len(content)] = content
         return bytes(volume)
 
-    def _lines(self, process, subscriber, command):
+    def _lines(self, process, subscriber, root, command):
         told, left = [], _AT_REST
-        topic, times = f"{_TOPIC}/health", 2
+        topic, times = f"{root}/health", 2
         for line in process.stdout:
             told.append(line)
             yield line.strip()
             if not line.endswith("heap\n") or len(subscriber.find(topic)) < times:
                 continue
             if command:
-                subscriber.publish(f"{_TOPIC}/command/{command}", b"hello")
-                topic, times, command = f"{_TOPIC}/reply/{command}", 1, None
+                subscriber.publish(f"{root}/command/{command}", b"hello")
+                topic, times, command = f"{root}/reply/{command}", 1, None
             else:
                 left -= 1
             if not left:
