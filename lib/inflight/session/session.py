@@ -1226,8 +1226,10 @@ class Session(Window):
         ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
         n = 0
         left = self.most + self.queued - self.journal.live  # behind the window
-        for i in range(min(self.rows, self.most) - 1, -1, -1):
-            if self.states[i] & (STATE | DUP) != SEND:
+        for i in range(self.rows - 1, -1, -1):
+            if i >= self.most:  # so many cannot have left, though a restart did not know which
+                self.states[i] &= ~DUP
+            elif self.states[i] & (STATE | DUP) != SEND:
                 self.journal.mark(self.addresses[i], DONE)
                 self.remove(i)
                 n += 1
@@ -1240,6 +1242,7 @@ class Session(Window):
             n += 1
         if self.aside:
             n += self.aside.discard(self)
+        self.sent_below = 0
         self.refill()
         return n
 
