@@ -163,6 +163,7 @@ class Simulation:
             before, self.state.phase = self.state.phase, "recovery"
             try:
                 recover()
+                self.peer.out.read_anew()
             finally:
                 self.state.phase = before
 

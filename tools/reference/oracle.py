@@ -351,9 +351,14 @@ class Outgoing:
         self.sendable_below = len(self.messages)
 
     def _begin_session(self, over, anew):
-        # The CONNACK has been handled; its effect on the journal may not be durable yet.
-        for e in list(self.open.values()):
-            if (over and e.tried != NEVER) or (anew and e.phase == RELEASED):
+        # The CONNACK has been handled; its effect on the journal may not be durable yet. Of those that were sent the
+        # client gives up no more than its window had: some that are done, and live again, in place of others.
+        spared = sum(e.unsure for e in self.open.values())
+        for e in sorted(self.open.values(), reverse=True):
+            if over and spared and e.phase == ACCEPTED and e.tried != NEVER and not e.unsure:
+                spared -= 1
+                self._lapse(e)
+            elif (over and e.tried != NEVER) or (anew and e.phase == RELEASED):
                 self.not_durable += (e,)
                 del self.open[e.number]
             elif anew and e.tried == SENT:
@@ -418,9 +423,13 @@ class Outgoing:
                 self.maybe_sent.add(e.number)
                 in_flight = e.phase != BEGUN and not self._may_be_completed(e)
                 places -= in_flight and e.number not in self.maybe_damaged and e.number not in self.aside
-        for e in list(self.open.values()):
-            self._set(e, fresh=False, orphaned=False)
+        self.read_anew(orphaned=False)
         self.disconnected()
+
+    def read_anew(self, **more):
+        """The client mounted its journal: it knows no more than that tells."""
+        for e in list(self.open.values()):
+            self._set(e, fresh=False, **more)
 
     def judge(self):
         """Raises Finding if a message was lost; called when all exchanges have ended."""
