@@ -53,14 +53,14 @@ def _nothing_copied(monkeypatch):
 
 
 def _delivery_unrecorded(monkeypatch):
-    acknowledge = inflight.session.receive.acknowledge
+    acknowledge = Session.acknowledge_received
 
     def unrecorded(*args):
         with pytest.MonkeyPatch.context() as now:
             now.setattr(Journal, "mark", lambda self, at, state: None)
             acknowledge(*args)
 
-    monkeypatch.setattr(inflight.session.receive, "acknowledge", unrecorded)
+    monkeypatch.setattr(Session, "acknowledge_received", unrecorded)
 
 
 def _discarded_too_early(monkeypatch):

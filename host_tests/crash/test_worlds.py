@@ -8,7 +8,6 @@ from typer import Typer
 from typer.testing import CliRunner
 
 import inflight.journal.journal
-import inflight.session.receive
 from host_tests.crash import test_explorer as random_cuts
 from host_tests.thorough import more
 from inflight.session.session import Session
@@ -50,10 +49,8 @@ def _acknowledges_the_oldest(monkeypatch):
 
 
 def _repetition_is_delivered(monkeypatch):
-    received = inflight.session.receive.received
-    monkeypatch.setattr(
-        inflight.session.receive, "received", lambda s, mid: {DUPLICATE: NEW}.get(kind := received(s, mid), kind)
-    )
+    take = Session.take_qos_2
+    monkeypatch.setattr(Session, "take_qos_2", lambda s, mid: {DUPLICATE: NEW}.get(kind := take(s, mid), kind))
 
 
 def _moves_unheard(monkeypatch):

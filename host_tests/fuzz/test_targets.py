@@ -11,11 +11,12 @@ import inflight.journal.sectors
 import inflight.level5.mqtt5
 import inflight.level5.receive5
 import inflight.packet
-import inflight.session.receive
+import inflight.session.packet_buffer
 import inflight.session.subscribe
 import setup_server
 from inflight.journal.journal import Journal
 from inflight.level5.mqtt5 import Session5
+from inflight.session.receive import Receiving
 from tools.fuzz import CORPUS, SHARES, corpus, grammar, target
 from tools.fuzz.attempt import broken, minimized
 
@@ -67,10 +68,10 @@ def test_corpus_is_small_and_of_all_targets():
 
 # One for each target, and in how many inputs; `make mutants` asks the tests of the library for many more.
 DEFECTS = {
-    "decoder": (inflight.session.receive, "valid", lambda text: True, 4500),
+    "decoder": (inflight.session.packet_buffer, "valid", lambda text: True, 4500),
     "decoder5": (Session5, "_is_allowed", lambda *of: True, 2400),
     "topic": (inflight.client.handlers, "matches", lambda *of: True, 3000),
-    "session": (inflight.session.receive, "received", lambda session, mid: 0, 450),
+    "session": (Receiving, "take_qos_2", lambda session, mid: 0, 450),
     "setup": (setup_server, "_question_end", lambda query: len(query), 6000),
     "calls": (inflight.Client, "publish", None, 450),
     "mount": (inflight.journal.sectors.SectorReader, "last_byte", lambda *of: -1, 120),

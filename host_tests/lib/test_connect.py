@@ -428,11 +428,11 @@ def test_back_off_is_reset(virtual, make, monkeypatch, ends):
     """By a connection that lasted longer than the pause, unless the broker broke the protocol, or a message finds no
     memory."""
 
-    def loading(_):
+    def loading(*_):
         raise MemoryError
 
     monkeypatch.setattr(random, "getrandbits", lambda n: (1 << n) - 1)
-    monkeypatch.setattr(Session, "load_receiving", loading)
+    monkeypatch.setattr(Session, "decode_publish", loading)
     client = make(virtual.port, backoff_ms=(1000, 3_600_000))
     client._attempts = 12  # the next pause takes half an hour on average
 

@@ -4,7 +4,7 @@ requests and their answers in device/lib/test_session.py and test_session5.py.""
 import pytest
 
 from host_tests.lib.either import only_blocking
-from inflight.session.session import Session
+from inflight.client import handlers
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.properties import block
 from tools.reference.wire import connack, pingresp, puback, publish, pubrel, suback, unsuback
@@ -79,7 +79,7 @@ def test_who_subscribes_hears_of_too_little_memory(broker, make, monkeypatch):
     with broker.play(script):
         client.connect()
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "load_receiving", loading)
+            patch.setattr(handlers, "attach", loading)
             with pytest.raises(MemoryError):
                 client.subscribe("a", 1, print)
         client.ping()

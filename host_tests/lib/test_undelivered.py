@@ -6,7 +6,6 @@ import errno
 import pytest
 
 from host_tests.lib import aio_clients
-from inflight.session.receive import received
 from inflight.session.session import Session
 from inflight.states import NEW
 from tools.reference.kinds import PUBLISH
@@ -223,5 +222,5 @@ def test_no_memory_for_the_rows_of_qos_2(monkeypatch):
 
     monkeypatch.setattr("inflight.session.session.bytearray", short, raising=False)
     with pytest.raises(MemoryError):
-        received(session, 7)
-    assert (received(session, 7), session.row(7, session.limit)) == (NEW, session.limit)
+        session.take_qos_2(7)
+    assert (session.take_qos_2(7), session.row(7, session.limit)) == (NEW, session.limit)

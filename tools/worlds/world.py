@@ -62,7 +62,7 @@ def _without(names):
 
 # Of its buffer a session has, beside what is written next, the message that was accepted last, or the head of the
 # PUBLISH that was sent last, or nothing. What came is counted, not compared.
-_BYTES = """buf into space spare start end at n size flags mid topic topic_len receiving
+_BYTES = """buf into space spare start end at n size flags mid topic topic_len
     out view out_at out_size rest out_address _out_offset _payload_at _mid_at _form count"""
 
 

@@ -119,3 +119,11 @@ def test_what_is_compared_or_caught_stays():
 
 def test_no_source_gives_back():
     assert not [place for place, text in TEXTS.items() if "unload" in text or "sys.modules" in text]
+
+
+def test_what_each_message_runs_through_is_loaded_once():
+    """With the first subscription, or by the first message: no other function imports it."""
+    found = kept(shrink, TEXTS)
+    naming = {place: text.count("inflight.receiving") for place, text in found.items()}
+    assert {place: n for place, n in naming.items() if n} == {"inflight/core": 1}
+    assert ast.unparse(ast.parse(found["inflight/handlers"]).body[-1]) == "load_receiving()"

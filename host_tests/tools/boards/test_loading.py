@@ -9,7 +9,13 @@ from inflight_tools.boards.build.names import defined
 CHECKOUT = Path(__file__).parents[3]
 LIBRARY = CHECKOUT / "lib/inflight"
 MODULES = {path.stem for path in LIBRARY.rglob("*.py")} - {"cpython"}
-MADE = {"texts", *loading.APART, *loading.GROUPS, *(place.rpartition("/")[2] for place in loading.SELDOM)}  # by it
+MADE = {
+    "texts",
+    *loading.APART,
+    *loading.GROUPS,
+    *loading.PARTS,
+    *(place.rpartition("/")[2] for place in loading.SELDOM),
+}  # by it
 
 
 def test_the_tables_name_modules():

@@ -10,7 +10,7 @@ import pytest
 from inflight_tools.boards.build import loading
 from inflight_tools.boards.build.bundle import deployed_name, library, modules
 from inflight_tools.boards.build.kept import kept
-from inflight_tools.boards.build.loading import APART, GROUPS, MERGED, PUBLIC, RESIDENT
+from inflight_tools.boards.build.loading import APART, GROUPS, MERGED, PARTS, PUBLIC, RESIDENT
 from inflight_tools.boards.build.names import defined
 from inflight_tools.boards.build.shrink import shrink
 
@@ -26,8 +26,8 @@ def with_library(**texts):
 
 def test_modules_that_are_always_loaded_together_become_one():
     found = kept(shrink, TEXTS)
-    inside = {f"inflight/{name}" for name in {*MERGED}.difference(PUBLIC)}
-    assert set(found) == {*library(), *(f"inflight/{name}" for name in (*APART, *GROUPS, "texts"))} - inside
+    inside = {f"inflight/{name}" for name in {*MERGED, *sum(PARTS.values(), ())}.difference(PUBLIC)}
+    assert set(found) == {*library(), *(f"inflight/{name}" for name in (*APART, *GROUPS, *PARTS, "texts"))} - inside
     assert max(len(found[f"inflight/{module}"]) for module in PUBLIC) < 600
     assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/journal_core"]
 

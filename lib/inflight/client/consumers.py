@@ -123,7 +123,7 @@ class Consumers:
         for used in self._in_use:
             consumer = used[_CONSUMER]
             if not consumer or consumer.done():
-                client.session.acknowledge(used[_FLAGS], used[_MID], used[_TRANSPORT] is client._transport)
+                client.session.acknowledge_received(used[_FLAGS], used[_MID], used[_TRANSPORT] is client._transport)
                 self._in_use.remove(used)  # if the flash fails it is still its consumer's
                 return True
             if not (client._closed or len(self._in_use) > _MAX_IN_USE or client._timed_out(used[_SINCE], 4)):

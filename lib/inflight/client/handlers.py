@@ -89,7 +89,6 @@ class Message:
 def attach(client):
     """Returns dispatch() and the message that it hands to handlers. All else that a message needs is loaded then."""
     session = client.session
-    session.load_receiving()
     return dispatch, Message(session) if session.protocol_level < 5 else Message5(client)
 
 

@@ -11,7 +11,6 @@
 # lengths are looked at. What is kept is checked as in any other packet.
 
 from ..packet import CONNACK, MALFORMED, PUBLISH, PUBREL, SUBACK, UNSUBACK, ProtocolError, begin, valid
-from ..session.receive import decode
 from ..states import TOO_LONG
 from .cursor import (
     ALIAS,
@@ -77,7 +76,7 @@ def publish_long(d, i, n):
     if behind < 0 or behind >= d.end:
         return 0
     d._block_due = True
-    return decode(d, i, n)
+    return d.decode_publish(i, n)
 
 
 def _head_end(d, i):
@@ -107,7 +106,7 @@ def _undeliverable(d, start, length, size):
 
 
 def properties_arrived(d):
-    """What decode() takes for the beginning of the payload are the properties."""
+    """What decode_publish() takes for the beginning of the payload are the properties."""
     d._block_due = False
     at = d.start
     d.start = d._check_block(at, d.end, IN_PUBLISH)

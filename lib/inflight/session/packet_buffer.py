@@ -15,7 +15,7 @@ import inflight.packet as packet
 
 from ..compat import const, copy, copy_format
 from ..journal.records import OUT
-from ..packet import MALFORMED, PUBLISH, ProtocolError
+from ..packet import MALFORMED, PUBLISH, ProtocolError, valid
 
 _SPARE = const(32)
 _NEVER = const(-0x10000000)
@@ -36,7 +36,6 @@ class PacketBuffer:
     _sizes = (_NEVER, _NEVER, -3, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
     # Properties of level 5: of a packet that has none; those in front of the payload.
     no_properties = out_block = b""
-    receiving = None  # the module receive, with the first PUBLISH: many clients only publish
 
     def use(self, buffer, journal, protocol_level=4):
         """It works in `buffer` from now on; the first half receives."""
@@ -158,20 +157,133 @@ class PacketBuffer:
             raise ProtocolError("Message ID 0")
         return mid
 
-    def load_receiving(self):
-        """Returns the module receive, which stays."""
-        if not self.receiving:
-            import inflight.session.receive as receive
-
-            self.receiving = receive
-        return self.receiving
+    # --- a PUBLISH ---
 
     def _publish(self, i, n):
-        # A PUBLISH of the remaining length n, which begins at buf[i].
-        return self.load_receiving().decode(self, i, n)
+        return self.decode_publish(i, n)
 
     def _piece(self):
-        return self.load_receiving().decode_piece(self)
+        return self._decode_piece()
+
+    def decode_publish(self, i, n):
+        """A PUBLISH of the remaining length n, which begins at self.buf[i]. Returns what next_packet() does."""
+        buf = self.buf
+        flags = self.flags
+        qos = flags >> 1 & 3
+        # At level 3 DUP means nothing at QoS 0.
+        if qos == 3 or (flags & 8 and not qos and self.protocol_level > 3):
+            raise ProtocolError("invalid flags in PUBLISH", MALFORMED)
+        whole = i - self.start + n <= len(buf)
+        if i + (n if whole else 2) > self.end:
+            return 0
+        if n < 2:
+            raise ProtocolError("invalid length of PUBLISH", MALFORMED)
+        length = buf[i] << 8 | buf[i + 1]
+        i += 2
+        body = i + length + (2 if qos else 0)
+        size = n - 2 - length - (2 if qos else 0)
+        if size < 0 or not length:
+            raise ProtocolError("invalid length of a topic", MALFORMED)
+        self.n = 0
+        self.size = size
+        if not whole:
+            kind = self._start_long(i, length, body)
+            if kind >= 0:
+                return kind
+        if qos:
+            self.mid = self._id(body - 2)
+        if not valid(buf, i, i + length, True, False):
+            raise ProtocolError("invalid topic", MALFORMED)
+        self.topic = i
+        self.topic_len = length
+        self.start = body
+        if whole:
+            self.at = body
+            self.n = size
+            self.start += size
+            return packet.PUBLISH
+        self._tail = buf[body:]
+        self.left = size
+        return self._piece()
+
+    def _decode_piece(self):
+        """The next piece of a payload."""
+        if self._skip >= 0:
+            if not self._skip_topic():
+                return 0
+        self.at = self.start
+        self.n = min(self.left, self.end - self.start)
+        self.left -= self.n
+        self.start += self.n
+        if not self.left:
+            self._tail = None
+        return packet.PUBLISH if self.n or not self.size else 0
+
+    # --- one that is longer than the receive buffer ---
+
+    def _start_long(self, i, length, body):
+        """A PUBLISH begins, with a topic of that length at self.buf[i], and its payload at `body`. Returns what
+        next_packet() does; -1: the topic and the beginning of the payload are there."""
+        if body - self.start >= len(self.buf):
+            # No space for the payload behind the topic: skip that, the id and payload follow.
+            self._skip = self.topic = length
+            self.start = i
+            self.topic_len = 0
+            return self._piece()
+        if self.start:
+            # The topic has to stay while the pieces come: let it begin the buffer.
+            self._compact()
+            return self._packet()
+        return -1 if body < self.end else 0
+
+    def _skip_topic(self):
+        """Skips what has come of a topic that could not be kept. Returns True when the payload follows."""
+        k = self._skip
+        if k > self.end - self.start:
+            k = _whole(self.buf, self.start, self.end) - self.start
+        if not valid(self.buf, self.start, self.start + k, True, False):
+            raise ProtocolError("invalid topic", MALFORMED)
+        self.start += k
+        self._skip -= k
+        id_len = 2 if self.flags & 6 else 0
+        if self._skip or self.end - self.start < id_len:
+            return False
+        if id_len:
+            self.mid = self._id(self.start)
+            self.start += 2
+        self._skip = -1
+        self.left = self.size
+        return True
+
+    def _bytes_left(self):
+        # How many bytes of the PUBLISH are not gone through, from `start` on; 0: it is none, or its length is not in
+        # order.
+        if self._skip >= 0:
+            return self._skip + (2 if self.flags & 6 else 0) + self.size
+        if self.left:
+            return self.left
+        i = self.start
+        if i == self.end or self.buf[i] >> 4 != PUBLISH or getattr(self, "shorter", None):
+            return 0
+        n = shift = 0
+        c = 0x80
+        while c & 0x80:
+            i += 1
+            if i == self.end or shift > 21:
+                return 0
+            c = self.buf[i]
+            n |= (c & 0x7F) << shift
+            shift += 7
+        self.start = i + 1
+        return n
+
+    def _skip_rest(self, left):
+        # The packet is the rest of a message of QoS 0 that nobody gets: so many bytes.
+        self.flags = self.mid = self.topic_len = self.n = 0
+        self._skip = -1
+        self._tail = None
+        self.left = left
+        self.size = left + 1
 
     # --- sending ---
 
@@ -307,3 +419,13 @@ class PacketBuffer:
             self._out_offset += n
         self.out_left -= n
         return n
+
+
+def _whole(buf, start, end):
+    # Where the last character of buf[start:end] that is complete ends.
+    for i in range(end - 1, max(start, end - 4) - 1, -1):
+        if buf[i] < 0x80:
+            break
+        if buf[i] >= 0xC0:
+            return i if end - i < (2 if buf[i] < 0xE0 else 3 if buf[i] < 0xF0 else 4) else end
+    return end

@@ -1,4 +1,4 @@
-# PUBLISH from the broker: how it is decoded, and what the session makes of it. The theory stands in session.
+# Messages from the broker: what the session makes of them. The theory stands in window and session.
 
 from errno import ENOBUFS
 
@@ -8,235 +8,11 @@ import inflight.packet as packet
 from ..compat import const
 from ..errors import OutboxFull
 from ..journal.records import DONE, IN, RELEASED
-from ..packet import MALFORMED, PUBLISH, ProtocolError, valid
+from ..packet import PUBLISH, ProtocolError
 from ..states import DELIVERED, DUPLICATE, NEW, RECEIVED, REDELIVERED
+from .window import Window
 
 _NOTICES = const(8)  # as in pending
-
-# --- bytes ---
-
-
-def decode(d, i, n):
-    """A PUBLISH of the remaining length n, which begins at d.buf[i]. Returns what next_packet() does."""
-    buf = d.buf
-    flags = d.flags
-    qos = flags >> 1 & 3
-    # At level 3 DUP means nothing at QoS 0.
-    if qos == 3 or (flags & 8 and not qos and d.protocol_level > 3):
-        raise ProtocolError("invalid flags in PUBLISH", MALFORMED)
-    whole = i - d.start + n <= len(buf)
-    if i + (n if whole else 2) > d.end:
-        return 0
-    if n < 2:
-        raise ProtocolError("invalid length of PUBLISH", MALFORMED)
-    length = buf[i] << 8 | buf[i + 1]
-    i += 2
-    body = i + length + (2 if qos else 0)
-    size = n - 2 - length - (2 if qos else 0)
-    if size < 0 or not length:
-        raise ProtocolError("invalid length of a topic", MALFORMED)
-    d.n = 0
-    d.size = size
-    if not whole:
-        kind = start_long(d, i, length, body)
-        if kind >= 0:
-            return kind
-    if qos:
-        d.mid = d._id(body - 2)
-    if not valid(buf, i, i + length, True, False):
-        raise ProtocolError("invalid topic", MALFORMED)
-    d.topic = i
-    d.topic_len = length
-    d.start = body
-    if whole:
-        d.at = body
-        d.n = size
-        d.start += size
-        return packet.PUBLISH
-    d._tail = buf[body:]
-    d.left = size
-    return d._piece()
-
-
-def decode_piece(d):
-    """The next piece of a payload."""
-    if d._skip >= 0:
-        if not skip_topic(d):
-            return 0
-    d.at = d.start
-    d.n = min(d.left, d.end - d.start)
-    d.left -= d.n
-    d.start += d.n
-    if not d.left:
-        d._tail = None
-    return packet.PUBLISH if d.n or not d.size else 0
-
-
-# --- messages ---
-
-
-def arrived(session):
-    """There is a message, or a piece of one."""
-    if session.offset:
-        return
-    session.redelivered = False
-    session.deliver = True
-    if session.flags & 4:
-        if session.left_with_broker:
-            raise OutboxFull
-        found = received(session, session.mid)
-        if found == DUPLICATE:
-            session.deliver = False
-            session.count[counters.DUPLICATES] += 1
-        elif found == REDELIVERED:
-            session.redelivered = True
-            session.count[counters.REDELIVERED] += 1
-        if session.journal:
-            session.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
-
-
-def received(session, mid):
-    """A PUBLISH of QoS 2 with this id arrived. Returns NEW, REDELIVERED (power was cut while it was being delivered) or
-    DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
-    session.expect_qos_2()
-    first = session.limit
-    i = session.row(mid, first)
-    if i >= 0:
-        if i < first + session.old_received:
-            i = _come_again(session, i)
-        return DUPLICATE if session.states[i] == DELIVERED else REDELIVERED
-    journal = session.journal
-    while first + session.rows_in == len(session.mids) or (journal and not journal.fits(IN, 0)):
-        if not session.old_received:
-            raise OutboxFull
-        _abandon_oldest(session)
-    i = first + session.rows_in
-    session.set_row(i, mid, journal.append(IN, mid, b"", 0) if journal else 0, RECEIVED)
-    session.rows_in += 1
-    return NEW
-
-
-# A broker may forget a message whose PUBREL is due: it was killed, or the message has expired. So the ids of earlier
-# connections make space for new ones, the oldest first: what the broker still has, it sends again before anything new
-# [MQTT-4.4.0-1] [MQTT5-4.4.0-1].
-
-
-def _come_again(session, i):
-    # The id of row i is one of this connection. Returns its new row.
-    row = session.mids[i], session.addresses[i], session.states[i]
-    session.remove(i)
-    i = session.limit + session.rows_in
-    session.set_row(i, *row)
-    session.rows_in += 1
-    return i
-
-
-def _abandon_oldest(session):
-    if len(session.notices) < _NOTICES:
-        mid = session.mids[session.limit]
-        session.notices += (OSError(ENOBUFS, "the broker does not release Message ID %d: it is forgotten" % mid),)
-    session.count[counters.ABANDONED] += 1
-    mark(session, session.limit, DONE)
-    session.remove(session.limit)
-
-
-def delivered(session):
-    """Session.delivered()."""
-    if session.left:
-        return
-    if session.deliver:
-        session.count[counters.RECEIVED] += 1
-    acknowledge(session, session.flags, session.mid, True)
-
-
-def acknowledge(session, flags, mid, answer):
-    """Session.acknowledge()."""
-    session.begin()
-    if flags & 4:
-        i = session.row(mid, session.limit)
-        if i >= 0 and session.states[i] == RECEIVED:  # the application must not have it again
-            mark(session, i, RELEASED)
-            session.states[i] = DELIVERED
-    if answer and flags & 6:
-        session.ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
-    session.busy = False
-
-
-def released(session):
-    """A PUBREL arrived: its id is free. Raises ProtocolError if PUBREC was never sent."""
-    i = session.row(session.mid, session.limit)
-    if i < 0:
-        return
-    if session.states[i] == RECEIVED:
-        raise ProtocolError("PUBREL before PUBREC, Message ID %d" % session.mid)
-    mark(session, i, DONE)
-    session.remove(i)
-
-
-def mark(session, i, state):
-    """Notes the state of row i, a message from the broker."""
-    if session.journal:
-        session.journal.mark(session.addresses[i], state)
-
-
-# --- messages longer than the receive buffer ---
-
-
-def start_long(d, i, length, body):
-    """A PUBLISH begins, with a topic of that length at d.buf[i], and its payload at `body`. Returns what next() does;
-    -1: the topic and the beginning of the payload are there."""
-    if body - d.start >= len(d.buf):
-        # No space for the payload behind the topic: skip that, the id and payload follow.
-        d._skip = d.topic = length
-        d.start = i
-        d.topic_len = 0
-        return d._piece()
-    if d.start:
-        # The topic has to stay while the pieces come: let it begin the buffer.
-        d._compact()
-        return d._packet()
-    return -1 if body < d.end else 0
-
-
-def skip_topic(d):
-    """Skips what has come of a topic that could not be kept. Returns True when the payload follows."""
-    k = d._skip
-    if k > d.end - d.start:
-        k = _whole(d.buf, d.start, d.end) - d.start
-    if not valid(d.buf, d.start, d.start + k, True, False):
-        raise ProtocolError("invalid topic", MALFORMED)
-    d.start += k
-    d._skip -= k
-    id_len = 2 if d.flags & 6 else 0
-    if d._skip or d.end - d.start < id_len:
-        return False
-    if id_len:
-        d.mid = d._id(d.start)
-        d.start += 2
-    d._skip = -1
-    d.left = d.size
-    return True
-
-
-def _whole(buf, start, end):
-    # Where the last character of buf[start:end] that is complete ends.
-    for i in range(end - 1, max(start, end - 4) - 1, -1):
-        if buf[i] < 0x80:
-            break
-        if buf[i] >= 0xC0:
-            return i if end - i < (2 if buf[i] < 0xE0 else 3 if buf[i] < 0xF0 else 4) else end
-    return end
-
-
-# --- messages that cannot be taken ---
-# A PUBLISH that cannot be taken, and that the broker sends on each connection, since it may not be acknowledged: it
-# would end each connection before messages to the broker get through. So it is skipped. Messages that wait leave and
-# are acknowledged, and then the connection ends. It may
-# - break the protocol [MQTT-4.8.0-1]: from the second one on that a session meets, if its length is in order,
-# - be of QoS 2 without space for its id. Those messages may be what takes the space.
-# Likewise if the first bytes of a connection are no CONNACK: what speaks there may be no MQTT broker, since the wrong
-# port is a common mistake.
-
 _OTHERS = (
     (b"HTTP", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
     (b"<", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
@@ -246,76 +22,170 @@ _OTHERS = (
 )
 
 
-def skip_malformed(session, error, kind):
-    """The session met `error`, while it looked for a packet if kind is 0. Raises it, unless that is a PUBLISH to be
-    skipped: then it returns what next_packet() does."""
-    if isinstance(error, OutboxFull):
-        return _without_space(session)
-    again = getattr(session, "malformed", False)  # a PUBLISH was malformed before
-    left = _bytes_left(session) if session.connected and not kind else 0
-    if left:
-        session.malformed = True
-    if not (session.connected or session.start):
-        raise _explained(error, session)
-    if not (left and again and session.pending):
-        raise error
-    _end_later(session, error)
-    # It is the rest of a message of QoS 0 that nobody gets.
-    session.deliver = False
-    session.flags = session.mid = session.topic_len = session.n = 0
-    session._skip = -1
-    session._tail = None
-    session.left = left
-    session.size = left + 1
-    if session.protocol_level > 4:
-        session._block_due = False
-    return session.next_packet()
+class Receiving(Window):
+    """A session that receives."""
 
+    closing = False  # the connection ends when its time has come: see _skip_malformed()
+    malformed = False  # a PUBLISH was
+    left_with_broker = False  # a message of QoS 2 found no space: none goes before it [MQTT-4.6.0-6]
+    deliver: bool
+    redelivered: bool
+    # Of Session.
+    connected: bool
+    now: int
+    count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
+    notices: "Any"  # type: ignore[name-defined] # noqa: F821
+    pending: "Any"  # type: ignore[name-defined] # noqa: F821
+    begin: "Any"  # type: ignore[name-defined] # noqa: F821
+    time_left: "Any"  # type: ignore[name-defined] # noqa: F821
+    expect_qos_2: "Any"  # type: ignore[name-defined] # noqa: F821
 
-def _without_space(session):
-    error = OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")
-    if not session.pending:
-        raise error
-    _end_later(session, error)
-    session.left_with_broker = True
-    session.deliver = False
-    session.flags = 0
-    return PUBLISH
+    def _take_publish(self):
+        """There is a message, or a piece of one."""
+        if self.offset:
+            return
+        self.redelivered = False
+        self.deliver = True
+        if self.flags & 4:
+            if self.left_with_broker:
+                raise OutboxFull
+            found = self.take_qos_2(self.mid)
+            if found == DUPLICATE:
+                self.deliver = False
+                self.count[counters.DUPLICATES] += 1
+            elif found == REDELIVERED:
+                self.redelivered = True
+                self.count[counters.REDELIVERED] += 1
+            if self.journal:
+                self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
 
+    def take_qos_2(self, mid):
+        """A PUBLISH of QoS 2 with this id arrived. Returns NEW, REDELIVERED (power was cut while it was being
+        delivered) or DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
+        self.expect_qos_2()
+        first = self.limit
+        i = self.row(mid, first)
+        if i >= 0:
+            if i < first + self.old_received:
+                i = self._come_again(i)
+            return DUPLICATE if self.states[i] == DELIVERED else REDELIVERED
+        journal = self.journal
+        while first + self.rows_in == len(self.mids) or (journal and not journal.fits(IN, 0)):
+            if not self.old_received:
+                raise OutboxFull
+            self._abandon_oldest()
+        i = first + self.rows_in
+        self.set_row(i, mid, journal.append(IN, mid, b"", 0) if journal else 0, RECEIVED)
+        self.rows_in += 1
+        return NEW
 
-def _end_later(session, error):
-    if not session.closing:
-        session.closing = _close_in_time
-        session.error = error
-        session.closing_since = session.now
+    # A broker may forget a message whose PUBREL is due: it was killed, or the message has expired. So the ids of
+    # earlier connections make space for new ones, the oldest first: what the broker still has, it sends again before
+    # anything new [MQTT-4.4.0-1] [MQTT5-4.4.0-1].
 
+    def _come_again(self, i):
+        # The id of row i is one of this connection. Returns its new row.
+        row = self.mids[i], self.addresses[i], self.states[i]
+        self.remove(i)
+        i = self.limit + self.rows_in
+        self.set_row(i, *row)
+        self.rows_in += 1
+        return i
 
-def _close_in_time(session):
-    # All has been acknowledged, or an answer does not come: raises what ends the connection.
-    if not (session.pending and session.time_left(session.now, session.closing_since)):
-        raise session.error
+    def _abandon_oldest(self):
+        if len(self.notices) < _NOTICES:
+            mid = self.mids[self.limit]
+            self.notices += (OSError(ENOBUFS, "the broker does not release Message ID %d: it is forgotten" % mid),)
+        self.count[counters.ABANDONED] += 1
+        self.mark_received(self.limit, DONE)
+        self.remove(self.limit)
 
+    def delivered(self):
+        """The application has had what next_event() returned. A message is acknowledged when it was the last piece,
+        with or without a handler [MQTT-3.3.4-1, 4.5.0-2]."""
+        if self.left:
+            return
+        if self.deliver:
+            self.count[counters.RECEIVED] += 1
+        self.acknowledge_received(self.flags, self.mid)
 
-def _bytes_left(d):
-    # How many bytes of the PUBLISH are not gone through, from d.start on; 0: it is none, or its length is not in order.
-    if d._skip >= 0:
-        return d._skip + (2 if d.flags & 6 else 0) + d.size
-    if d.left:
-        return d.left
-    i = d.start
-    if i == d.end or d.buf[i] >> 4 != PUBLISH or getattr(d, "shorter", None):
-        return 0
-    n = shift = 0
-    c = 0x80
-    while c & 0x80:
-        i += 1
-        if i == d.end or shift > 21:
-            return 0
-        c = d.buf[i]
-        n |= (c & 0x7F) << shift
-        shift += 7
-    d.start = i + 1
-    return n
+    def acknowledge_received(self, flags, mid, answer=True):
+        """The application is done with the message that came with these flags and Message ID. answer False: not on this
+        connection."""
+        self.begin()
+        if flags & 4:
+            i = self.row(mid, self.limit)
+            if i >= 0 and self.states[i] == RECEIVED:  # the application must not have it again
+                self.mark_received(i, RELEASED)
+                self.states[i] = DELIVERED
+        if answer and flags & 6:
+            self.ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
+        self.busy = False
+
+    def _release_received(self):
+        """A PUBREL arrived: its id is free. Raises ProtocolError if PUBREC was never sent."""
+        i = self.row(self.mid, self.limit)
+        if i < 0:
+            return
+        if self.states[i] == RECEIVED:
+            raise ProtocolError("PUBREL before PUBREC, Message ID %d" % self.mid)
+        self.mark_received(i, DONE)
+        self.remove(i)
+
+    def mark_received(self, i, state):
+        """Notes the state of row i, a message from the broker."""
+        if self.journal:
+            self.journal.mark(self.addresses[i], state)
+
+    # --- messages that cannot be taken ---
+    # A PUBLISH that cannot be taken, and that the broker sends on each connection, since it may not be acknowledged: it
+    # would end each connection before messages to the broker get through. So it is skipped. Messages that wait leave
+    # and are acknowledged, and then the connection ends. It may
+    # - break the protocol [MQTT-4.8.0-1]: from the second one on that a session meets, if its length is in order,
+    # - be of QoS 2 without space for its id. Those messages may be what takes the space.
+    # Likewise if the first bytes of a connection are no CONNACK: what speaks there may be no MQTT broker, since the
+    # wrong port is a common mistake.
+
+    def _skip_malformed(self, error, kind):
+        """The session met `error`, while it looked for a packet if kind is 0. Raises it, unless that is a PUBLISH to be
+        skipped: then it returns what next_packet() does."""
+        if isinstance(error, OutboxFull):
+            return self._without_space()
+        again = self.malformed  # a PUBLISH was malformed before
+        left = self._bytes_left() if self.connected and not kind else 0
+        if left:
+            self.malformed = True
+        if not (self.connected or self.start):
+            raise _explained(error, self)
+        if not (left and again and self.pending):
+            raise error
+        self._end_later(error)
+        self.deliver = False
+        self._skip_rest(left)
+        if self.protocol_level > 4:
+            self._block_due = False
+        return self.next_packet()
+
+    def _without_space(self):
+        error = OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")
+        if not self.pending:
+            raise error
+        self._end_later(error)
+        self.left_with_broker = True
+        self.deliver = False
+        self.flags = 0
+        return PUBLISH
+
+    def _end_later(self, error):
+        if not self.closing:
+            self.closing = True
+            self.error = error
+            self.closing_since = self.now
+
+    def _close_in_time(self):
+        # All has been acknowledged, or an answer does not come: raises what ends the connection.
+        if not (self.pending and self.time_left(self.now, self.closing_since)):
+            raise self.error
 
 
 def _explained(error, d):

@@ -117,9 +117,9 @@ from ..states import (
     UNKNOWN,
     UNSURE,
 )
+from .receive import Receiving
 from .refused import MessageDamaged, MessageSetAside
 from .subscribe import request_packet, request_size
-from .window import Window
 
 if sys.implementation.name == "micropython":
     from array import array as Counters  # its items wrap, so that counting never fails
@@ -153,7 +153,7 @@ _CODES_5 = {
 _SUBSCRIPTION = const(0x0B)  # the property
 
 
-class Session(Window):
+class Session(Receiving):
     """One session of one client with one broker. _start_session() tells its arguments, and sets most of its fields."""
 
     counters = 20  # how many there are
@@ -167,17 +167,12 @@ class Session(Window):
     foreign = None  # ForeignIds, as long as there are some
     unproven = 0  # Message IDs that are not proven free: see ForeignIds
     retry = 0  # ms until unanswered packets are repeated
-    closing = None  # called to end the connection, when its time has come: see skip_malformed() in receive
-    left_with_broker = False  # a message of QoS 2 found no space: none goes before it [MQTT-4.6.0-6]
     _late_proofs = False  # PUBRELs of ForeignIds may still be answered, or once more
     granted = b""  # return codes of the last SUBACK
     ended = ()  # Message IDs that the last CONNACK completed
     # Of what a start sets.
-    count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     client_id: bytes
     present: bool
-    deliver: bool
-    redelivered: bool
     code: int
     completed: int
     tick: int
@@ -282,7 +277,7 @@ class Session(Window):
             self.foreign = None
         self.clean = False
         if self.closing:
-            self.closing = None
+            self.closing = False
             self.left_with_broker = False
         self.ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
         self.request = None  # what is asked for: filters, their QoS, properties; see subscribe
@@ -388,7 +383,7 @@ class Session(Window):
         if self.busy:
             return
         if self.closing:
-            self.closing(self)
+            self._close_in_time()
         self.busy = True
         if self.journal:
             if idle:
@@ -574,20 +569,18 @@ class Session(Window):
                 self._handle(kind)
         except (packet.ProtocolError, OutboxFull) as e:  # what was noted stands
             self.busy = False
-            from .receive import skip_malformed
-
-            kind = skip_malformed(self, e, kind)
+            kind = self._skip_malformed(e, kind)
         self.busy = False
         return kind
 
     def _handle(self, kind):
         if kind == packet.PUBLISH:
-            self.load_receiving().arrived(self)
+            self._take_publish()
         elif kind == packet.CONNACK:
             self._receive_connack()
         elif kind == packet.PUBREL:
             if self.rows_in:
-                self.load_receiving().released(self)
+                self._release_received()
             self.ack_due = packet.PUBCOMP << 20 | self.mid
         elif kind <= packet.PUBCOMP:
             self._handle_ack(kind)
@@ -597,16 +590,6 @@ class Session(Window):
                 self._late_proofs = True
         else:
             self._receive_suback(kind)
-
-    def delivered(self):
-        """The application has had what next_event() returned. A message is acknowledged when it was the last piece,
-        with or without a handler [MQTT-3.3.4-1, 4.5.0-2]."""
-        self.load_receiving().delivered(self)
-
-    def acknowledge(self, flags, mid, answer=True):
-        """The application is done with the message that came with these flags and Message ID. answer False: not on this
-        connection."""
-        self.load_receiving().acknowledge(self, flags, mid, answer)
 
     def _handle_ack(self, kind):
         mid = self.mid
@@ -1031,7 +1014,7 @@ class Session(Window):
         new = self.clean or none or mode == CLEAN
         if new and self.rows_in:  # the broker's ids begin anew
             for i in range(self.limit, self.limit + self.rows_in):
-                self.load_receiving().mark(self, i, DONE)
+                self.mark_received(i, DONE)
             self.rows_in = 0
         self.old_received = self.rows_in
         if mode == CLEAN or (mode == ENDING and new):

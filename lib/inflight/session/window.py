@@ -25,7 +25,7 @@
 # Messages of QoS 2 from the broker
 # ---------------------------------
 # Each Message ID is a record of the journal (or of RAM alone), so that a message is delivered once across power cuts.
-# Its row stands behind those to the broker, in the same columns; receive knows what its states mean.
+# Its row stands behind those to the broker, in the same columns; receive tells what is done with them.
 #
 #   row        PUBLISH                              PUBREL             clause
 #   none       row, deliver, DELIVERED, PUBREC      PUBCOMP            MQTT-4.3.3-2

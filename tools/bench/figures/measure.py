@@ -10,7 +10,7 @@ from inflight_tools.output import log
 from tools.bench.figures import littlefs
 from tools.bench.figures.run import OURS, Failed, on_cpython
 
-MODULES = "core client journal_core receive handlers flash mqtt5_core websocket aio consumers"
+MODULES = "core client journal_core receiving handlers flash mqtt5_core websocket aio consumers"
 ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos0_default": (0, 0, 0, 1),
     "qos0_nodelay": (0, 1, 0, 1),

@@ -29,7 +29,7 @@ _USES = {
     "asyncio instead": ("core", "aio"),
     "and `async for`": ("consumers",),
     "a journal, for QoS 1 and 2": ("journal_core",),
-    "messages from the broker, from the first subscription on": ("receive", "handlers"),
+    "messages from the broker, from the first subscription on": ("receiving", "handlers"),
     "MQTT 5": ("mqtt5_core",),
     "a WebSocket": ("websocket",),
     "TLS; messages longer than the buffer, until one comes": (),

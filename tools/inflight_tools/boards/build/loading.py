@@ -69,8 +69,17 @@ APART = {
         "session",
         ("Session.check_request", "Session._put_request", "Session._receive_suback", "Session._make_request"),
     ),
-    "long_message": ("receive", ("skip_topic", "start_long")),
-    "malformed": ("receive", ("skip_malformed",)),
+    "decoding": ("packet_buffer", ("PacketBuffer.decode_publish", "PacketBuffer._decode_piece")),
+    "deliveries": (
+        "receive",
+        """
+        Receiving._take_publish Receiving.take_qos_2 Receiving.delivered Receiving.acknowledge_received
+        Receiving._release_received Receiving.mark_received
+        """.split(),
+    ),
+    "long_message": ("packet_buffer", ("PacketBuffer._skip_topic", "PacketBuffer._start_long")),
+    "rest": ("packet_buffer", ("PacketBuffer._bytes_left", "PacketBuffer._skip_rest")),
+    "malformed": ("receive", ("Receiving._skip_malformed", "Receiving._close_in_time")),
     "lengths5": ("cursor", ("digits_for", "digits_in")),
     "connect_properties": ("properties5", ("ConnectProperties", "attach_to_connect", "connect_properties")),
     "subscription": ("properties5", ("NO_LOCAL", "RETAIN_AS_PUBLISHED", "RETAIN_IF_NEW", "RETAIN_NEVER")),
@@ -92,10 +101,12 @@ APART = {
 }
 # What is always loaded together is one module. {module: those that it consists of, each behind those that it needs}
 GROUPS = {
-    "core": "compat states counters errors packet topic packet_buffer window session transport base".split(),
+    "core": "compat states counters errors packet topic packet_buffer window receive session transport base".split(),
     "journal_core": ("pages", "records", "journal"),
     "mqtt5_core": ("lengths5", "mqtt5"),
 }
+# Likewise of what stands apart.
+PARTS = {"receiving": ("decoding", "deliveries"), "unreceivable": ("rest", "malformed")}
 # The same of the application.
 TOGETHER = {
     "node": ("files", "telemetry", "log", "node"),
@@ -137,7 +148,9 @@ KEEPING = {"rp2040": "sleeping_app"}
 # These boards get the application as one file, since to look for a module in a folder takes them 20 ms.
 PACKED = ("rp2040",)
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
-COLLECTED = ("receive", "handlers")
+COLLECTED = ("receiving", "handlers")
+# These stay, too, and each message runs through them: see hold. {module: the one with which it is loaded, too}
+HELD = {"receiving": "handlers"}
 _OF_CLIENT = """
     __enter__ __exit__ connect _connect _do_step disconnect _end_connection subscribe unsubscribe ping
     _wait_for_answer _time_left _check_connected discard _publish_when_free
@@ -159,12 +172,12 @@ OCCASIONAL = {
     "radio_more": ("radio", {"Wifi": _JOIN, "Radio": (*_JOIN, "connect")}),
 }
 # Their errors' texts stay with them; those of all others have a module of their own.
-RESIDENT = [*GROUPS, *"client aio consumers handlers receive flash io_waiter pinned slots card websocket".split()]
+RESIDENT = [*GROUPS, "receiving", *"client aio consumers handlers flash io_waiter pinned slots card websocket".split()]
 
 # There are more names than words in ROM. What each client loads gets them first: a name stays when its module is given
 # back.
 FIRST = """
     core client journal_core options client_start record session_record in_flight opening handshake connect
-    request subscribe receive handlers new_journal mount sectors sector_order contents finishing arguments pinned
+    request subscribe receiving handlers new_journal mount sectors sector_order contents finishing arguments pinned
     pinning flash synced_file posix mqtt5_core connected5
 """.split()

@@ -26,6 +26,7 @@ from collections import Counter
 
 from inflight_tools.boards.build import seldom
 from inflight_tools.boards.build.apart import take_apart
+from inflight_tools.boards.build.hold import hold
 from inflight_tools.boards.build.lend import lend
 from inflight_tools.boards.build.loading import (
     APART,
@@ -35,6 +36,7 @@ from inflight_tools.boards.build.loading import (
     MERGED,
     OCCASIONAL,
     PACKAGE,
+    PARTS,
     PUBLIC,
     RESIDENT,
     SELDOM,
@@ -111,7 +113,7 @@ def _shrink(sources, keeping=None, together=None):
     together = together or {}
     merged = {f"{PACKAGE}/{name}" for name in MERGED}.union(*together.values())
     trees = {place: _Fold(place, constants, place in merged).visit(tree) for place, tree in trees.items()}
-    for group, names in GROUPS.items():
+    for group, names in (GROUPS | PARTS).items():
         modules = [f"{PACKAGE}/{name}" for name in names if f"{PACKAGE}/{name}" in trees]
         if modules:
             trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
@@ -123,6 +125,7 @@ def _shrink(sources, keeping=None, together=None):
             _drop_unused_imports(tree)
     if f"{PACKAGE}/core" in trees:
         trees = _detach_texts(trees)
+        hold(trees)
         lend(trees, keeping)
     return trees
 
