@@ -25,7 +25,7 @@ _HEAD = """# {}
 
 # --- the library ---
 
-_ARGUMENTS = inspect.signature(options.configure)
+_ARGUMENTS = inspect.signature(options.Options.configure)
 _RANGES = {name: f"{least} to {most}" for name, least, most, _ in options._NUMBERS + options._OPTIONAL_NUMBERS}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from host_tests.docs.test_code import CHECKS
 from inflight.client.base import Base
-from inflight.client.options import configure
+from inflight.client.options import Options
 from tools import reference_pages, results
 
 
@@ -23,7 +23,7 @@ def test_every_argument_of_a_client_is_explained():
     """In this order; host is in the first line."""
     rows = inspect.cleandoc(Base.__doc__).split("\n\n")[1]
     explained = re.findall(r"^(\w+)(?:, (\w+))?", rows, re.M)
-    arguments = [*inspect.signature(configure).parameters][2:-1]  # but client, and those that it refuses
+    arguments = [*inspect.signature(Options.configure).parameters][2:-1]  # but self, and those that it refuses
     assert [name for pair in explained for name in pair if name] == arguments
 
 

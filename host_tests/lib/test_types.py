@@ -10,7 +10,7 @@ import pytest
 import inflight
 from inflight.client.base import Base
 from inflight.client.handlers import Message5
-from inflight.client.options import configure
+from inflight.client.options import Options
 from inflight.level5.mqtt5 import Session5
 from inflight.level5.properties5 import Properties
 
@@ -55,7 +55,7 @@ def test_methods_and_their_arguments(name):
         if isinstance(found, property):
             assert [d.id for d in node.decorator_list] == ["property"]
         elif method != "__init__" or name in ("_Base", "Journal", "RamFlash", "FileFlash", "CardFlash", "JoinedFlash"):
-            takes = configure if name == "_Base" and method == "__init__" else found
+            takes = Options.configure if name == "_Base" and method == "__init__" else found
             assert described(node.args) == real(takes), method
             assert isinstance(node, ast.AsyncFunctionDef) == inspect.iscoroutinefunction(found), method
 

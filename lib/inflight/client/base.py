@@ -44,6 +44,7 @@ from ..states import (
     WRITE,
     WRITING,
 )
+from .options import Options
 
 _PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
 _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
@@ -51,7 +52,7 @@ _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie i
 _BYTES = (bytes, bytearray, memoryview)
 
 
-class Base:
+class Base(Options):
     """A client of the broker at `host`.
 
     client_id        str; at level 3: 1 to 23 characters; empty only with clean_session, or at level 5: the broker gives
@@ -114,17 +115,8 @@ class Base:
     online = True
     _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
 
-    # Of what options and _set_up() set, that which others use.
+    # Of what _set_up() sets, that which others use.
     session: Session
-    _host: str
-    _port: int
-    _tls: object
-    _login: tuple[bytes, bytes]
-    _timeout_ms: int
-    _reconnect: bool
-    _clean_session: bool
-    on_message: object
-    on_error: object
     _handlers: list
     _topic: object
     _state: int
@@ -143,13 +135,8 @@ class Base:
     _took = _writing_since = 0  # and how many it took since when
 
     def __init__(self, host, client_id="", journal=None, **options):
-        arguments = self._configure(host, client_id, journal, **options)
+        arguments = self.configure(host, client_id, journal, **options)
         self._set_up(*arguments)
-
-    def _configure(self, *arguments, **options):
-        from .options import configure
-
-        return configure(self, *arguments, **options)
 
     # --- what it knows ---
 
@@ -568,7 +555,7 @@ class Base:
     # --- how a client begins: its session, and its fields ---
 
     def _set_up(self, level_5, arguments):
-        """What options.configure() returns: the arguments for level 5 alone, and those of a Session. Raises
+        """What configure() returns: the arguments for level 5 alone, and those of a Session. Raises
         ValueError."""
         # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match,
         #  the Subscription Identifier of its subscribe(), it is for the message that handlers has]

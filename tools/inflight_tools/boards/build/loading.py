@@ -93,6 +93,7 @@ APART = {
     "expiry5": ("stored5", ("Seconds", "newest")),
     "resending5": ("stored5", ("resend",)),
     "refusing5": ("mqtt5", ("lowered", "rejected")),
+    "configuration": ("options", ("Options.configure",)),
     "client_start": ("base", ("new_session", "Base._set_up")),
     "handshake": ("base", ("Base._steps",)),
     "received5": ("consumers", ("Received5",)),
@@ -101,7 +102,9 @@ APART = {
 }
 # What is always loaded together is one module. {module: those that it consists of, each behind those that it needs}
 GROUPS = {
-    "core": "compat states counters errors packet topic packet_buffer window receive session transport base".split(),
+    "core": """
+        compat states counters errors packet topic packet_buffer window receive session transport options base
+    """.split(),
     "journal_core": ("pages", "records", "journal"),
     "mqtt5_core": ("lengths5", "mqtt5"),
 }
@@ -131,10 +134,10 @@ BRIEF = ("contents", "expired5", "in_flight", "sector_order", "session_record", 
 # Given back by the function that imports them. The others stay, once they are loaded: with the first subscription,
 # for example, or since somebody may compare or catch what they define.
 LENT = """
-    arguments card_region client_start connect contents counter_names cursor drop expiry5 fault finishing foreign
-    handshake head_for_session connected5 connection5 expired5 leaving5 lost_messages new_journal opening options
-    other_session5 pinning posix mount quick refusing5 request sectors sector_order record session_record stored5
-    subscribe suspects texts upgrade in_flight
+    arguments card_region client_start connect contents counter_names configuration cursor drop expiry5 fault
+    finishing foreign handshake head_for_session connected5 connection5 expired5 leaving5 lost_messages new_journal
+    opening other_session5 pinning posix mount quick refusing5 request sectors sector_order record session_record
+    stored5 subscribe suspects texts upgrade in_flight
 """.split()
 # Likewise, of boards and firmware. Not what the launcher loads: it knows nothing of the library.
 BORROWED = """
@@ -177,7 +180,7 @@ RESIDENT = [*GROUPS, "receiving", *"client aio consumers handlers flash io_waite
 # There are more names than words in ROM. What each client loads gets them first: a name stays when its module is given
 # back.
 FIRST = """
-    core client journal_core options client_start record session_record in_flight opening handshake connect
+    core client journal_core configuration client_start record session_record in_flight opening handshake connect
     request subscribe receiving handlers new_journal mount sectors sector_order contents finishing arguments pinned
     pinning flash synced_file posix mqtt5_core connected5
 """.split()
