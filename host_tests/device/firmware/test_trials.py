@@ -44,7 +44,7 @@ class Device(Folder):
             trial.begin(app)
         return app, trial
 
-    def delivered(self, up=0, errors=None):
+    def published(self, up=0, errors=None):
         """Starts it. Returns the application, whose birth message is acknowledged, and that has been up for so long."""
         app, _ = self.start()
         app.connect()
@@ -102,7 +102,7 @@ def check_rollback(device, reason, cause=codes.SOFT):
 def test_a_sensor_that_broke_and_one_that_was_broken_before():
     for up, works_again in ((899, True), (900, False)):
         with Device('["old"]') as device:
-            app = device.delivered(up, {"old": "OSError: 5", "new": "OSError: 6"})
+            app = device.published(up, {"old": "OSError: 5", "new": "OSError: 6"})
             eq(app.step(), works_again)
             if works_again:
                 del app.errors["new"]
@@ -142,7 +142,7 @@ def test_a_broker_that_does_not_acknowledge():
 
 def test_safe_mode_is_no_proof():
     with Device() as device:
-        app = device.delivered(500)
+        app = device.published(500)
         app.crash = {"safe": True, "error": "MemoryError: "}
         assert app.step()
         eq(device.states(), STILL)
@@ -188,7 +188,7 @@ def test_a_good_release_is_told_after_a_power_cut_too():
 def test_an_outcome_waits_while_the_journal_is_full():
     """And the reason of a failure. An announcement that comes before that is asked for again."""
     with Device() as device:
-        app = device.delivered(300)
+        app = device.published(300)
         app.journal.full = True
         app.step()
         app.step()
@@ -219,7 +219,7 @@ def full(*_):
 
 def test_a_release_stays_in_its_trial_while_the_flash_is_full():
     with Device() as device:
-        app = device.delivered(300)
+        app = device.published(300)
         with Replaced(trials, store=full):
             assert app.step()
         eq((app.told, device.states()), ([], STILL))

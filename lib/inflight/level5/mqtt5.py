@@ -41,7 +41,6 @@ from ..packet import (
     ProtocolError,
 )
 from ..session.refused import Disconnected, PublishRefused, slow_down
-from ..session.session import Session
 from ..states import (
     BY_CONNECT,
     BY_DISCONNECT,
@@ -78,6 +77,7 @@ from .cursor import (
     digits_for,
     digits_in,
 )
+from .receive5 import LongPackets
 
 _NEVER = const(-0x10000000)
 _NO_SUBSCRIBERS = const(0x10)
@@ -104,7 +104,7 @@ _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\
 _LONGEST_STALL_MS = const(3_600_000)
 
 
-class Session5(Session):
+class Session5(LongPackets):
     """A Session of level 5. session_expiry: seconds that the broker keeps it without a connection; expiry: what the
     broker made of that; adopt: the client id is that of the journal, or the broker assigns one.
 
@@ -400,9 +400,7 @@ class Session5(Session):
 
     def _refuse(self, kind, n):
         # Asked at each step of a packet that is longer than the buffer: an error would cost its text each time.
-        from .receive5 import too_long
-
-        return too_long(self, kind, n)
+        return self.packet_too_long(kind, n)
 
     def _check_block(self, i, end, where):
         self.block = i
@@ -478,9 +476,7 @@ class Session5(Session):
         if i + 2 <= self.end and not (buf[i] or buf[i + 1]):
             raise ProtocolError("PUBLISH without topic")  # [MQTT5-3.3.2-1]
         if i - self.start + n > len(buf):
-            from .receive5 import publish_long
-
-            return publish_long(self, i, n)
+            return self.publish_long(i, n)
         begin = self.start
         kind = super()._publish(i, n)
         if kind:
@@ -494,9 +490,7 @@ class Session5(Session):
 
     def _piece(self):
         if self._block_due:
-            from .receive5 import properties_arrived
-
-            properties_arrived(self)
+            self.properties_arrived()
         return super()._piece()
 
     # --- packets coming in ---
@@ -507,9 +501,7 @@ class Session5(Session):
             return
         if kind == PUBLISH:
             if self.flags & 4 and not self.offset and self.rows_in - self.old_received >= self.receive_maximum:
-                from .receive5 import check_receive_maximum
-
-                check_receive_maximum(self)
+                self.check_receive_maximum()
             super()._handle(kind)
             return
         if kind == CONNACK:

@@ -32,7 +32,7 @@ def hold(trees):
             if place == f"{PACKAGE}/core":
                 tree.body += ast.parse(_HOLD.format(name)).body
             elif held.imported or place == f"{PACKAGE}/{other}":
-                tree.body[:0] = ast.parse(f"from .core import load_{name}").body
+                tree.body[:0] = ast.parse(f"from {PACKAGE}.core import load_{name}").body
                 tree.body += load.body if place == f"{PACKAGE}/{other}" else []
 
 

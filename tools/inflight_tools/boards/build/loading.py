@@ -87,6 +87,13 @@ APART = {
         "mqtt5",
         ("Session5._load_at_level_5", "Session5._fields_of_connect", "Session5._receive_connack5"),
     ),
+    "long_packets": (
+        "receive5",
+        """
+        LongPackets.publish_long LongPackets.properties_arrived LongPackets.packet_too_long
+        LongPackets.check_receive_maximum
+        """.split(),
+    ),
     "other_session5": ("mqtt5", ("Session5._end_other_session",)),
     "leaving5": ("mqtt5", ("Session5._receive_disconnect", "Session5._leave_broker")),
     "expired5": ("mqtt5", ("Session5.drop_expired_message",)),
@@ -106,7 +113,7 @@ GROUPS = {
         compat states counters errors packet topic packet_buffer window receive session transport options base
     """.split(),
     "journal_core": ("pages", "records", "journal"),
-    "mqtt5_core": ("lengths5", "mqtt5"),
+    "mqtt5_core": ("lengths5", "receive5", "mqtt5"),
 }
 # Likewise of what stands apart.
 PARTS = {"receiving": ("decoding", "deliveries"), "unreceivable": ("rest", "malformed")}

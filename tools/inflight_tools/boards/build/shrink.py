@@ -397,7 +397,8 @@ def _join_classes(body, trees, imports):
 def _fit(base, heir):
     """True if a class with the members of both means the same."""
     plain = len(heir.bases) == 1 and not (heir.decorator_list or base.decorator_list)
-    return plain and "super" not in names_of(heir) and not _members(base) & _members(heir)
+    above = {node.attr for node in walk(heir) if isinstance(node, ast.Attribute) and "super" in names_of(node.value)}
+    return plain and not _members(base) & (_members(heir) | above)
 
 
 def _members(node):
