@@ -166,9 +166,22 @@ class Base(Options):
         """An iterator over the pending messages, from the oldest on: (Message ID, sequence number, topic, size of the
         packet in bytes, QoS, state). state: "waiting", "in flight", or "set aside" (too long for this connection, or it
         ended others). Raises OSError if flash fails; RuntimeError."""
-        from ..session.pending import messages
+        return self._pending_messages()
 
-        return messages(self)
+    def _pending_messages(self):
+        # Each message is one operation: between them everything may change.
+        seq = 0
+        while True:
+            before = self._guard
+            try:
+                self._begin(RUNNING)
+                found = self.session.next_message(seq)
+            finally:
+                self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
+            if not found:
+                return
+            yield found
+            seq = found[1] + 1
 
     def retry(self):
         """Messages that were set aside are tried again as soon as all others are completed, and not after the pause."""

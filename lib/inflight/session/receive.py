@@ -12,7 +12,7 @@ from ..packet import PUBLISH, ProtocolError
 from ..states import DELIVERED, DUPLICATE, NEW, RECEIVED, REDELIVERED
 from .window import Window
 
-_NOTICES = const(8)  # as in pending
+_NOTICES = const(8)  # as in session
 _OTHERS = (
     (b"HTTP", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
     (b"<", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),

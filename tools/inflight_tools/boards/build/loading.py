@@ -101,6 +101,7 @@ APART = {
     "resending5": ("stored5", ("resend",)),
     "refusing5": ("mqtt5", ("lowered", "rejected")),
     "configuration": ("options", ("Options.configure",)),
+    "pending": ("base", ("Base._pending_messages",)),
     "client_start": ("base", ("new_session", "Base._set_up")),
     "handshake": ("base", ("Base._steps",)),
     "received5": ("consumers", ("Received5",)),
