@@ -355,7 +355,7 @@ class Outgoing:
         # client gives up no more than its window had: some that are done, and live again, in place of others.
         spared = sum(e.unsure for e in self.open.values())
         for e in sorted(self.open.values(), reverse=True):
-            if over and spared and e.phase == ACCEPTED and e.tried != NEVER and not e.unsure:
+            if over and spared and e.phase == ACCEPTED and e.tried != NEVER:
                 spared -= 1
                 self._lapse(e)
             elif (over and e.tried != NEVER) or (anew and e.phase == RELEASED):

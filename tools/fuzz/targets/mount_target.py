@@ -4,7 +4,7 @@ works.
 data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
 
 from account import body, records
-from inflight.journal.journal import DONE, IN, OUT, SESSION, OutboxFull
+from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, OutboxFull
 from inflight.packet import PUBACK, PUBCOMP
 from inflight.session.session import Session
 from inflight.states import REL, STATE
@@ -55,7 +55,7 @@ def _use(journal, flash, wanted, sizes):
             demand(full, "no space for %d of %d", used, journal.limit)
         at = journal.find(OUT, 0)
         if at >= 0 and k & 1:
-            record = (OUT, journal.found_mid, journal.found_seq, journal.found_state)
+            record = (OUT, journal.found_mid, journal.found_seq, journal.found_state & RELEASED)
             journal.mark(at, DONE)
             wanted.remove(next(w for w in wanted if w[:4] == record))
 

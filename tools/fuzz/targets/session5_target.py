@@ -3,9 +3,8 @@ otherwise only if the broker refused it, and then the application is told.
 
 data: a byte (window, inbound), then steps: below 0x80 so many bytes from the broker, others as step() tells."""
 
-from inflight.counters import ABANDONED, REJECTED
+from inflight.counters import REJECTED
 from inflight.level5.mqtt5 import Session5
-from inflight.session.refused import MessageSetAside
 from journal_reader import OUT, Image
 from journal_reader import RELEASED as STATE_RELEASED
 from outcome import Reader, demand
@@ -63,21 +62,6 @@ class Simulation5(Simulation):
     def ended(self, error):
         self.reconcile()
 
-    def sent(self, raw):
-        self.learn()
-        super().sent(raw)
-
-    def check(self):
-        self.learn()
-        super().check()
-
-    def learn(self):
-        """The application is told of messages that are set aside: others overtake them."""
-        for error in self.session.notices:
-            if isinstance(error, MessageSetAside):
-                self.out.set_aside(error.mid)
-        self.session.notices = ()
-
     def reconcile(self):
         """Messages that the broker refused are gone, and no others."""
         count = self.session.count
@@ -94,12 +78,6 @@ class Simulation5(Simulation):
                 demand(may, "message %d is gone, and was not refused", e.number)
                 may -= 1
                 del self.out.open[e.number]
-
-    def published(self, d):
-        s = self.session
-        if s.count[ABANDONED] and s.rows_in:
-            self.handed &= {mid for mid in s.mids[s.limit : s.limit + s.rows_in] if mid != d.mid}
-        super().published(d)
 
 
 def run(data):

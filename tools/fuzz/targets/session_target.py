@@ -6,8 +6,10 @@ data: a byte (level, window, inbound), then steps: below 0x80 so many bytes from
 
 from binascii import crc32
 
+from inflight.counters import ABANDONED
 from inflight.journal.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
+from inflight.session.refused import MessageSetAside
 from inflight.session.session import Session
 from journal_reader import OUT, Image
 from journal_reader import RELEASED as STATE_RELEASED
@@ -34,10 +36,12 @@ class Simulation:
         self.wires = {}  # number: (sequence number, PUBLISH) of accepted messages
         self.handed = set()  # ids of QoS 2 messages delivered and not released
         self.number = Outcome()
+        self.session = None
         self.start()
 
     def start(self):
         """Restarts after a power cut: only the flash is kept."""
+        self.learn()
         self.flash.reads = 0
         self.journal = Journal(self.flash)
         buffer = bytearray(2 * _TX)
@@ -159,7 +163,16 @@ class Simulation:
             self.out.packet_read(kind, d.mid)
             self.out.handled()
 
+    def learn(self):
+        """The application is told of messages that are set aside: others overtake them."""
+        for error in self.session.notices if self.session else ():
+            if isinstance(error, MessageSetAside):
+                self.out.set_aside(error.mid)
+            self.session.notices = ()
+
     def published(self, d):
+        if d.count[ABANDONED] and d.rows_in:
+            self.handed &= {mid for mid in d.mids[d.limit : d.limit + d.rows_in] if mid != d.mid}
         if not d.flags & 4 or not self.session.deliver or d.offset:
             return
         again = d.mid in self.handed
@@ -174,6 +187,7 @@ class Simulation:
         self.seen = self.seen[end:]
 
     def sent(self, raw):
+        self.learn()
         self.number.note(raw)
         p = parse(raw, self.level)
         if p.kind == PUBREL:
@@ -184,6 +198,7 @@ class Simulation:
             self.out.publish_written(e.number, p)
 
     def check(self):
+        self.learn()
         session = self.session
         demand(session.rows <= self.window, "%d rows", session.rows)
         rows = len(session.mids) - self.window
