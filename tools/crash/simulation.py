@@ -95,6 +95,7 @@ class Simulation:
         self.flash = flash(self.setup)
         self.state = State(self.setup)
         self.peer.out.done_waiting = WAITING
+        self._publishing = False
         self._fault_injected = bool(self.setup["worn"])  # operations of the flash have failed, or may fail
         self._wear(self.setup["worn"])
 
@@ -294,7 +295,8 @@ class Simulation:
             return
         if self.state.handler_mode[0] == "raise":
             raise HandlerError
-        if self.state.handler_mode[0] == "publish":
+        # Within publish() nobody could tell which of both messages was accepted first.
+        if self.state.handler_mode[0] == "publish" and not self._publishing:
             self._do_publish(*self.state.handler_mode[1:])
 
     def _do_publish(self, size, qos, retain=0):
@@ -311,6 +313,7 @@ class Simulation:
         if self.state.settings["when_full"]:
             out.may_drop()
         seq = device.journal.next_seq
+        self._publishing = True
         try:
             mid = device.publish(*message, properties=meta)
         except (OutboxFull, OSError) as error:
@@ -319,6 +322,8 @@ class Simulation:
                 raise
             out.refuse(number)
             return
+        finally:
+            self._publishing = False
         out.handled()  # publish() may have waited for an acknowledgement
         if mid:
             out.accept(number, mid, seq)
