@@ -134,7 +134,8 @@ def uf2(image, port, erase, expect=lambda identity: None):
             f"no boot drive: hold the board's BOOTSEL button while you connect it, mount the drive {drive}, "
             "and name it with --port"
         )
-    _check_drive(Path(port), drive)
+    if (found := board_id(Path(port))) != drive:
+        raise ValueError(f"the board on {Path(port)} is an {found}, not an {drive}: name the right one with --board")
     if not erase:
         show(f"note: this replaces the board's file system, with {_LOST}; `inflight board deploy` keeps them")
     expect(lambda: None)
@@ -161,12 +162,6 @@ def _wait_for(label):
             return found
         time.sleep(0.2)
     raise ValueError(f"the board is in its boot program: mount the drive {label}, and name it with --port")
-
-
-def _check_drive(drive, wanted):
-    found = board_id(drive)
-    if found != wanted:
-        raise ValueError(f"the board on {drive} is an {found}, not an {wanted}: name the right one with --board")
 
 
 def _copy(content, drive):

@@ -50,15 +50,11 @@ class Frozen:
                 f"({mine}): {_AGAIN}"
             )
         if not self.board:
-            return {path: code for path, code in files.items() if not _is_library(path)}
+            return {path: code for path, code in files.items() if not path.startswith(f"/lib/{PACKAGE}/")}
         # One's own modules.
         lib = "/lib/"
         frozen = {f"{lib}{place}.mpy" for place in texts}
         return {path: code for path, code in files.items() if path.startswith(lib) and path not in frozen}
-
-
-def _is_library(path):
-    return path.startswith(f"/lib/{PACKAGE}/")
 
 
 def of(texts, board=""):

@@ -64,7 +64,7 @@ def write(out, boards=None, firmware=None, web_tools_file=None, app=None):
     images, missing = {}, {}
     for name in boards or names():
         try:
-            images[name] = _image(variant(name), named.get(name), app)
+            images[name] = make_bare(variant(name), named.get(name), f"name it with --board-firmware {name}=FILE", app)
         except NoFirmware as e:
             missing[name] = str(e)
             if len(missing) == len(boards or names()):
@@ -77,9 +77,11 @@ def write(out, boards=None, firmware=None, web_tools_file=None, app=None):
             files[path] = image.file()
             picos.append({"name": image.variant.title, "path": path, "drive": image.variant.drive})
         else:
-            parts = {f"{image.variant.name}/{at:06x}.bin": (at, content) for _, at, content in image.pieces()}
-            files |= {path: content for path, (_, content) in parts.items()}
-            builds.append(_build(image.variant, parts))
+            parts = []
+            for _, at, content in image.pieces():
+                parts.append({"path": f"{image.variant.name}/{at:06x}.bin", "offset": at})
+                files[parts[-1]["path"]] = content
+            builds.append({"chipFamily": image.variant.title, "parts": parts})
     files["manifest.json"] = json.dumps(_manifest(builds), indent=1).encode()
     page = _PAGE.get_template("index.html").render(
         version=inflight.__version__,
@@ -108,10 +110,6 @@ def _named(firmware):
     return found
 
 
-def _image(board, firmware, app):
-    return make_bare(board, firmware, f"name it with --board-firmware {board.name}=FILE", app)
-
-
 def _manifest(builds):
     # Without erasing, which the page asks for, the journal's partition stays: it is in none of the parts.
     return {
@@ -120,13 +118,6 @@ def _manifest(builds):
         "new_install_prompt_erase": True,
         "new_install_improv_wait_time": _IMPROV_S,
         "builds": builds,
-    }
-
-
-def _build(board, parts):
-    return {
-        "chipFamily": board.title,
-        "parts": [{"path": path, "offset": at} for path, (at, _) in parts.items()],
     }
 
 

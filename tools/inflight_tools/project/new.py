@@ -47,13 +47,10 @@ def main(
 def _files(name):
     # {path below the folder: content}
     found = {}
+    pins = "\n".join(f"   | {one.title} | {one.analog} |" for one in variants())
     for path in sorted(_TEMPLATES.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
             place = path.relative_to(_TEMPLATES).as_posix().replace("gitignore", ".gitignore")
-            text = path.read_text("utf-8").replace(_WORD, name).replace(_PINS, _pins())
+            text = path.read_text("utf-8").replace(_WORD, name).replace(_PINS, pins)
             found[place.replace(_WORD, name)] = text.encode()
     return found
-
-
-def _pins():
-    return "\n".join(f"   | {one.title} | {one.analog} |" for one in variants())

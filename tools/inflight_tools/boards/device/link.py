@@ -67,7 +67,8 @@ class Link:
         for attempt in range(_ATTEMPTS):
             if self._prompt():
                 if attempt:  # answers to earlier attempts may still arrive
-                    self._drain()
+                    with contextlib.suppress(OSError):
+                        self.transport.read_until(1, b"\0", timeout=_QUIET_S)
                     self._prompt()
                 return
         raise DeviceError(
@@ -81,10 +82,6 @@ class Link:
             self.transport.enter_raw_repl(soft_reset=False, timeout_overall=_PROMPT_S)
             return True
         return False
-
-    def _drain(self):
-        with contextlib.suppress(OSError):
-            self.transport.read_until(1, b"\0", timeout=_QUIET_S)
 
     def run(self, code, feed=True):
         """Runs `code` on the board; returns its output."""

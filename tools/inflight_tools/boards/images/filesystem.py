@@ -1,5 +1,7 @@
 """A littlefs in the format that MicroPython creates and mounts."""
 
+import itertools
+
 from littlefs import LittleFS, LittleFSError, UserContext
 
 BLOCK = 4096
@@ -59,13 +61,10 @@ def build(files, size, prog):
 
 def _runs(flash):
     """(offset, content) of each run of blocks that were read."""
-    start = None
-    for block in range(len(flash.buffer) // BLOCK + 1):
-        if block in flash.seen:
-            start = block if start is None else start
-        elif start is not None:
-            yield start * BLOCK, bytes(flash.buffer[start * BLOCK : block * BLOCK])
-            start = None
+    for seen, run in itertools.groupby(range(len(flash.buffer) // BLOCK), flash.seen.__contains__):
+        if seen:
+            blocks = list(run)
+            yield blocks[0] * BLOCK, bytes(flash.buffer[blocks[0] * BLOCK : (blocks[-1] + 1) * BLOCK])
 
 
 class _Read(UserContext):
