@@ -1,6 +1,8 @@
 """Drawings: the coordinates of lines and texts. templates/macros.html makes SVG of them; page.css has the colours.
 Each series has a shape or a pattern of its own, so nobody needs to distinguish colours."""
 
+import itertools
+
 from . import scale
 from .scale import Scale, short
 from .words import count, duration, reading, utc
@@ -62,14 +64,9 @@ def _bars(bases, tops, steps, across, up):
 
 def silences(received):
     """[(first, end), ...]: each run of steps without a message."""
-    runs, begun = [], None
-    for n, value in enumerate([*received, 1]):
-        if not value and begun is None:
-            begun = n
-        elif value and begun is not None:
-            runs.append((begun, n))
-            begun = None
-    return runs
+    runs = itertools.groupby(range(len(received)), lambda n: bool(received[n]))
+    silent = [list(run) for heard, run in runs if not heard]
+    return [(run[0], run[-1] + 1) for run in silent]
 
 
 def _outages(drawing, steps, across, top, bottom):

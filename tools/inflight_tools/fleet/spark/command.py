@@ -250,14 +250,8 @@ def compact(
 ):
     """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. Rows stay,
     except those that are older than an option says. `tables` and readers may run meanwhile."""
-    oldest = [
-        _oldest(given, option)
-        for given, option in (
-            (keep, "--keep"),
-            (keep_measurements, "--keep-measurements"),
-            (keep_minutes, "--keep-minutes"),
-        )
-    ]
+    limits = {"--keep": keep, "--keep-measurements": keep_measurements, "--keep-minutes": keep_minutes}
+    oldest = [_oldest(given, option) for option, given in limits.items()]
     if oldest[2] and not (oldest[1] and oldest[2] <= oldest[1]):
         raise typer.BadParameter("--keep-minutes needs --keep-measurements, and a time at least as long")
     of = for_spark(location(data, of, "tables"))

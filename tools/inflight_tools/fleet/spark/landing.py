@@ -62,16 +62,12 @@ class Watch:
     """Finds landing files that stay unread, whatever their dates are."""
 
     def __init__(self, landing):
-        self._landing = landing
-        self._before = landing.unread()
-
-    def unread(self):
-        """What LandingFiles.unread() returns."""
-        return self._landing.unread()
+        self.unread = landing.unread
+        self._before = self.unread()
 
     def stuck(self):
         """The names of files that are unread, and were when this was called before, without those set aside."""
-        now = self._landing.unread()
+        now = self.unread()
         stuck = now.keys() & self._before.keys()
         self._before = now
         return sorted(name for name in stuck if "/" not in name)

@@ -15,6 +15,7 @@ back, and a new checkpoint begins with them. What was begun is in pipeline.json,
 by the next one."""
 
 import binascii
+import contextlib
 import json
 import os
 import re
@@ -121,16 +122,10 @@ class _Log:
 
     def _first_torn(self, version):
         """The first version from this one on that is torn or missing: commits behind it cannot be trusted."""
-        while self._commit(version).exists() and self._is_whole(version):
-            version += 1
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            while self.actions(version):
+                version += 1
         return version
-
-    def _is_whole(self, version):
-        try:
-            self.actions(version)
-        except ValueError:
-            return False
-        return True
 
     def _drop_hint(self):
         hint = self._folder / _HINT

@@ -38,26 +38,6 @@ def _telling(done, as_json):
     return tell
 
 
-def _move(make, uri, stopping, once, every, as_json, metrics):
-    """Runs the command, and ends it with exit status 1 if it failed.
-
-    make: a function that makes an Upload or a Download of an Objects."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise failure(not_installed("pyarrow", "fleet")) from None
-    try:
-        with contextlib.closing(make(Objects(uri))) as side:
-            loop = Loop(side, log, _telling(side.done, as_json))
-            serve_metrics(metrics, log, lambda module: module.TransferMetrics(loop.figures, side.name))
-            if once:
-                loop.once(stopping)
-            else:
-                loop.run(stopping, every)
-    except (ValueError, OSError, Busy, Refused, Blocked) as e:
-        raise failure(first_line(e)) from None
-
-
 def _moving(make):
     """The command that moves files by make(folder of the landing files, Objects, keep)."""
 
@@ -78,10 +58,20 @@ def _moving(make):
     ):
         folder = options.local_folder(landing) if landing else data / "landing"
         with stop_event() as stopping:
-            _move(
-                lambda objects: make(folder, objects, keep_moved),
-                *(uri, stopping, once, every, as_json, metrics),
-            )
+            try:
+                import pyarrow  # noqa: F401
+            except ImportError:
+                raise failure(not_installed("pyarrow", "fleet")) from None
+            try:
+                with contextlib.closing(make(folder, Objects(uri), keep_moved)) as side:
+                    loop = Loop(side, log, _telling(side.done, as_json))
+                    serve_metrics(metrics, log, lambda module: module.TransferMetrics(loop.figures, side.name))
+                    if once:
+                        loop.once(stopping)
+                    else:
+                        loop.run(stopping, every)
+            except (ValueError, OSError, Busy, Refused, Blocked) as e:
+                raise failure(first_line(e)) from None
 
     return main
 

@@ -31,23 +31,6 @@ def _found(device, number, epoch, landing, of, topics, grace, retired):
         return answer(database, device, number, landing, of, topics, epoch)
 
 
-def _show(device, number, epoch, landing, of, topics, grace, retired, as_json):
-    """Prints where the message is, and ends the command with its exit status."""
-    with querying(Unknown):
-        from inflight_tools.fleet.where.sentences import rows, sentence
-
-        found = _found(device, number, epoch, landing, of, topics, grace, retired)
-    if as_json:
-        print(json.dumps(found))
-    else:
-        shown = Table(title=Text(visible(f"Message {number} of {device}")), title_justify="left", show_header=False)
-        for step, known in rows(found):
-            shown.add_row(step, Text(visible(known)))
-        Console().print(shown)
-        Console().print(sentence(found), highlight=False, soft_wrap=True)
-    raise typer.Exit(0 if found["place"] == DELIVERED else ELSEWHERE)
-
-
 def where(
     device: Annotated[str, typer.Argument(help="its name, as in its topics")],
     number: Annotated[int, typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`")],
@@ -65,4 +48,16 @@ def where(
     """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
     is missing, by the rules of the report. It needs no Spark."""
     landing, of = locations(data, landing, of)
-    _show(device, number, epoch, landing, of, root, grace, retired or [], as_json)
+    with querying(Unknown):
+        from inflight_tools.fleet.where.sentences import rows, sentence
+
+        found = _found(device, number, epoch, landing, of, root, grace, retired or [])
+    if as_json:
+        print(json.dumps(found))
+    else:
+        shown = Table(title=Text(visible(f"Message {number} of {device}")), title_justify="left", show_header=False)
+        for step, known in rows(found):
+            shown.add_row(step, Text(visible(known)))
+        Console().print(shown)
+        Console().print(sentence(found), highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if found["place"] == DELIVERED else ELSEWHERE)
