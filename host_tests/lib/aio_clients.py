@@ -92,15 +92,14 @@ def plain(script):
     return whole
 
 
-def subscribed(script, *filters):
+def subscribed(script):
     """A script that begins with CONNECT, CONNACK and the SUBSCRIBE to "t", and ends with DISCONNECT."""
 
+    @plain
     @functools.wraps(script)
     def whole(b):
-        b.welcome()
         b.grant(2)
         script(b)
-        b.goodbye()
 
     return whole
 

@@ -27,14 +27,16 @@ class Shy:
             raise self.error
 
 
-def redelivering(b, qos, connections, *, rest=()):
-    """The broker sends the message on each connection, on the first one when the client has published something, until
-    it is acknowledged on the last one."""
+def redelivering(b, qos, connections, *, rest=(), payload=b"x", subscriptions=0):
+    """The broker sends the message on each connection, on the first one when the client has published something, or
+    when so many subscriptions are made, until it is acknowledged on the last one."""
     for k in range(connections):
-        b.welcome(int(k > 0))
-        if not k:
+        b.welcome(int(k > 0 and not subscriptions))
+        for _ in range(subscriptions):
+            b.grant()
+        if not k and not subscriptions:
             b.send(puback(b.expect(PUBLISH).mid))
-        b.send(publish("t", b"x", qos, 7, int(k > 0), properties=b.none))
+        b.send(publish("t", payload, qos, 7, int(k > 0), properties=b.none))
         if k < connections - 1:
             b.expect_close()
     b.expect(4 if qos == 1 else 5, mid=7)
@@ -78,18 +80,7 @@ def test_pieces_come_again_from_the_first(broker, make, pump):
 
     client = make(broker.port, buffer=bytearray(256), max_redeliveries=1)
     client.subscribe("t", 1, handler, stream=True)
-
-    def script(b):
-        for k in range(2):
-            b.welcome()
-            b.grant()
-            b.send(publish("t", bytes(500), 1, 7, k))
-            if not k:
-                b.expect_close()
-        b.expect(4, mid=7)
-        b.goodbye()
-
-    with broker.play(script):
+    with broker.play(lambda b: redelivering(b, 1, 2, payload=bytes(500), subscriptions=1)):
         pump(client, lambda: client.counters()["received"])
         client.disconnect()
     assert seen.count(0) == 2
@@ -155,19 +146,7 @@ def test_there_is_never_memory(broker, make, pump, short_of_memory):
     client = make(broker.port)
     client.subscribe("t", 1, lambda m: m.payload)
     client.subscribe("#", 1, lambda m: m.view)
-
-    def script(b):
-        for k in range(4):
-            b.welcome()
-            b.grant()
-            b.grant()
-            b.send(publish("t", b"x", 1, 7, int(k > 0)))
-            if k < 3:
-                b.expect_close()
-        b.expect(4, mid=7)
-        b.goodbye()
-
-    with broker.play(script):
+    with broker.play(lambda b: redelivering(b, 1, 4, subscriptions=2)):
         pump(client, lambda: client.counters()["received"])
         client.disconnect()
     assert codes(client) == [MemoryError, errno.ECONNABORTED] * 3 + [MemoryError, errno.EIO]

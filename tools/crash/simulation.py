@@ -4,6 +4,7 @@ be saved as a file; the step ["publish", 30, 1] calls _do_publish(30, 1)."""
 import contextlib
 from errno import ENOBUFS
 
+from account import read_all
 from inflight import OutboxFull, properties
 from inflight.counters import DROPPED
 from inflight.journal.records import HEADER
@@ -78,15 +79,6 @@ class State:
             self.peer.out.dropped += self.device.session.count[DROPPED]
 
 
-def _read_all(journal):
-    # What rots in a sector that a mount has not read is found when the device has time.
-    while getattr(journal, "unread", 0):
-        try:
-            journal.collect()
-        except OSError:
-            journal.recover()
-
-
 class Simulation:
     """`flash`: a function that makes the flash model from a setup."""
 
@@ -134,7 +126,7 @@ class Simulation:
         state.phase = "mount"
         journal = self._mounted()
         if state.bit_flipped:
-            _read_all(journal)
+            read_all(journal)  # what rots in a sector that a mount has not read is found when the device has time
         state.peer.out.durable()
         if (journal.found_damaged or journal.lost) and not state.bit_flipped:
             told = f"the mount found {journal.found_damaged} damaged records, and told of {journal.lost}"

@@ -2,7 +2,7 @@
 sectors, each operation of the start is cut, and of the starts that follow. Both mounts find the same each time, and
 nothing is lost or there twice."""
 
-from account import Account, copy_of, in_order, quick_crc, records
+from account import Account, copy_of, in_order, quick_crc, read_all, records
 from faults import Tape, cut
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal
 from nor import NorFlash
@@ -54,11 +54,7 @@ def _read_all(journal, received=()):
         except OSError:
             journal.recover()
             journal.append(IN, mid, b"", 0)
-    while getattr(journal, "unread", 0):
-        try:
-            journal.collect()
-        except OSError:
-            journal.recover()
+    read_all(journal)
     return journal
 
 

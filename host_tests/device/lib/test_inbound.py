@@ -47,13 +47,14 @@ def test_qos_2_once():
 
 def test_interrupted_handler():
     """[MQTT-4.3.3-2] [MQTT-4.1.0-1] [MQTT-4.8.0-1] Power is cut before delivered(): the message is delivered again with
-    `redelivered`, then never again. A PUBREL before PUBREC is an error."""
-    device = RamFlash()
+    `redelivered`, then never again, also with a volatile cache. A PUBREL before PUBREC is an error."""
+    device = NorFlash(4, 1024, 16, cache=True)
     peer = Peer.connected(device)
     peer.session.into[:8] = message(b"t", b"x", 2, 5)
     peer.session.bytes_received(8, 0)
     eq(peer.session.next_event(0), packet.PUBLISH)
     assert peer.session.deliver and not peer.session.redelivered
+    device.lose_power()
     peer = Peer.connected(device, present=1)
     raises(ProtocolError, peer.feed, ack(0x62, 5))  # no PUBREC has left
     for k in range(2):

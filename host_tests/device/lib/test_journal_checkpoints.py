@@ -6,7 +6,7 @@ import struct
 import sys
 from binascii import crc32
 
-from account import Account, both_mounts_agree, copy_of, in_order, quick_crc
+from account import Account, both_mounts_agree, copy_of, in_order, quick_crc, read_all, records
 from faults import cuts, outcome
 from harness import CUT_STEP, eq, raises
 from inflight.journal.journal import DONE, IN, OUT, SESSION, Journal
@@ -32,16 +32,7 @@ def ring(blocks=16, page=64):
 
 def found_in(journal):
     """Live records without their addresses, and all numbers that a mount tells."""
-    records = []
-    for kind in (OUT, IN, SESSION):
-        at = journal.scan(kind, -1)
-        while at >= 0:
-            n = journal.found_len
-            buf = bytearray(n)
-            start = journal.read(at, 0, buf)
-            records.append((kind, journal.found_mid, journal.found_seq, journal.found_state, bytes(buf[start:])))
-            at = journal.scan(kind, at)
-    return sorted(records), journal.live, journal.used
+    return sorted([found[:5] for found in records(journal, (OUT, IN, SESSION))]), journal.live, journal.used
 
 
 def found_at_once(journal):
@@ -50,15 +41,6 @@ def found_at_once(journal):
     except OSError:  # in a sector of messages that wait, which the mount did not read
         journal.recover()
         return found_in(journal)
-
-
-def read_all(journal):
-    """What a client does that has time."""
-    while getattr(journal, "unread", 0):
-        try:
-            journal.collect()
-        except OSError:
-            journal.recover()
 
 
 class Life:

@@ -1,7 +1,5 @@
 # Durability before sending, requests, unexpected packets, counters.
 
-
-import inflight.packet as packet
 from harness import eq, raises
 from inflight.flash.flash import RamFlash
 from inflight.packet import ProtocolError
@@ -79,19 +77,6 @@ def test_idle_makes_durable():
     peer.session.collect()
     device.lose_power()
     eq(Peer(device).up(1), [])
-
-
-def test_handler_interrupted_with_a_volatile_cache():
-    """[MQTT-4.3.3-2] Power is cut in the handler: the message is delivered again with `redelivered`."""
-    device = NorFlash(4, 1024, 16, cache=True)
-    peer = Peer.connected(device)
-    peer.session.into[:8] = message(b"t", b"x", 2, 5)
-    peer.session.bytes_received(8, 0)
-    eq(peer.session.next_event(0), packet.PUBLISH)
-    device.lose_power()
-    peer = Peer.connected(device, present=1)
-    peer.feed(message(b"t", b"x", 2, 5, 1))
-    eq(peer.got, [(b"x", True)])
 
 
 def test_qos_0_costs_no_sync():
