@@ -107,7 +107,10 @@ def reset_cause():
         note = _text(home() + "/next-start")
         _cause = POWER_ON if note is None else note or POWER_CUT
         if _cause not in (DEEP_SLEEP, SOFT):
-            _forget()
+            try:
+                os.remove(home() + "/remembered")
+            except OSError:
+                pass  # nothing was
         _note(POWER_CUT)
         at_exit = getattr(sys, "atexit", None) or __import__("atexit").register
         at_exit(_goodbye)
@@ -120,13 +123,6 @@ def sleep(ms, deep=False):
     sleep_ms(ms)
     if deep:
         sys.exit(AGAIN)
-
-
-def _forget():
-    try:
-        os.remove(home() + "/remembered")
-    except OSError:
-        pass  # nothing was
 
 
 def remember(data):

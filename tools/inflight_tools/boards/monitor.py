@@ -120,21 +120,6 @@ class Stream:
             raise OSError(self._ended)
 
 
-def _run(console, port, config, tls, broker):
-    if not config:
-        port = port or running_port()
-    with contextlib.ExitStack() as stack:
-        stream = Stream()
-        if chosen := settings_given(config, tls):
-            place = broker_of_settings(chosen, broker, tls)
-            stream = Stream(place.device)
-            watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))
-            watch.follow(place.device or "+", _SHOWN)
-        if port:
-            stack.enter_context(BoardConsole(port, stream.console, partial(stream.add, "monitor")))
-        stream.show(console)
-
-
 @options.spread
 def main(
     port: options.PortFound = None,
@@ -146,5 +131,16 @@ def main(
     readings and replies to commands among it, until Ctrl-C; the board keeps running. With --config alone it shows no
     console."""
     console = Console()
-    with contextlib.suppress(KeyboardInterrupt), failing(ValueError, OSError, console=console):
-        _run(console, port, config, tls.tls, broker)
+    interrupted = contextlib.suppress(KeyboardInterrupt)
+    with interrupted, failing(ValueError, OSError, console=console), contextlib.ExitStack() as stack:
+        if not config:
+            port = port or running_port()
+        stream = Stream()
+        if chosen := settings_given(config, tls.tls):
+            place = broker_of_settings(chosen, broker, tls.tls)
+            stream = Stream(place.device)
+            watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))
+            watch.follow(place.device or "+", _SHOWN)
+        if port:
+            stack.enter_context(BoardConsole(port, stream.console, partial(stream.add, "monitor")))
+        stream.show(console)

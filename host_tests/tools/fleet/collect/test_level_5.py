@@ -82,12 +82,13 @@ def test_the_level_is_that_of_the_configuration(broker, collect, landing, tmp_pa
     assert ("properties" in landing.one()) == kept
 
 
-def whole_connection(broker, **announced):
-    """From CONNECT to DISCONNECT, when the collector is stopped."""
-    broker.welcome(**announced)
+def whole_connection(broker, **fields):
+    """From CONNECT, which is returned, to DISCONNECT, when the collector is stopped."""
+    p = broker.welcome(**fields)
     broker.grant()
     broker.goodbye()
     broker.cut()
+    return p
 
 
 def test_what_is_announced(scripted, collect):
@@ -95,11 +96,8 @@ def test_what_is_announced(scripted, collect):
     number, since the collector reads no more than it can write."""
 
     def script(broker):
-        p = broker.welcome(level=5, clean=0)
+        p = whole_connection(broker, level=5, clean=0)
         assert sorted(p.properties) == [(SESSION_EXPIRY, 0xFFFFFFFF), (MAXIMUM_PACKET_SIZE, 5000 + (1 << 20) + 2)]
-        broker.grant()
-        broker.goodbye()
-        broker.cut()
 
     with scripted.play(script):
         assert collect(*at(scripted), *LEVEL_5, "--max-payload", 5000).connected().end() == 0

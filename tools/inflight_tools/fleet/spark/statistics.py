@@ -26,14 +26,11 @@ def least(file, name):
 
 
 def _bounds(found, name):
-    told = [column.statistics for column in _columns(found) if column.path_in_schema == name]
+    groups = (found.row_group(number) for number in range(found.num_row_groups))
+    columns = (group.column(number) for group in groups for number in range(group.num_columns))
+    told = [column.statistics for column in columns if column.path_in_schema == name]
     told = [one for one in told if one and one.has_min_max]
     return (min(one.min for one in told), max(one.max for one in told)) if told else (None, None)
-
-
-def _columns(found):
-    groups = (found.row_group(number) for number in range(found.num_row_groups))
-    return (group.column(number) for group in groups for number in range(group.num_columns))
 
 
 def _milliseconds(moment, up=datetime.timedelta()):
