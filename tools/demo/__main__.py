@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -50,8 +51,8 @@ class Show:
         self._start = time.monotonic()
         due = [(part, self._restart_broker) for part in _BROKER_RESTARTS]
         due += [(part, self._cut_network) for part in _NETWORK_CUTS]
-        due += [(part, self._kill_collector) for part in _COLLECTOR_KILLS]
-        due += [(part, self._kill_spark) for part in _SPARK_KILLS]
+        due += [(part, partial(self._kill, "collector", downstream.collector)) for part in _COLLECTOR_KILLS]
+        due += [(part, partial(self._kill, "Spark", downstream.spark)) for part in _SPARK_KILLS]
         self._due = [(duration * part, happen) for part, happen in due]
         self.restarts = 0
 
@@ -99,12 +100,6 @@ class Show:
             raise RuntimeError(f"the {name} ended by itself:\n{program.log()}")
         program.on()
         self.say(f"{name} killed, and started again")
-
-    def _kill_collector(self):
-        self._kill("collector", self._downstream.collector)
-
-    def _kill_spark(self):
-        self._kill("Spark", self._downstream.spark)
 
     def progress(self):
         accepted, seen = self._fleet.accepted(), self._subscriber.counts()

@@ -13,6 +13,7 @@ from ports import (
     WDT_RESET,
     AccessPoint,
     Module,
+    dials,
     outcome,
     stops,
     vanish,
@@ -30,16 +31,6 @@ def online(*air, **more):
     return chip
 
 
-def sleeps(chip):
-    """Sleeps deeply for a minute, and starts again."""
-    stops(chip, chip.board.sleep, 60_000, True)
-    chip.start(DEEPSLEEP_RESET)
-
-
-def dials(chip):
-    return [what for what in chip.did if what[0] == "connect"]
-
-
 # --- the remembered access point ---
 
 
@@ -53,7 +44,8 @@ def test_access_point_is_remembered_in_deep_sleep():
     for station, more in ((Station, {}), (StationWithChannel, {"channel": 6})):
         chip = online(near, *others, station=station)
         more["bssid"] = near.bssid
-        sleeps(chip)
+        stops(chip, chip.board.sleep, 60_000, True)
+        chip.start(DEEPSLEEP_RESET)
         eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
         eq(dials(chip), [("connect", "attic", more)])
         assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)  # the access point is remembered

@@ -3,7 +3,7 @@
 import codes
 from codes import ONLINE
 from harness import eq
-from ports import PWRON_RESET, WDT_RESET, AccessPoint, set_up, stops
+from ports import PWRON_RESET, WDT_RESET, AccessPoint, dials, set_up, stops
 from ports_rp2040 import Rp2040
 
 RUNTIMES = "cpython micropython-x86"
@@ -143,10 +143,6 @@ def test_watchdog_time_out_longer_than_the_hardwares():
         chip.start()
         took = hangs(chip, ms)
         assert ms <= took <= (ms if ms <= 8_000 else ms + 8_000), took
-
-
-def dials(chip):
-    return [what for what in chip.did if what[0] == "connect"]
 
 
 def test_a_wake_joins_the_access_point_of_the_last_one():

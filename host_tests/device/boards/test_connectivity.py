@@ -4,7 +4,7 @@ import sys
 
 from codes import ONLINE
 from harness import eq
-from ports import AccessPoint, vanish
+from ports import AccessPoint, dials, vanish
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
@@ -48,7 +48,7 @@ class Kept:
 
     def joined(self):
         """How often it has tried to join since the last call."""
-        n = len([what for what in self.chip.did if what[0] == "connect"])
+        n = len(dials(self.chip))
         del self.chip.did[:]
         return n
 

@@ -350,6 +350,11 @@ def outcome(chip, ms=60_000):
     return chip.board.network().status()
 
 
+def dials(chip):
+    """The attempts to connect since it started."""
+    return [what for what in chip.did if what[0] == "connect"]
+
+
 def set_up(chip, **fields):
     """The board's network gets these fields of a configuration."""
     config = Module(hostname=None)
