@@ -124,13 +124,15 @@ class App(Node):
             self.home.announce()
 
     def _keep_network(self, now):
-        if self.client.connected or not (self._connectivity or self.config.trial):
+        if self.client.connected:
             self._restart.put_off(now)
         elif self._restart.due(now):
-            from crash import restart
+            if self._connectivity or self.config.trial:
+                from crash import restart
 
-            restart(self, "no connection for 15 minutes")
-            return
+                restart(self, "no connection for 15 minutes")
+                return
+            self._sync.at = now  # TLS may refuse the certificate for a wrong time
         status = self.network.status()
         if self._connectivity:
             if status not in (ONLINE, CONNECTING):

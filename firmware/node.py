@@ -163,7 +163,9 @@ class Node:
             self._ahead_s = 0
             self._clock = self._board_cs()
             self._doubts = 0 if within else most - 1
-        elif is_set is None:
+            return True
+        self._ahead_s = (self._clock - self._board_cs()) // 100  # a clock before the day of the build was set
+        if is_set is None:
             self._doubts += 1
         return is_set
 

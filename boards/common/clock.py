@@ -16,8 +16,8 @@ def sync(host=None, within=None):
     """Asks `host` twice, by default two servers of pool.ntp.org, with a time-out of 1 s after name resolution; False:
     nobody. Sets the clock to an answer of a server that knows the time, if it is not before the day this firmware was
     built, nor outside of `within`: (least, most) in s since 1970. Returns True if the clock was set; None if an answer
-    was outside of `within`; else False. The clock is unchanged then, but not before the day of the build: without that,
-    TLS would refuse certificates as not valid yet."""
+    was outside of `within`; else False. The clock is unchanged then, but not before the day of the build: from there it
+    goes to the middle of `within`, or to that day. Without that, TLS would refuse certificates as not valid yet."""
     from built import TIME
 
     result = False
@@ -36,7 +36,7 @@ def sync(host=None, within=None):
             _set(t)
             return True
         if time.time() + _EPOCH < TIME:
-            _set(TIME)
+            _set(max(TIME, sum(within or (0, 0)) // 2))
         return result
     finally:
         for name in ("clock", "built"):

@@ -241,7 +241,8 @@ def built(seconds=BUILT):
 
 
 def test_time_from_the_network():
-    """It is not before the day of the build: otherwise TLS refuses certificates that are not valid yet."""
+    """It is not before the day of the build, nor before a known time: otherwise TLS refuses certificates that are not
+    valid yet."""
     for new in CHIPS:
         chip = new()
         chip.ntp.answers = [BUILT]
@@ -258,11 +259,13 @@ def test_time_from_the_network():
             eq((chip.ntp.asked[-1], chip.ntp.open), ((host, 1), 0))
         for answers in ([OSError(110)] * 2, [(315_532_800, 0, 10)] * 2, []):
             host = "ntp.example" if answers else False
-            chip = new()
-            chip.ntp.answers = answers
-            built(2_000_000_000)
-            eq((chip.board.sync_time(host), chip.date), (False, (2033, 5, 18, 3, 3, 33, 20, 0)))
-            eq(len(chip.ntp.asked), 2 if host else 0)
+            for known, day in ((None, 18), (2_000_086_400, 19), (BUILT, 18)):
+                chip = new()
+                chip.ntp.answers = answers[:]
+                built(2_000_000_000)
+                eq(chip.board.sync_time(host, known and (known - 900, known + 900)), False)
+                eq(chip.date, (2033, 5, day, day - 15, 3, 33, 20, 0))
+                eq(len(chip.ntp.asked), 2 if host else 0)
 
 
 def test_a_time_that_the_board_has_not_is_refused():
