@@ -59,6 +59,7 @@ class App(Node):
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         super().__init__(board, config, journal, client, flash, sources, began, crash)
+        self._go_on(0, 0, 0)  # after a crash the board's clock may have run on
         kept = board.recall()
         if kept and len(kept) == _KEPT:
             board.remember(kept[:_OFFLINE])  # unless this start ends with a restart, too

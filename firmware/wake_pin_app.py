@@ -35,7 +35,7 @@ class App(SleepingApp):
 
     def _recall_time(self):
         memory = self._memory
-        if self._woke and memory.clock:
+        if self._woke and self._board_cs() < memory.clock:  # else it was set to the day of the build
             memory.clock = max(self._board_cs(), 1)  # expected was a later wake; the clock of such a board runs on
         super()._recall_time()
 

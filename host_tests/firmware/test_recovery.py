@@ -10,7 +10,7 @@ import log
 from codes import CONNECTING, NO_AP, ONLINE, SOFT
 from config import check
 from host_tests.clients import no_network
-from host_tests.firmware.conftest import packs
+from host_tests.firmware.conftest import Board
 from host_tests.firmware.test_outage import READINGS
 from inflight import RamFlash
 from inflight_tools.boards.images.outage import bridged_s
@@ -96,9 +96,6 @@ def test_a_device_whose_network_somebody_else_manages_restarts_only_for_new_sett
     assert device.run(90)[-1] == (55, "restart")
 
 
-# --- connecting when there is a network ---
-
-
 def test_when_the_network_comes_the_client_connects_at_once(device, virtual):
     """Without waiting out a pause that grew before."""
     device.backoff_ms = HOUR_MS, HOUR_MS
@@ -119,39 +116,6 @@ def test_health_without_a_connection(device, nobody):
     app = device.start(nobody, wifi_ssid=None, wifi_key=None, health_ms=60_000, ha=True)
     device.run(70)
     assert [topic for _, _, topic in app.board.log].count("health") == 1
-
-
-# --- a time that somebody forges ---
-
-YEARS, MONTH = 10 * 365 * 86_400, 30 * 86_400
-
-
-@pytest.mark.parametrize("ahead", [YEARS, -MONTH])
-@pytest.mark.parametrize("forged", [1, 2, 3])
-def test_a_forged_time_is_undone_within_the_hour(device, nobody, monkeypatch, ahead, forged):
-    """With TLS that checks dates a device whose time is wrong has no connection, and restarts each 15 minutes. forged:
-    how many answers are; those behind them are right."""
-    wrong, undone, answers, now = [0], [], [], lambda: 1_700_000_000 + device.minutes * 60
-    monkeypatch.setattr("time.time", lambda: now() + wrong[0])
-
-    def sync_time(host, within):
-        answers.append(device.minutes)
-        by = ahead if len(answers) <= forged else 0
-        if within and not within[0] <= now() + by <= within[1]:
-            return None
-        if wrong[0] and not by:
-            undone.append(answers[-1] - answers[forged])
-        wrong[0] = by
-        return True
-
-    board, restarts = None, 0
-    while device.minutes < DAY and not undone:
-        app = device.start(nobody, board=board)
-        board = app.board
-        board.sync_time, board.cause, board.slept, board.wifi, board.joins = sync_time, SOFT, [], ONLINE, ONLINE
-        restarts += 1
-        device.run(DAY)
-    assert wrong == [0] and undone[0] <= 60 and (restarts >= 5 or forged == 1)
 
 
 # --- no network at all ---
@@ -216,31 +180,17 @@ def test_a_trial_goes_on_without_the_set_up(device, nobody):
         assert device.run(device.minutes + 14)[-1][1] == "radio off" and "set-up" not in log.text
 
 
-# --- the clock ---
-
-
-def asks(device, port, answers):
-    """A device to which a time server gives these answers, as sync_time() has them. Returns [(minute, within)] of each
-    time that it asks; `within` is the known time, twice, or None."""
-    device.backoff_ms = HOUR_MS, HOUR_MS
-    board = device.start(port, wifi_ssid=None, wifi_key=None).board
-    board.clock = answers
-    found = []
-    sync_time = board.sync_time
-
-    def noted(host, within):
-        found.append((round(device.minutes), within and (within[0] + 900, within[1] - 900)))
-        return sync_time(host, within)
-
-    board.sync_time = noted
-    return found
-
-
 def test_the_time_is_asked_for_again_in_a_minute(device, automatic, monkeypatch):
     """Until a server has told it; and a day later, when the device knows it."""
     monkeypatch.setattr("time.time", lambda: 1_800_000_000 + device.minutes * 60)
+    found, answers = [], [False, False, True, True, False, None, True]
+
+    def sync_time(host, within):
+        found.append((round(device.minutes), within and (within[0] + 900, within[1] - 900)))
+        return answers[min(len(found), len(answers)) - 1]
+
     with automatic() as broker:
-        found = asks(device, broker.port, [False, False, True, True, False, None, True])
+        device.start(broker.port, wifi_ssid=None, wifi_key=None).board.sync_time = sync_time
         device.run(1.5)
         assert [minute for minute, _ in found] == [0, 1] and not device.app.synchronised
         device.run(5)
@@ -252,94 +202,14 @@ def test_the_time_is_asked_for_again_in_a_minute(device, automatic, monkeypatch)
         assert within[0] == within[1] and abs(within[0] - 1_800_000_000 - minute * 60) < 60
 
 
-# --- the time, over the restarts ---
-
-BASE = 1_800_000_000
-
-
-class Clock:
-    """That of a board: it begins at `first` when the power comes, and runs on over a restart, or not."""
-
-    def __init__(self, clock, first, runs_on):
-        self._clock, self._first, self._runs_on = clock, first, runs_on
-        self._ahead = first - clock.now
-
-    answers = True  # there is a time server; without one a board goes to the day of its firmware
-
-    def sync(self, host, within):
-        self._ahead = BASE if self.answers else max(self._ahead, BASE - MONTH)
-        return self.answers
-
-    def time(self):
-        return int(self._clock.now + self._ahead)
-
-    def start(self, device, port, board=None, **fields):
-        """Starts the device, whose board has this clock: again with the `board` of the start before."""
-        if board:
-            board.cause = SOFT
-        if not self._runs_on:
-            self._ahead = self._first - self._clock.now
-        app = device.start(port, board=board, **fields)
-        app.board.sync_time = self.sync
-        app.board.sleep = lambda *_: sys.exit()
-        return app
-
-
-def dated(broker):
-    """[(time, values)] of all readings, as the pipeline dates them; None: nobody has told the time."""
-    found = [pack for message in broker.arrived if message.topic.endswith("telemetry") for pack in packs(message)]
-    datings = [pack[0] for pack in found if "boot" in pack[0]]
-    rows = {}
-    for head, *more in found:
-        if "boot" in head:
-            continue
-        t = head["bt"]
-        if "up" in head:
-            of = [one for one in datings if one["boot"] <= head["seq"] < one["seq"] and one["up"] >= head["up"]]
-            t = of[-1]["bt"] - of[-1]["up"] + head["up"] if of else None
-        rows[head["seq"]] = t, {record["n"]: record["v"] for record in (head, *more)}
-    return [rows[seq] for seq in sorted(rows)]
-
-
-@pytest.mark.parametrize("first, runs_on", [(0, True), (1_609_459_200, False)], ids=["ESP32", "Pico"])
-@pytest.mark.parametrize("known", [True, False], ids=["clock was set", "clock was never set"])
-def test_readings_of_an_outage_have_their_time(device, automatic, nobody, clock, monkeypatch, first, runs_on, known):
-    """Though the device restarts each 15 minutes, by itself and by a command."""
-    of_board = Clock(clock, first, runs_on)
-    monkeypatch.setattr("time.time", of_board.time)
-    readings = [lambda: [("t", "s", clock.now)]]
-    fields = {"flash": RamFlash(64, 4096), "sources": readings, "interval_ms": 60_000}
-    board = of_board.start(device, nobody, **fields).board
-    board.wifi = ONLINE if known else NO_AP
-    with no_network():
-        device.run(1)
-        of_board.answers, board.wifi, board.joins = False, ONLINE, ONLINE
-        for restart in range(1, 5):
-            with pytest.raises(SystemExit):
-                device.run(200)
-            assert round(device.minutes) == 15 * restart
-            app = of_board.start(device, nobody, board, **fields)
-        device.run(65)
-        app.stopping = True
-        app.run()
-    with automatic() as broker:
-        app = of_board.start(device, broker.port, board, **fields)
-        device.run(70)
-        of_board.answers = True
-        device.run(75)
-    found = dated(broker)
-    assert len(found) > 70
-    assert [(t, values) for t, values in found if not t or abs(t - BASE - values["t"]) > 2] == []
-
-
 @pytest.mark.parametrize("kb", [12, 32])
 def test_a_device_that_restarts_bridges_what_is_told(device, nobody, clock, monkeypatch, kb):
-    of_board = Clock(clock, 0, True)
-    monkeypatch.setattr("time.time", of_board.time)
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000 + int(clock.now))
+    monkeypatch.setattr(Board, "sleep", lambda *_: sys.exit())
     read = []
     fields = {"interval_ms": 10_000, "health_ms": 60_000}
     more = {"flash": RamFlash(kb // 4, 4096), "sources": [lambda: read.append(1) or READINGS]}
-    app = of_board.start(device, nobody, **fields, **more)
+    app = device.start(nobody, **fields, **more)
     with no_network():
         device.run(1)
         app.board.wifi = app.board.joins = NO_AP
@@ -348,5 +218,6 @@ def test_a_device_that_restarts_bridges_what_is_told(device, nobody, clock, monk
             try:
                 app.step()
             except SystemExit:
-                app = of_board.start(device, nobody, app.board, **fields, **more)
+                app.board.cause = SOFT
+                app = device.start(nobody, board=app.board, **fields, **more)
     assert before >= bridged_s(check({"host": "b", **fields}, "dev"), kb) / 10

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-import crash
-from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, POWER_CUT, WATCHDOG, WRONG_KEY
+from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, WRONG_KEY
 from config import Config
 from host_tests.broker import PATIENCE_S, Faults
 from host_tests.firmware.conftest import Board, gathered
@@ -300,6 +299,10 @@ def test_a_time_far_from_the_known_one_is_refused(wake, broker, published):
         assert abs((least + most) / 2 - time.time()) < 60 * 60
         assert (most - least) // 2 == 15 * 60 + (reports + 1) * 72
         assert Memory(wake.board.memory).sync == reports + 1  # asked again with the next report
+        wake.board.wifi = IDLE
+        wake(broker.port, sleep_ms=3_600_000)
+        wake.board.wifi = ONLINE
+        assert Memory(wake.board.memory).sync == reports + 2
     for sleep_ms, most in ((3_600_000, 2), (900_000, 4), (60_000, 7), (86_400_000, 2)):
         wake.board.clock = None
         remember(wake, sync=254, doubts=0)
@@ -313,84 +316,6 @@ def test_a_time_far_from_the_known_one_is_refused(wake, broker, published):
             wake(broker.port, sleep_ms=sleep_ms)
         assert [within is None for within in wake.board.within[before:]] == [False] * most + [True, False, True]
     assert published("telemetry")[-2]["bt"] > 1_700_000_000
-
-
-def test_the_known_time_goes_on_over_the_sleep(wake, broker, monkeypatch, published):
-    """Also where the board's clock loses it. How wrong it may be counts from when the clock was set, over reports
-    without a network, too."""
-
-    def sync_time(host, within):
-        asked.append(within)
-        clock[0] = right
-        return True
-
-    right, clock, asked = time.time(), [0.0], []
-    monkeypatch.setattr(time, "time", lambda: clock[0])
-    wake.board = Board()
-    wake.board.sync_time = sync_time
-    for wifi in (ONLINE, IDLE, IDLE, ONLINE):
-        clock[0] = 1_609_459_200.0
-        wake.board.wifi = wifi
-        wake(broker.port)
-    first, (least, most) = asked
-    assert first is None
-    assert (least + most) / 2 == pytest.approx(right + 180, abs=2)
-    assert (most - least) // 2 == 15 * 60 + 3 * 60 // 50
-    times = [right + 60 * wakes if wakes else 0 for wakes in range(4)]
-    assert [body["bt"] for body in published("telemetry")] == pytest.approx(times, abs=2)
-
-
-@pytest.mark.parametrize("boot", [0, 1_609_459_200, None])
-def test_readings_before_the_clock_is_set_keep_their_time(wake, broker, nobody, monkeypatch, published, boot):
-    """boot: what the board's clock is at each wake; None: it runs on in the sleep."""
-    wake.board = Board()
-    wake.board.clock = False
-    real = time.time()
-    for wakes in range(3):
-        clock = float(wakes * 60 if boot is None else boot)
-        monkeypatch.setattr(time, "time", lambda clock=clock: clock)
-        wake(nobody, report_every=1 + wakes, batch=1)
-    wake.board.clock = True
-    monkeypatch.setattr(time, "time", lambda: real)
-    monkeypatch.setattr(wake.board, "sync_time", lambda host, within: True)
-    wake(broker.port)
-    readings, (dating,) = published("telemetry"), published("dating")
-    times = [dating["bt"] + reading["up"] - dating["up"] for reading in readings]
-    assert times == pytest.approx([real - 180, real - 120, real - 60, real], abs=2)
-    assert all(dating["boot"] <= reading["seq"] < dating["seq"] for reading in readings)
-
-
-@pytest.mark.parametrize("cause", [POWER_CUT, WATCHDOG])
-def test_after_a_crash_a_new_boot_begins(wake, broker, nobody, monkeypatch, published, cause):
-    """Nobody knows how long that took."""
-    monkeypatch.setattr(time, "time", lambda: 0.0)
-    wake.board = Board()
-    wake.board.clock = False
-    wake(nobody, batch=1)
-    monkeypatch.setattr(Board, "reset_cause", lambda board: cause)
-    wake(nobody, batch=1)
-    monkeypatch.undo()
-    wake.board.clock = True
-    wake(broker.port)
-    (dating,) = published("dating")
-    assert dating["boot"] == 1 and [reading["seq"] for reading in published("telemetry")] == [0, 1, 2]
-
-
-def test_a_restart_within_a_wake_is_part_of_the_boot(wake, broker, nobody, monkeypatch, published):
-    """As in the trial of a release."""
-    monkeypatch.setattr(time, "time", lambda: 1_609_459_200.0)
-    wake.board = Board()
-    wake.board.clock = False
-    wake(nobody, batch=1)
-    wake(nobody, batch=1)
-    crash.restart(wake.app, "a release that does not connect")
-    wake.app = None
-    wake.board.clock = True
-    monkeypatch.undo()
-    wake(broker.port)
-    (dating,) = published("dating")
-    assert dating["boot"] == 0
-    assert [body["up"] for body in published("telemetry")] == pytest.approx([0, 60, 60], abs=2)
 
 
 def test_readings_are_dated_later_if_the_journal_is_full(wake, slow_broker, nobody, monkeypatch):
