@@ -59,18 +59,18 @@ class App(Node):
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         super().__init__(board, config, journal, client, flash, sources, began, crash)
-        self._go_on(0, 0, 0)  # after a crash the board's clock may have run on
+        time = 0
         kept = board.recall()
         if kept and len(kept) == _KEPT:
             board.remember(kept[:_OFFLINE])  # unless this start ends with a restart, too
             if board.reset_cause() == SOFT:
                 time = int.from_bytes(kept[_OFFLINE:-2], "little")
-                self._go_on(time & _CLOCK, time >> 40, _HOUR_CS)
                 self._doubts = kept[-1]
                 if kept[-2]:
                     self._gather()
                 if self._batch:
                     self._batch.load()
+        self._go_on(time & _CLOCK, time >> 40, _HOUR_CS)  # after a crash, too: the board's clock may have run on
         self.subscribe()
         self.telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
@@ -125,15 +125,13 @@ class App(Node):
             self.home.announce()
 
     def _keep_network(self, now):
-        if self.client.connected:
+        if self.client.connected or not (self._connectivity or self.config.trial):
             self._restart.put_off(now)
         elif self._restart.due(now):
-            if self._connectivity or self.config.trial:
-                from crash import restart
+            from crash import restart
 
-                restart(self, "no connection for 15 minutes")
-                return
-            self._sync.at = now  # TLS may refuse the certificate for a wrong time
+            restart(self, "no connection for 15 minutes")
+            return
         status = self.network.status()
         if self._connectivity:
             if status not in (ONLINE, CONNECTING):

@@ -158,15 +158,15 @@ class Node:
             now = self.time()
             within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
         is_set = self.board.sync_time(self.config.ntp, within)
+        board = self._board_cs()
         if is_set:
             self.synchronised = True
-            self._ahead_s = 0
-            self._clock = self._board_cs()
+            self._clock = board
             self._doubts = 0 if within else most - 1
-            return True
-        self._ahead_s = (self._clock - self._board_cs()) // 100  # a clock before the day of the build was set
-        if is_set is None:
+        elif is_set is None:
             self._doubts += 1
+        if self.synchronised:
+            self._ahead_s = (self._clock - board) // 100  # without an answer the board may have set its clock, too
         return is_set
 
     # --- the time over a sleep or a restart, which are part of a boot: in 1/100 s since 1970, or since the boot ---
