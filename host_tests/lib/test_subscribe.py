@@ -3,6 +3,7 @@ requests and their answers in device/lib/test_session.py and test_session5.py.""
 
 import pytest
 
+from host_tests.clients import cut_power
 from host_tests.lib.either import only_blocking
 from inflight.client import handlers
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
@@ -198,7 +199,7 @@ def test_refused_arguments_subscribe_to_nothing(broker, make):
             with pytest.raises(ValueError):
                 client.unsubscribe(*filters)
         client.ping()
-        client._close()
+        cut_power(client)
         client.connect()
         client.ping()
 
@@ -331,7 +332,7 @@ def test_otherwise_it_is(broker, make):
             client.connect()
             assert (client.known == known) == (why in ("no session", "not known"))
             client.ping()
-            client._close()
+            cut_power(client)
 
 
 def test_handlers_by_filter(broker, make):

@@ -235,6 +235,7 @@ def test_packets_that_stay_longer_than_the_buffer():
         b"\x40\x80\x01\0\1\0\x7d",  # longer than the packet
         b"\x40\x80\x01\0\1\0\x7c\x26\0\1a\1\0",  # a text that is longer than the properties
         b"\x40\x80\x01\0\1\0\x7c\x1f\0\xf0",
+        b"\x40\x80\x01\0\1\0\x7c\x1f\0\x74" + bytes(116) + b"\x26\0\2\0\0",  # the second text is missing
         b"\x40\x80\x01\0\1\0\x05" + block((0x26, ("", "")))[1:] + bytes(119),  # more behind them
     ):
         raises(ProtocolError, events, data, 64)

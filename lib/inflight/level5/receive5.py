@@ -211,6 +211,8 @@ class LongPackets(Session):
                 break
             s.left -= n
             i += n
+        if s.texts and not s.left:
+            raise _malformed()
         self._move_up(i, s.kept)
 
     def _move_up(self, start, to):

@@ -15,7 +15,8 @@ from worn_flash import History, blank, damage, mount
 
 def scanned(journal):
     """The records that the journal finds, in the form of Record.key."""
-    return sorted([record[:5] for record in records(journal, (OUT, IN, SESSION))])
+    found = records(journal, (OUT, IN, SESSION))  # that some are set aside, the image does not tell
+    return sorted([(kind, mid, seq, state & RELEASED, data) for kind, mid, seq, state, data, _ in found])
 
 
 def keys(image):
