@@ -593,10 +593,11 @@ class Journal(Records):
         if hasattr(self, "checkpoints"):
             self.checkpoints.ready = True
         self._dirty = 0
-        # Whoever appended it was not told that it is there, and does so again.
+        # Whoever appended it was not told that it is there, and does so again: it must not come back after a power cut.
         at = self.find(OUT, self._begun) if self._begun >= 0 else -1
         if at >= 0 and self.found_seq == self._begun:
             self.mark(at, DONE)
+            self.commit()
         self._begun = -1
 
     def _mount(self, given=0):
@@ -643,8 +644,7 @@ class Journal(Records):
         """The page is all FF but while it is being filled."""
         for i in range(0, self._unit, 16):
             struct.pack_into("16s", self._page, i, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
-        self._base = 0  # where it goes,
-        self._k = self._from = 0  # how far it is filled, and from where on
+        self._base = self._k = self._from = 0  # where it goes, how far it is filled, and from where on
 
     def _is_worn(self):
         """True if the last program failed since its page did not take all of it."""
