@@ -169,7 +169,7 @@ class World(Board):
             self.wifi = self.joins = (NO_AP, ONLINE)[kind - 4]
 
 
-@pytest.mark.parametrize("seed", [0, 2, 7, 9, 12, 26, *more(*range(27, 100))])  # the first ones see kept mutants
+@pytest.mark.parametrize("seed", [0, 2, 9, 12, 26, 27, *more(*range(28, 100))])  # the first ones see kept mutants
 def test_the_clock_against_an_adversary(make, clock, automatic, pin, monkeypatch, seed):  # noqa: F811
     with automatic() as broker:
         world, getaddrinfo = World(make, clock, broker.port, seed, pin), socket.getaddrinfo
