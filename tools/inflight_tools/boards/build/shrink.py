@@ -13,6 +13,7 @@ modules are compiled, all together,
 - a class of these that is nothing but the base of another one becomes a part of that,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
 - modules that are needed seldom are given back by the functions that import them (lend),
+- what each message runs through is loaded once, with the first one or before (hold),
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
   its own, it looks for a file, at each import, which takes 8 to 20 ms on a Pico W with all files of the application,
 - names that nobody outside the library knows become words that the firmware has in ROM (rename), those of modules that

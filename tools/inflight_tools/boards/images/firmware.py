@@ -1,5 +1,6 @@
 """MicroPython's firmware for a board: the file that the user names, or the pinned release, checked."""
 
+import hashlib
 import http.client
 import os
 import re
@@ -7,7 +8,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from inflight_tools.boards.device.files import sha
 from inflight_tools.cache import firmware_folders, write_atomic
 
 SITE = "https://micropython.org/resources/firmware"
@@ -31,7 +31,7 @@ def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with 
     folders = firmware_folders()
     for folder in folders:
         kept = folder / variant.firmware
-        if kept.is_file() and sha(content := kept.read_bytes()) == wanted.lower():
+        if kept.is_file() and _digest(content := kept.read_bytes()) == wanted.lower():
             return content
     return _download(variant.firmware, wanted, folders[0], timeout_s, f"download it elsewhere and {advice}")
 
@@ -42,9 +42,13 @@ def _named(path):
     return path.read_bytes()
 
 
+def _digest(content):
+    return hashlib.sha256(content).hexdigest()
+
+
 def _check(content, wanted, name):
-    if wanted and sha(content) != wanted.lower():
-        raise ValueError(f"{name}: wrong SHA-256: it is {sha(content)}, wanted {wanted.lower()}")
+    if wanted and _digest(content) != wanted.lower():
+        raise ValueError(f"{name}: wrong SHA-256: it is {_digest(content)}, wanted {wanted.lower()}")
 
 
 def _download(name, wanted, folder, timeout_s, advice):
