@@ -31,7 +31,9 @@ def land(fleet, n):
 
 def expect_all(fleet, many=BATCHES):
     """All that land() has written is in the tables, once."""
-    assert fleet.numbers() == fleet.numbers("measurements", "seq IS NOT NULL") == [("attic", 7, n) for n in range(many)]
+    wanted = [("attic", 7, n) for n in range(many)]
+    found = fleet.numbers(), fleet.numbers("measurements", "seq IS NOT NULL")
+    assert found == (wanted, wanted), sorted(map(str, fleet.root.parent.rglob("*.ndjson")))
     assert fleet.count("raw") == 3 * many - 1
     assert fleet.count("dead_letters") == many
     assert fleet.count("minutes WHERE name = 'temperature'", "sum(count)") == many
