@@ -36,7 +36,7 @@ def sync(host=None, within=None):
             _set(t)
             return True
         if time.time() + _EPOCH < TIME:
-            _set(max(TIME, sum(within or (0, 0)) // 2))
+            _set(max(TIME, sum(within or (0,)) // 2))
         return result
     finally:
         for name in ("clock", "built"):

@@ -15,13 +15,12 @@ _GAP_MS = const(10_000)
 _CHECK_MS = const(1_000)
 _LEAST_MS = const(50)
 _MOST_MS = const(3_600_000)
-_NAMES = ("report_on_change", "check_ms")
 _ROUNDING = 1e-6  # of a value: a board's numbers have 32 bits
 
 
 def driver_fields(entry):
     """`entry` without the fields of this module, which no driver gets."""
-    return {name: entry[name] for name in entry if name not in _NAMES}
+    return {name: entry[name] for name in entry if name != "report_on_change" and name != "check_ms"}
 
 
 def change_fields(entry):

@@ -14,11 +14,9 @@ from .window import Window
 
 _NOTICES = const(8)  # as in session
 _OTHERS = (
-    (b"HTTP", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
-    (b"<", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
-    (b"SSH-", "this is SSH: give another port, like 1883"),
-    (b"\x15\x03", "this is TLS: give tls=, or another port, like 1883"),
-    (b"\x16\x03", "this is TLS: give tls=, or another port, like 1883"),
+    ((b"HTTP", b"<"), "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
+    ((b"SSH-",), "this is SSH: give another port, like 1883"),
+    ((b"\x15\x03", b"\x16\x03"), "this is TLS: give tls=, or another port, like 1883"),
 )
 
 
@@ -160,10 +158,8 @@ class Receiving(Window):
         if not (left and again and self.pending):
             raise error
         self._end_later(error)
-        self.deliver = False
+        self.deliver = self._block_due = False
         self._skip_rest(left)
-        if self.protocol_level > 4:
-            self._block_due = False
         return self.next_packet()
 
     def _without_space(self):
@@ -191,7 +187,8 @@ class Receiving(Window):
 def _explained(error, d):
     # Returns a ProtocolError that tells more than `error`: which protocol the first bytes belong to.
     first = bytes(d.buf[: min(d.end, 16)])
-    for beginning, text in _OTHERS:
-        if first.startswith(beginning[: max(2, len(first))]):  # not all of it may be there
-            return ProtocolError(text)
+    for beginnings, text in _OTHERS:
+        for beginning in beginnings:
+            if first.startswith(beginning[: max(2, len(first))]):  # not all of it may be there
+                return ProtocolError(text)
     return ProtocolError("%s; the port of an MQTT broker? The first bytes are %r" % (error, first))
