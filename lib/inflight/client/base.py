@@ -568,8 +568,7 @@ class Base(Options):
     # --- how a client begins: its session, and its fields ---
 
     def _set_up(self, level_5, arguments):
-        """What configure() returns: the arguments for level 5 alone, and those of a Session. Raises
-        ValueError."""
+        """What configure() returns: the arguments for level 5 alone, and those of a Session. Raises ValueError."""
         # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match,
         #  the Subscription Identifier of its subscribe(), it is for the message that handlers has]
         self._handlers = ()

@@ -87,7 +87,7 @@ class Message:
 
 
 def attach(client):
-    """Returns dispatch() and the message that it hands to handlers. All else that a message needs is loaded then."""
+    """Returns dispatch() and the message that it hands to handlers."""
     session = client.session
     return dispatch, Message(session) if session.protocol_level < 5 else Message5(client)
 

@@ -85,7 +85,7 @@ class Options:
         on_error=None,
         **unknown,
     ):
-        """Base tells the arguments. Returns those of base.start(). Raises ValueError, TypeError if there is no such
+        """Base tells the arguments. Returns those of _set_up(). Raises ValueError, TypeError if there is no such
         argument; it is as it was then."""
         for name in unknown:
             refuse_name(name)

@@ -19,7 +19,7 @@ def _refuse(name, allowed, value):
 
 
 def make_handlers(filters, qos, handler, stream, protocol_level):
-    """Returns the handlers, as base.start() describes them, of the filters that subscribe() gets. Raises ValueError."""
+    """Returns the handlers, as _set_up() describes them, of the filters that subscribe() gets. Raises ValueError."""
     if handler is not None and not callable(handler):
         _refuse("handler", "a function or None", handler)
     if stream not in (False, True):

@@ -41,7 +41,8 @@ class Simulation:
 
     def start(self):
         """Restarts after a power cut: only the flash is kept."""
-        self.learn()
+        if self.session:
+            self.learn()
         self.flash.reads = 0
         self.journal = Journal(self.flash)
         buffer = bytearray(2 * _TX)
@@ -165,19 +166,19 @@ class Simulation:
 
     def learn(self):
         """The application is told of messages that are set aside: others overtake them."""
-        for error in self.session.notices if self.session else ():
+        for error in self.session.notices:
             if isinstance(error, MessageSetAside):
                 self.out.set_aside(error.mid)
-            self.session.notices = ()
+        self.session.notices = ()
 
     def published(self, d):
-        if d.count[ABANDONED] and d.rows_in:
-            self.handed &= {mid for mid in d.mids[d.limit : d.limit + d.rows_in] if mid != d.mid}
         if not d.flags & 4 or not self.session.deliver or d.offset:
             return
         again = d.mid in self.handed
         demand(not again or self.session.redelivered, "message %d was delivered twice", d.mid)
         self.handed.add(d.mid)
+        if d.count[ABANDONED]:  # one that made space for this one is no longer known
+            self.handed &= set(d.mids[d.limit : d.limit + d.rows_in])
 
     def listen(self):
         """Checks the packets that the client has sent completely."""
