@@ -80,7 +80,7 @@ def test_who_subscribes_hears_of_too_little_memory(broker, make, monkeypatch):
     with broker.play(script):
         client.connect()
         with monkeypatch.context() as patch:
-            patch.setattr(handlers, "attach", loading)
+            patch.setattr(handlers, "Message", loading)
             with pytest.raises(MemoryError):
                 client.subscribe("a", 1, print)
         client.ping()

@@ -196,7 +196,7 @@ def test_one_handler_of_overlapping_filters(broker, make, heard, case, calls):
 
 def test_identifiers_that_would_be_the_same(broker, make, monkeypatch, heard):
     """[MQTT5-3.3.4-3] Two subscriptions never have one identifier; that of the same filter stays."""
-    monkeypatch.setattr("inflight.session.subscribe.crc32", lambda *_: 0xFFFFFFFF)
+    monkeypatch.setattr("inflight.client.subscriptions.crc32", lambda *_: 0xFFFFFFFF)
     client = make(broker.port, protocol_level=5)
     for name in ("a", "b", "c"):
         client.subscribe(name, 0, heard.of(name))

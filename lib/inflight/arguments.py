@@ -12,7 +12,7 @@ _OF_A_CLIENT = (  # its arguments
 )
 # Of what errors.refuse() is asked to refuse: what is allowed.
 _ALLOWED = {
-    "answer": "a function",
+    "answer": "a function of one argument",
     "correlation": "bytes, 127 at most",
     "expiry": "a whole number from 1 to 4294967295 s",
     "mid": "a Message ID, a whole number",
@@ -30,8 +30,9 @@ def refuse(name, allowed, value):
     """Raises ValueError."""
     if value.__class__ in (str, bytes, bytearray):
         value = value[:_LONGEST]  # there may be no memory for the text of all
-    shown = "this " + value.__class__.__name__ if name in _SECRET else repr(value)[:_LONGEST]
-    raise ValueError("%s is %s, not %s" % (name, allowed, shown))
+    if name in _SECRET:
+        raise ValueError("%s is %s, not this %s" % (name, allowed, value.__class__.__name__))
+    raise ValueError("%s is %s, not %s" % (name, allowed, repr(value)[:_LONGEST]))
 
 
 def number(name, value, least, most, unit=""):
@@ -55,7 +56,7 @@ def function(name, value):
 def text(name, value):
     """Raises ValueError unless the value is a str."""
     if not isinstance(value, str):
-        refuse(name, "a str", value)
+        refuse(name, "a text (str)", value)
 
 
 def blocks(n, size, unit):

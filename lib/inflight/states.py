@@ -47,6 +47,16 @@ OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
 REQUEST = const(2)  # something was asked
 
+PATTERN = const(0)  # a row of a handler: its filter, bytes,
+QOS = const(1)
+HANDLER = const(2)  # the function, None,
+STREAM = const(3)  # which gets long payloads in pieces
+GRANTED = const(4)  # the broker has the filter
+ONLY = const(5)  # the only topic that matches, a str, or None
+MATCH = const(6)  # what names match: of a shared subscription the end of its filter
+NUMBER = const(7)  # the Subscription Identifier
+MARK = const(8)  # the message that was received matches: 1, and is for this handler: 2
+
 IDLE = const(0)  # `_state` of a client: see base
 OPENING = const(1)
 CONNECTING = const(2)

@@ -2,7 +2,7 @@
 
 from harness import eq, raises
 from inflight.arguments import encode, encode_name
-from inflight.client.handlers import matches
+from inflight.client.subscriptions import matches
 from inflight.session.subscribe import encode_filter
 
 RUNTIMES = "cpython micropython-x64 micropython-x86"

@@ -17,7 +17,7 @@ from ..compat import passed, ticks_diff, ticks_ms
 from ..errors import OutboxFull
 from ..net.io_waiter import IOWaiter, open_socket, sleep_ms
 from ..net.transport import Transport
-from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, POLL, READING, UP, WRITE
+from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, PATTERN, POLL, READING, UP, WRITE
 from .base import Base
 
 
@@ -297,9 +297,7 @@ class AsyncClient(Base):
 
     def _answered(self):
         if not self.session.request:  # or the packet was none of its SUBACK
-            from ..session.subscribe import granted
-
-            self._granted_qos = granted(self, *self._requested)  # whoever asked, and may have been cancelled
+            self._granted_qos = self._take_granted(*self._requested)  # whoever asked, and may have been cancelled
             self._requested = None
 
     async def _wait_for_change(self, ms=1 << 20):
@@ -416,30 +414,28 @@ class AsyncClient(Base):
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
         asked for now or at the next connection, until unsubscribe()."""
-        from ..session.subscribe import add_handlers, requests
-
-        patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
+        if not self._message:
+            self._make_message()
+        patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
         if not handler and not self.on_message:
             self._receive_here()  # a message may come before the loop begins
-        handlers = [h for h in self._handlers if h[0] in patterns]
+        handlers = [h for h in self._handlers if h[PATTERN] in patterns]
         async with self._lock:
             if not await self._is_ready():
                 return None
             codes = []
-            for patterns, qos_list, identifier in list(requests(self, patterns, qos_list)):
+            for patterns, qos_list, identifier in self._requests_for(patterns, qos_list):
                 await self._request(patterns, qos_list, identifier, handlers)
                 codes += self._granted_qos
         return codes[0] if isinstance(filters, (str, bytes)) else codes
 
     async def unsubscribe(self, *filters):
         """As Client.unsubscribe()."""
-        from ..session.subscribe import encode_filters, remove_handler
-
-        patterns = encode_filters(self, filters)
+        patterns = self._encode_filters(filters)
         async with self._lock:
             if await self._is_ready():
                 for pattern in patterns:
-                    remove_handler(self, pattern)
+                    self._remove_handler(pattern)
             await self._request(patterns, None, 0, None)
 
     async def ping(self):

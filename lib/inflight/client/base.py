@@ -37,14 +37,13 @@ from ..states import (
     POLL,
     READ,
     READING,
-    REQUEST,
     RUNNING,
     SOME,
     UP,
     WRITE,
     WRITING,
 )
-from .options import Options
+from .subscriptions import Subscriptions
 
 _PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
 _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
@@ -52,7 +51,7 @@ _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie i
 _BYTES = (bytes, bytearray, memoryview)
 
 
-class Base(Options):
+class Base(Subscriptions):
     """A client of the broker at `host`.
 
     client_id        str; at level 3: 1 to 23 characters; empty only with clean_session, or at level 5: the broker gives
@@ -105,11 +104,6 @@ class Base(Options):
 
     Raises ValueError."""
 
-    # A number of the broker, the client id and the filters with their QoS that connect() has found in the session, or
-    # made there; 0: the broker may not have all of them. A program that kept it over a restart sets it before
-    # connect(): a broker that has the session still is not asked for the same filters once more. A session has its
-    # subscriptions [MQTT-3.1.2-4] [MQTT5-3.1.2-5], and session present is 1 [MQTT-3.2.2-2].
-    known = 0
     # False: there is no network, so no attempt to connect is made, but by connect() of the blocking client. When it is
     # True again one is made at once, and the pauses between attempts grow from the shortest again.
     online = True
@@ -117,7 +111,6 @@ class Base(Options):
 
     # Of what _set_up() sets, that which others use.
     session: Session
-    _handlers: list
     _topic: object
     _state: int
     _guard: int
@@ -230,12 +223,6 @@ class Base(Options):
             refuse("payload", payload)
         return of_bytes(payload) if payload.__class__ is memoryview else payload
 
-    def _load_dispatching(self):
-        # What a message needs. It stays, and comes before SUBSCRIBE leaves: who subscribes hears of too little memory.
-        from .handlers import attach
-
-        self._dispatch, self._message = attach(self)
-
     # --- moving bytes ---
 
     def _write(self):
@@ -326,11 +313,11 @@ class Base(Options):
         if self.session.deliver:
             began = ticks_ms()
             if not self._message:
-                self._load_dispatching()
+                self._make_message()
             guard = self._guard
             try:
                 self._leave()
-                self._dispatch(self)
+                self._dispatch()
             finally:
                 self._return(guard)
             now = ticks_ms()  # that was not the broker's time
@@ -484,31 +471,8 @@ class Base(Options):
         session = self.session
         yield from self._open_steps()
         session.resume()
-        handlers = self._handlers[:]
-        for h in handlers:
-            if not h[4]:
-                yield from self._subscribe_steps(h)
-        if handlers and handlers == self._handlers and all([h[4] for h in handlers]):
-            from ..session.subscribe import number
-
-            self.known = number(self)
-
-    def _subscribe_steps(self, handler):
-        from ..session.subscribe import granted
-
-        session = self.session
-        filters = [handler[0]]
-        try:
-            session.check_request(filters, handler[7])
-        except ValueError as e:
-            self._report(self.on_error, e)
-            return
-        session.identifier = handler[7]
-        session.subscribe(filters, [handler[1]])
-        yield REQUEST
-        while session.request is not None:
-            yield POLL
-        granted(self, filters, [handler])
+        if self._handlers:
+            yield from self._subscribe_again_steps()
 
     def _open_steps(self):
         session = self.session
@@ -537,17 +501,10 @@ class Base(Options):
             self._report_complete(mid)
         if session.ended:
             session.ended = ()
-        if silent or not session.present:
-            # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
-            for h in self._handlers:
-                h[4] = False
-        elif known:
-            # Subscriptions are part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
-            from ..session.subscribe import number
-
-            if number(self) == known:
-                for h in self._handlers:
-                    h[4] = True
+        if self._handlers:
+            # None: the broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
+            # Else they are part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
+            self._resume_subscriptions(None if silent or not session.present else known)
         self._no_connack = False  # not before: an interrupt above leaves filters that are asked for again
 
     def _call_steps(self):
@@ -569,9 +526,6 @@ class Base(Options):
 
     def _set_up(self, level_5, arguments):
         """What configure() returns: the arguments for level 5 alone, and those of a Session. Raises ValueError."""
-        # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match,
-        #  the Subscription Identifier of its subscribe(), it is for the message that handlers has]
-        self._handlers = ()
         self._no_connack = False  # the last CONNECT had no answer
         self._topic = None  # the last topic published to; the session has it as bytes
         self._attach = None  # gives the next message its properties, at level 5
@@ -584,7 +538,6 @@ class Base(Options):
         self.session.put_connect(self._clean_session, self._keepalive, user, password, self._will)
         self._transport = None
         self._broken = None  # the error that ends the connection, after what goes on: a handler, or another task
-        self._message = None  # what handlers get
         self._state = self._guard = 0  # see states
         self._last_error = None  # the error that ended the last connection, or attempt
         self._attempts = 0

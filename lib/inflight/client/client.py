@@ -61,7 +61,8 @@ class Client(Base):
 
     def _do_step(self, step):
         if step == POLL:
-            self._poll(self._time_left())
+            left = self._time_left()
+            self._poll(left)
             return
         if step == OPEN:
             from ..net.transport import open_socket
@@ -151,7 +152,7 @@ class Client(Base):
         return True
 
     def _time_left(self):
-        # For an answer; _poll() follows, from where it is called, since calls are nested deepest there.
+        # For an answer.
         left = self.session.time_left(ticks_ms(), self._waiting_since)
         if left <= 0:
             raise self.session.fault()
@@ -338,21 +339,22 @@ class Client(Base):
         stream also payloads longer than the buffer, piece by piece. Returns the granted QoS (of several: a list), 128
         or more where the broker refused, which on_error is told, too: it is asked again at each connection, until
         unsubscribe(). None while offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
-        from ..session.subscribe import add_handlers, granted, requests
-
         before = self._guard
         try:
             self._begin(RUNNING | OUTSIDE)
             self._check_interrupted()
-            patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
+            if not self._message:
+                self._make_message()
+            patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
             if not self.connected:
                 return None
             codes = []
-            for patterns, qos_list, identifier in requests(self, patterns, qos_list):
+            requests = self._requests_for(patterns, qos_list)
+            for patterns, qos_list, identifier in requests:
                 self.session.identifier = identifier
                 self.session.subscribe(patterns, qos_list)
                 self._wait_for_answer()
-                codes += granted(self, patterns, self._handlers)
+                codes += self._take_granted(patterns, self._handlers)
             return codes[0] if isinstance(filters, (str, bytes)) else codes
         finally:
             self._guard = self._guard & INTERRUPTED | before & (RUNNING | OUTSIDE)
@@ -360,15 +362,13 @@ class Client(Base):
     def unsubscribe(self, *filters):
         """Gives up filters, or those of a list; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
-        from ..session.subscribe import encode_filters, remove_handler
-
         before = self._guard
         try:
             self._begin(RUNNING | OUTSIDE)
-            patterns = encode_filters(self, filters)
+            patterns = self._encode_filters(filters)
             self._check_connected()
             for pattern in patterns:
-                remove_handler(self, pattern)
+                self._remove_handler(pattern)
             self.session.subscribe(patterns, None)
             self._wait_for_answer()
         finally:
@@ -398,7 +398,8 @@ class Client(Base):
         self._waiting_since = ticks_ms()
         try:
             while session.pinging if ping else session.request is not None:
-                self._poll(self._time_left())
+                left = self._time_left()
+                self._poll(left)
             self._collect(None)
         except (OSError, ProtocolError, MemoryError) as e:
             self._guard &= ~OUTSIDE

@@ -23,7 +23,7 @@ from ..compat import const, copy, ticks_ms
 from ..level5.cursor import IN_PUBLISH, Cursor
 from ..packet import compact
 from ..states import READING
-from .handlers import Fields, has_handler
+from .handlers import Fields
 
 _MID = const(0)  # a message in use: Message ID,
 _FLAGS = const(1)  # flags of its PUBLISH,
@@ -67,7 +67,7 @@ class Consumers:
             return False
         if session.redelivered and self._holds(session.mid):
             return True  # it is acknowledged when its consumer is through with it
-        if has_handler(self._client):
+        if self._client._has_handler():
             if session.flags & 6 and (self._in_use or self._inbox.unanswered) and self._waits():
                 return None
             self.paused = False

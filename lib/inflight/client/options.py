@@ -194,8 +194,8 @@ class Options:
 def _check_host(host):
     if not isinstance(host, str) or not host:
         refuse("host", "the name or address of the broker, a str", host)
-    for c in host:
-        if c <= " " or c in "/[]@":
+    for c in host.encode():
+        if c <= 32 or c in b"/[]@":
             refuse("host", "a name or an address alone, without scheme, path or brackets", host)
     if host.count(":") == 1:  # an IPv6 address has more
         refuse("host", "a name or an address: write the port as port=", host)

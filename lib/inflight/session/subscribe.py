@@ -1,14 +1,8 @@
 # Topic filters of the caller, SUBSCRIBE and UNSUBSCRIBE, and their answers.
 
-from binascii import crc32
-from errno import EACCES
-
 from ..arguments import encode
-from ..compat import const, copy
+from ..compat import copy
 from ..packet import begin, check_size, put_string
-
-_FIRST = const(16384)  # Subscription Identifiers take three bytes, so that requests have one length
-_NUMBERS = const(2080768)
 
 
 def _refuse(name, allowed, value):
@@ -19,7 +13,7 @@ def _refuse(name, allowed, value):
 
 
 def make_handlers(filters, qos, handler, stream, protocol_level):
-    """Returns the handlers, as _set_up() describes them, of the filters that subscribe() gets. Raises ValueError."""
+    """Returns the rows, as states describes them, of the filters that subscribe() gets. Raises ValueError."""
     if handler is not None and not callable(handler):
         _refuse("handler", "a function or None", handler)
     if stream not in (False, True):
@@ -30,7 +24,7 @@ def make_handlers(filters, qos, handler, stream, protocol_level):
         _check_qos(protocol_level, pattern, q)
         match = _matched_by(pattern)
         only = None if b"+" in match or b"#" in match else match.decode()
-        handlers.append([pattern, q, handler, stream, False, only, match, 0, False])
+        handlers.append([pattern, q, handler, stream, False, only, match, 0, 0])
     return handlers
 
 
@@ -86,85 +80,6 @@ def _check_qos(protocol_level, pattern, q):
         _refuse("qos", "0, 1 or 2, at level 5 with options of a subscription", q)
     if q & 4 and pattern.startswith(b"$share/"):
         raise ValueError("NO_LOCAL is not for shared subscriptions")
-
-
-def add_handlers(client, filters, qos, handler, stream):
-    """Adds the handlers of what subscribe() gets, in place of those that the same filters have. Returns the encoded
-    filters and their QoS. Raises ValueError, also if the buffer is too small for the request."""
-    handlers = make_handlers(filters, qos, handler, stream, client.session.protocol_level)
-    patterns = [h[0] for h in handlers]
-    client.session.check_request(patterns, _FIRST)
-    if not client._message:
-        client._load_dispatching()
-    found = [h for h in client._handlers if h[0] not in patterns]
-    # The identifier follows from the filter: the broker may have this subscription of an earlier life, with messages
-    # that wait.
-    taken = [h[7] for h in found]
-    for k, h in enumerate(handlers):
-        number = crc32(h[0]) % _NUMBERS
-        while _FIRST + number in taken:
-            number = (number + 1) % _NUMBERS
-        h[7] = _FIRST + number
-        if h[0] not in patterns[k + 1 :]:
-            found.append(h)
-            taken.append(h[7])
-    if client.connected:
-        client.known = 0  # what the session has is about to change
-    client._handlers = found  # at once: a filter that the broker has is never without a handler
-    return patterns, [h[1] for h in handlers]
-
-
-def requests(client, patterns, qos):
-    """Yields the filters, their QoS and the Subscription Identifier of each SUBSCRIBE that asks for these: with
-    identifiers one for each filter, so that copies of one message are told apart."""
-    if not getattr(client.session, "identifiers", False):
-        yield patterns, qos, 0
-        return
-    for pattern, q in zip(patterns, qos):
-        for h in client._handlers:
-            if h[0] == pattern:
-                yield [pattern], [q], h[7]
-
-
-def encode_filters(client, filters):
-    """Returns filters, or those of the list that is the only one, as bytes, for UNSUBSCRIBE. Raises ValueError, also if
-    the buffer is too small for the request."""
-    if len(filters) == 1 and isinstance(filters[0], (list, tuple)):
-        filters = filters[0]
-    patterns = encode_all(filters, client.session.protocol_level)
-    client.session.check_request(patterns)
-    return patterns
-
-
-def remove_handler(client, pattern):
-    """Messages of this filter have no handler any more."""
-    if client.connected:
-        client.known = 0  # what the session has is about to change
-    client._handlers = [h for h in client._handlers if h[0] != pattern]
-
-
-def granted(client, patterns, handlers):
-    """Returns what the broker granted. A filter that it refused keeps its handler, is told, and asked for again at the
-    next connection. handlers: among which those are that were added with the request; others of the same filter have
-    come since."""
-    codes = list(client.session.granted)
-    for pattern, code in zip(patterns, codes):
-        for h in handlers:
-            if h[0] == pattern:
-                h[4] = code < 0x80
-        if code >= 0x80:
-            error = OSError(EACCES, "subscription refused: %s, code %d" % (str(pattern, "utf-8"), code))
-            client._report(client.on_error, error)
-    return codes
-
-
-def number(client):
-    """What `known` of the client is when the broker has granted all filters; it is not 0."""
-    session = client.session
-    found = crc32(("%s %d %d" % (client._host, client._port, session.protocol_level)).encode() + session.client_id)
-    for h in client._handlers:
-        found = crc32(h[0] + bytes((h[1], h[7] & 0xFF, h[7] >> 8 & 0xFF, h[7] >> 16)), found)
-    return found or 1
 
 
 def request_size(buf, filters, qos, block=b""):

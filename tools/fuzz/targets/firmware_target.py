@@ -9,7 +9,7 @@ import json
 import config
 from inflight import Journal, RamFlash
 from inflight.arguments import encode_name
-from inflight.client.handlers import matches
+from inflight.client.subscriptions import matches
 from node import Node
 from outcome import Outcome, Reader, demand
 

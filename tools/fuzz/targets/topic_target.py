@@ -1,7 +1,7 @@
 """Topic names and filters: validation and matching. data: the length of the filter, the filter, the name."""
 
 from inflight.arguments import encode_name
-from inflight.client.handlers import matches
+from inflight.client.subscriptions import matches
 from inflight.session.subscribe import encode_filter
 from outcome import STRICT, Outcome, demand
 

@@ -19,21 +19,19 @@ def load_{{0}}():
 
 
 def hold(trees):
-    """`trees`, {place: ast.Module}, are changed in place: what calls functions of the modules HELD, {module: the one
-    with which it is loaded, too}, asks that function for the module."""
-    for name, other in HELD.items():
+    """`trees`, {place: ast.Module}, are changed in place: what calls functions of the modules HELD asks that
+    function for the module."""
+    for name in HELD:
         if f"{PACKAGE}/{name}" not in trees:
             continue
-        load = ast.parse(f"load_{name}()")
         for place, tree in trees.items():
             held = _Held(name)
             for function in [node for node in walk(tree) if isinstance(node, FUNCTIONS)]:
                 held.visit(function)
             if place == f"{PACKAGE}/core":
                 tree.body += ast.parse(_HOLD.format(name)).body
-            elif held.imported or place == f"{PACKAGE}/{other}":
+            elif held.imported:
                 tree.body[:0] = ast.parse(f"from {PACKAGE}.core import load_{name}").body
-                tree.body += load.body if place == f"{PACKAGE}/{other}" else []
 
 
 class _Held(ast.NodeTransformer):

@@ -13,6 +13,7 @@ from inflight_tools.boards.build.names import FUNCTIONS, blocks, children, varia
 from inflight_tools.boards.build.rename import names_of
 
 _PLACES = {*BORROWED, *(f"{PACKAGE}/{name}" for name in (*LENT, *COLLECTED))}
+_OF_FORMATS = ("array", "pack", "pack_into", "unpack", "unpack_from")
 # Before them all: nothing is given back any more, and the heap is collected when it is full, which takes 10 to 45 ms.
 _KEEP = f"""
 import gc
@@ -56,6 +57,16 @@ def lend(trees, keeping=None):
             tree.body[:0] = ast.parse(f"from {PACKAGE}.core import {', '.join(words)}").body
         if noted is not None:
             tree.body[1:1] = ast.parse(f"lent.append('{noted}')").body
+            _make_formats_bytes(nodes)
+
+
+def _make_formats_bytes(nodes):
+    # A str of ten characters at most is a name, which stays when its module is given back.
+    for node in nodes:
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).rpartition(".")[2] in _OF_FORMATS:
+            words = node.args[0]
+            if isinstance(words, ast.Constant) and isinstance(words.value, str):
+                words.value = words.value.encode()
 
 
 def _lend_in(function, place):

@@ -29,12 +29,10 @@ APART = {
     "quick": ("journal", ("Journal._mount_quickly", "Journal._identify")),
     "opening": ("transport", ("addresses", "check_tls", "open_socket", "prepare")),
     "upgrade": ("websocket", ("upgrade_request", "upgrade_steps")),
-    "connect": (
+    "connect": ("session", ("connect_packet", "Session._begin_connection", "Session.put_connect")),
+    "connack": (
         "session",
-        """
-        connect_packet Session._begin_connection Session.resume Session.put_connect Session._receive_connack
-        Session.is_lost Session.accept_connection
-        """.split(),
+        ("Session.resume", "Session._receive_connack", "Session.is_lost", "Session.accept_connection"),
     ),
     "suspects": ("session", ("Session._judge",)),
     "record": ("session", ("Session._start_session", "Session._load_journal")),
@@ -65,6 +63,7 @@ APART = {
         """.split(),
     ),
     "lost_messages": ("session", ("Session._drop_unreadable", "Session.is_publish", "Session.tell_lost")),
+    "request_packets": ("subscribe", ("request_packet", "request_size")),
     "request": (
         "session",
         ("Session.check_request", "Session._put_request", "Session._receive_suback", "Session._make_request"),
@@ -101,23 +100,47 @@ APART = {
     "resending5": ("stored5", ("resend",)),
     "refusing5": ("mqtt5", ("lowered", "rejected")),
     "configuration": ("options", ("Options.configure",)),
+    "filters_again": (
+        "subscriptions",
+        (
+            "Subscriptions._resume_subscriptions",
+            "Subscriptions._subscribe_again_steps",
+            "Subscriptions._number_of_filters",
+        ),
+    ),
+    "filters": ("subscriptions", ("Subscriptions._add_handlers", "Subscriptions._encode_filters")),
+    "granted": (
+        "subscriptions",
+        ("Subscriptions._requests_for", "Subscriptions._take_granted", "Subscriptions._remove_handler"),
+    ),
+    "dispatching": (
+        "subscriptions",
+        ("Subscriptions._make_message", "Subscriptions._has_handler", "Subscriptions._dispatch", "matches"),
+    ),
+    "undelivered": ("subscriptions", ("Subscriptions._topic_too_long", "Subscriptions._end_delivery")),
+    "no_properties": ("handlers", ("no_property",)),
     "pending": ("base", ("Base._pending_messages",)),
     "client_start": ("base", ("new_session", "Base._set_up")),
     "handshake": ("base", ("Base._steps",)),
     "received5": ("consumers", ("Received5",)),
-    "undelivered": ("handlers", ("handled", "no_property", "topic_too_long")),
     "message5": ("handlers", ("Fields", "Message5")),
 }
 # What is always loaded together is one module. {module: those that it consists of, each behind those that it needs}
 GROUPS = {
     "core": """
-        compat states counters errors packet topic packet_buffer window receive session transport options base
+        compat states counters errors packet topic packet_buffer window receive session transport options subscriptions
+        base
     """.split(),
     "journal_core": ("pages", "records", "journal"),
     "mqtt5_core": ("lengths5", "receive5", "mqtt5"),
 }
 # Likewise of what stands apart.
-PARTS = {"receiving": ("decoding", "deliveries"), "unreceivable": ("rest", "malformed")}
+PARTS = {
+    "receiving": ("decoding", "deliveries", "dispatching"),
+    "requesting": ("request_packets", "request"),
+    "subscribing": ("subscribe", "filters"),
+    "unreceivable": ("rest", "malformed"),
+}
 # The same of the application.
 TOGETHER = {
     "node": ("files", "telemetry", "log", "node"),
@@ -136,16 +159,23 @@ KNOWN = """
 # Modules of texts that stand wherever they are used, as numbers do: nobody loads them.
 TEXTS = ("codes",)
 
+# They stand in place of their calls: see inline.
+INLINED = """
+    _abandon_oldest _come_again _publish_now _publish_repeated bytes_received data_to_send got overdue
+    repeat_unanswered use _refusal _report_complete _sum_header _wait broker_takes excess forget_received
+    _dup _make_space restart_timers _leave _return finish pinging _oldest _time_left
+""".split()
+
 # Imported by each statement that uses them, also in a loop, and held for that alone: others are loaded next.
-BRIEF = ("contents", "expired5", "in_flight", "sector_order", "session_record", "set_aside")
+BRIEF = ("contents", "expired5", "filters", "granted", "in_flight", "sector_order", "session_record", "set_aside")
 
 # Given back by the function that imports them. The others stay, once they are loaded: with the first subscription,
 # for example, or since somebody may compare or catch what they define.
 LENT = """
-    arguments card_region client_start connect contents counter_names configuration cursor drop expiry5 fault
-    finishing foreign handshake head_for_session connected5 connection5 expired5 leaving5 lost_messages new_journal
-    opening other_session5 pinning posix mount quick refusing5 request sectors sector_order record session_record
-    stored5 subscribe suspects texts upgrade in_flight
+    arguments card_region client_start configuration connack connect connected5 connection5 contents counter_names
+    cursor drop expired5 expiry5 fault filters_again finishing foreign granted handshake head_for_session in_flight
+    leaving5 lost_messages mount new_journal opening other_session5 pinning posix quick record refusing5 requesting
+    sector_order sectors session_record stored5 subscribing suspects texts upgrade
 """.split()
 # Likewise, of boards and firmware. Not what the launcher loads: it knows nothing of the library.
 BORROWED = """
@@ -160,15 +190,18 @@ KEEPING = {"rp2040": "sleeping_app"}
 PACKED = ("rp2040",)
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receiving", "handlers")
-# These stay, too, and each message runs through them: see hold. {module: the one with which it is loaded, too}
-HELD = {"receiving": "handlers"}
-_OF_CLIENT = """
-    __enter__ __exit__ connect _connect _do_step disconnect _end_connection subscribe unsubscribe ping
-    _wait_for_answer _time_left _check_connected discard _publish_when_free
+# These stay, too, and each message runs through them: see hold.
+HELD = ("receiving",)
+_CONNECTING = "__enter__ __exit__ connect _connect _do_step disconnect _end_connection".split()
+_REQUESTS = """
+    subscribe unsubscribe ping _wait_for_answer _check_connected discard _publish_when_free
 """.split()
 # {module: (module that it comes from, {class: methods})}: those of one module are needed together, and lent. Without a
 # class: functions of the module.
-SELDOM = {f"{PACKAGE}/connecting": (f"{PACKAGE}/client", {"Client": _OF_CLIENT})}
+SELDOM = {
+    f"{PACKAGE}/connecting": (f"{PACKAGE}/client", {"Client": _CONNECTING}),
+    f"{PACKAGE}/requests": (f"{PACKAGE}/client", {"Client": _REQUESTS}),
+}
 _OF_NODE = """
     __init__ subscribe _configured _made_actuators _made_home _set_up_network _gather _dating packet _sync_time
     _board_cs _clock_cs _go_on
@@ -189,6 +222,6 @@ RESIDENT = [*GROUPS, "receiving", *"client aio consumers handlers flash io_waite
 # back.
 FIRST = """
     core client journal_core configuration client_start record session_record in_flight opening handshake connect
-    request subscribe receiving handlers new_journal mount sectors sector_order contents finishing arguments pinned
-    pinning flash synced_file posix mqtt5_core connected5
+    requesting subscribing receiving handlers new_journal mount sectors sector_order contents finishing arguments pinned
+    pinning flash synced_file posix mqtt5_core connected5 cursor connection5 expiry5 stored5
 """.split()

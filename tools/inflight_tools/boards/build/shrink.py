@@ -12,6 +12,7 @@ modules are compiled, all together,
 - so do modules of the application, under the name of one of them,
 - a class of these that is nothing but the base of another one becomes a part of that,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
+- some functions stand in place of their calls (inline),
 - modules that are needed seldom are given back by the functions that import them (lend),
 - what each message runs through is loaded once, with the first one or before (hold),
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
@@ -28,10 +29,12 @@ from collections import Counter
 from inflight_tools.boards.build import seldom
 from inflight_tools.boards.build.apart import take_apart
 from inflight_tools.boards.build.hold import hold
+from inflight_tools.boards.build.inline import inline
 from inflight_tools.boards.build.lend import lend
 from inflight_tools.boards.build.loading import (
     APART,
     GROUPS,
+    INLINED,
     KNOWN,
     LENT,
     MERGED,
@@ -113,7 +116,9 @@ def _shrink(sources, keeping=None, together=None):
     constants = {_dotted(place): _constants(place, trees) for place in trees}
     together = together or {}
     merged = {f"{PACKAGE}/{name}" for name in MERGED}.union(*together.values())
-    trees = {place: _Fold(place, constants, place in merged).visit(tree) for place, tree in trees.items()}
+    known = {f"{PACKAGE}/{name}" for name in (*KNOWN, *PUBLIC)} - merged
+    internal = {place for place in trees if place.startswith(f"{PACKAGE}/")} - known | merged
+    trees = {place: _Fold(place, constants, place in internal).visit(tree) for place, tree in trees.items()}
     for group, names in (GROUPS | PARTS).items():
         modules = [f"{PACKAGE}/{name}" for name in names if f"{PACKAGE}/{name}" in trees]
         if modules:
@@ -126,9 +131,19 @@ def _shrink(sources, keeping=None, together=None):
             _drop_unused_imports(tree)
     if f"{PACKAGE}/core" in trees:
         trees = _detach_texts(trees)
+        inline(trees, _to_inline(trees, together))
         hold(trees)
         lend(trees, keeping)
     return trees
+
+
+def _to_inline(trees, together):
+    # Other modules than an application's, tests for one, may call all that there is.
+    ours = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
+    others = () if together else (trees[place] for place in trees.keys() - ours.keys())
+    called = {name for tree in others for name in names_of(tree)}
+    given = {node.name for tree in ours.values() for node in walk(tree) if isinstance(node, FUNCTIONS)} - called
+    return [name for name in INLINED if name in given]
 
 
 # --- names of modules ---
@@ -247,11 +262,11 @@ def _constants(place, trees):
 
 
 class _Fold(ast.NodeTransformer):
-    """Replaces constants by their numbers, the module's own and imported ones. Public constants of a module that is
-    not merged into another remain, for other modules."""
+    """Replaces constants by their numbers, the module's own and imported ones. Public constants of a module that
+    programs import remain; `internal`: none do."""
 
-    def __init__(self, place, constants, merged):
-        self._place, self._constants, self._merged = place, constants, merged
+    def __init__(self, place, constants, internal):
+        self._place, self._constants, self._internal = place, constants, internal
         self._numbers = dict(constants[_dotted(place)])
         self._modules = {}  # those imported by a name: their constants
 
@@ -273,7 +288,7 @@ class _Fold(ast.NodeTransformer):
     def visit_Assign(self, node):
         if not is_constant(node):
             return self.generic_visit(node)
-        if self._merged or node.targets[0].id.startswith("_"):
+        if self._internal or node.targets[0].id.startswith("_"):
             return None
         return ast.Assign(node.targets, ast.Constant(self._numbers[node.targets[0].id]))
 
