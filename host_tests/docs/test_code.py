@@ -50,7 +50,7 @@ def test_python_runs(block, runtime, tmp_path, certificate):
     assert broker.arrived or not broker.sessions or "publish(" not in block.text, "its message did not arrive"
 
 
-# The queries in docs/tables.md run with the pipeline's tests.
+# The queries in docs/pipeline/tables.md run with the pipeline's tests.
 
 MAKEFILE = (CHECKOUT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.M))

@@ -123,7 +123,7 @@ def test_the_versions_of_micropython_that_something_is_pinned_to():
     command = ["git", "grep", "-IhoE", pinned, "--", "boards", "tools/emulators", "tools/setup", "tools/runtimes"]
     found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     versions = set(re.findall(r"1\.\d+$", found, re.M)) | {".".join(map(str, OLDEST))}
-    rows = _rows((CHECKOUT / "docs/releasing.md").read_text(), "Versions of MicroPython")
+    rows = _rows((CHECKOUT / "docs/internals/releasing.md").read_text(), "Versions of MicroPython")
     assert [version for version, *_ in rows] == sorted(versions)
 
 

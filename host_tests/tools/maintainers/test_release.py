@@ -189,7 +189,7 @@ def test_the_commands_for_boards_on_an_empty_machine(made, tmp_path):
 
 
 def test_the_sums_and_the_signature_as_the_page_says(made, tmp_path):
-    """What docs/releasing.md says, word by word; only the pass phrase is empty."""
+    """What docs/internals/releasing.md says, word by word; only the pass phrase is empty."""
     folder = shutil.copytree(made[0], tmp_path / "release")
     lines = [line for block in blocks("sh") if block.page.name == "releasing.md" for line in block.text.splitlines()]
     make_key, sign, verify, check = (line for line in lines if line.startswith(("ssh-keygen", "sha256sum")))

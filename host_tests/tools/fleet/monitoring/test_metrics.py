@@ -180,7 +180,7 @@ def test_alerts_dashboard_and_documentation_have_all(exported):
     assert len(ALERTS) == len(rules)
     shown = " ".join(expression for _, expression in TARGETS)
     assert [name for name in exported if name.startswith("inflight_fleet_") and name not in shown] == []
-    page = (CHECKOUT / "docs/monitoring.md").read_text()
+    page = (CHECKOUT / "docs/pipeline/monitoring.md").read_text()
     names = [re.sub("^inflight_(collector|tables|upload|download|fleet)_", "", name) for name in exported]
     assert [name for name in (*names, *ALERTS) if f"`{name}`" not in page] == []
     cells = set()
