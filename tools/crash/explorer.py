@@ -124,7 +124,7 @@ class Explorer:
         rng = self._rng
         ways = [some_way(operation.name, rng, self._undecided) for _ in range(self._ways)]
         # A mount that passes by a worn page does not count what rots beside it; and a sector of two pages has no space
-        # for what is damaged while it is copied: design.md, limits.
+        # for what is damaged while it is copied: docs/limits.md.
         passes_by = self.setup.get("worn") and operation.promised.phase in MOUNTS
         pages = self.setup["size"] // int(self.setup["granularity"].rpartition("-")[2])
         if rng.random() < _ROT and not passes_by and pages > 2:

@@ -44,7 +44,7 @@ SETUPS = st.fixed_dictionaries(
 )
 
 
-# Sectors of rings that need not survive two bad bits at once; docs/internals/design.md tells.
+# Sectors of rings that need not survive two bad bits at once; docs/limits.md tells.
 _SMALL_RING = 4
 _WORN_BIT = st.tuples(st.integers(0, 1 << 16), st.integers(0, 7), st.integers(0, 1)).map(list)
 # What a search is about. rings: (sectors, size); undecided: the share of cuts that leave undecided bits; worn: bits
