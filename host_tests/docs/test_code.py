@@ -135,7 +135,7 @@ CHECKS = {
     "pip": lambda words: None,
     "git": lambda words: None,
     **dict.fromkeys(
-        ("sudo", "hostname", "mosquitto_pub", "mosquitto_sub", "mosquitto_passwd", "ssh-keygen", "sha256sum"),
+        ("cd", "sudo", "hostname", "mosquitto_pub", "mosquitto_sub", "mosquitto_passwd", "ssh-keygen", "sha256sum"),
         lambda words: None,
     ),
 }

@@ -39,7 +39,9 @@ def test_days_with_outages(automatic, clock, monkeypatch, page, hours):  # noqa:
         return inflight.RamFlash(8, 4096)
 
     network = types.SimpleNamespace(keep=lambda client: None)
-    board = types.SimpleNamespace(network=lambda: None, device_id=lambda: "attic", journal_flash=flash)
+    board = types.SimpleNamespace(
+        network=lambda: None, device_id=lambda: "attic", journal_flash=flash, watchdog=lambda ms: None
+    )
     monkeypatch.setitem(sys.modules, "board", board)
     monkeypatch.setitem(sys.modules, "connectivity", types.SimpleNamespace(Connectivity=lambda *_: network))
     monkeypatch.setattr(inflight, "Client", Client)
