@@ -21,7 +21,7 @@ CONFIG = "/config.json"  # its path on every board
 APP = "app"  # the folder of one's own modules, beside the configuration
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
 _LARGEST = 3.4e38  # of the numbers with a point: a board has 32 bits for them
-_SECRET = ("password", "wifi_key", "wifi_networks", "setup")
+SECRETS = ("password", "wifi_key", "wifi_networks", "setup")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -49,7 +49,7 @@ def settings(
     ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
     path = Path(config_file)
     fields, content = _checked(path, pin, app or path.parent / APP)
-    secrets = [name for name in _SECRET if fields.get(name)]
+    secrets = [name for name in SECRETS if fields.get(name)]
     if secrets:
         keep_from_git(path, f"holds {' and '.join(secrets)}")
     result = {CONFIG: content}

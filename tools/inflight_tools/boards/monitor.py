@@ -54,24 +54,41 @@ def describe(payload, kind=""):
         return payload.decode(errors="replace")
 
 
-def readings(payload, now):
-    """The readings of a message as the pipeline reads them: "temperature=21.5 Cel", and when they were taken if that is
-    not just now, s since 1970; of gathered ones each row so. ValueError if there are none."""
+def records(payload, now):
+    """The readings of a message as the pipeline reads them, of gathered ones each row: [(name, unit or "", value, when
+    it was taken by the device's clock in s since 1970, or None)]. now: s since 1970."""
     at = {"at": int(now * 1000), "by": "-", "topic": "-/-/telemetry", "qos": 0, "dup": False, "retain": False}
     line = json.dumps(at | {"text": payload.decode()}, separators=(",", ":")).encode()
+    for row in [parse(one, _TOPICS)["records"] or () for one in expanded(line)]:
+        yield [
+            (
+                name,
+                "" if unit in (None, _RATIO) else unit,
+                next((value for value in values[:4] if value is not None), ""),
+                taken / 1e6 if clock == "device" else None,
+            )
+            for name, unit, taken, clock, *values in row
+        ]
+
+
+def spelled(name, unit, value):
+    """A reading: "temperature=21.5 Cel"."""
+    if isinstance(value, float):
+        value = f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.7g}"
+    elif isinstance(value, bool):
+        value = str(value).lower()
+    return f"{name}={value} {unit}".rstrip()
+
+
+def readings(payload, now):
+    """The readings of a message, and when they were taken if that is not just now; of gathered ones each row so.
+    ValueError if there are none."""
     words = []
-    for records in [parse(one, _TOPICS)["records"] or () for one in expanded(line)]:
-        late = False
-        for name, unit, taken, clock, *values in records:
-            value = next((value for value in values[:4] if value is not None), "")
-            if isinstance(value, float):
-                value = f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.7g}"
-            elif isinstance(value, bool):
-                value = str(value).lower()
-            words.append(f"{name}={value} {'' if unit in (None, _RATIO) else unit}".rstrip())
-            late = clock == "device" and now - taken / 1e6 > _LATE_S
-        if late:
-            words.append(time.strftime("(taken %Y-%m-%d %H:%M:%SZ)", time.gmtime(taken / 1e6)))
+    for row in records(payload, now):
+        words += [spelled(*record[:3]) for record in row]
+        taken = row[-1][3] if row else None
+        if taken is not None and now - taken > _LATE_S:
+            words.append(time.strftime("(taken %Y-%m-%d %H:%M:%SZ)", time.gmtime(taken)))
     if not words:
         raise ValueError("no readings")
     return "  ".join(words)

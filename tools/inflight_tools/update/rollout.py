@@ -26,6 +26,8 @@ from inflight_tools.visible import visible
 
 _STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red", DISTURBED: "bold red"}
 _WAIT_S = 0.5
+Patience = Annotated[float, typer.Option(min=0.001, help="hours after which a device counts as failed")]
+PATIENCE_H = 24  # the default
 AGAIN, SKIPPED = "announced again", "skipped"  # reported of a device, beside its states
 
 
@@ -181,7 +183,7 @@ def main(
     canary: Annotated[int, typer.Option(min=0, help="devices of the first wave")] = 1,
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
-    patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device counts as failed")] = 24,
+    patience: Patience = PATIENCE_H,
     withdraw: Annotated[
         Path | None,
         typer.Option(help="file of the private key: takes the release back from all devices that do not run it"),
@@ -201,27 +203,34 @@ def main(
         if image and withdraw:
             image, canary, wave, stop_at = releases.withdrawn(image, keys.load(withdraw)), 0, 100, 101
         place = broker_of_settings(settings(config, tls.tls), broker, tls.tls)
-        with Server(place) as server, stop_event() as stopping:
-            fleet = Fleet(server)
-            fleet.catch_up()
-            devices = fleet.chosen(device)
-            if not devices:
-                raise ValueError(f"no devices at {place.root}/+/status on {place.place} that match")
-            course, skipped = None, {}
-            if image:
-                planned, skipped = _planned(fleet, devices, image, canary, wave)
-                course = Course(image.number, planned, stop_at, patience * 3600, image.digest)
-                with contextlib.ExitStack() as stack:
-                    status = stack.enter_context(console.status("begins")) if console.is_terminal else None
-                    report = _Report(console, course, as_json, status, lambda: fleet.offline)
-                    for name, why in skipped.items():
-                        course.reasons[name] = why
-                        report(name, SKIPPED)
-                    run(server, fleet, course, image, report, stopping.is_set, skipped)
-    _conclude(console, fleet, devices, course, image, as_json, server.refused, skipped)
+        found = roll_out(console, place, image, device, as_json, patience, canary, wave, stop_at)
+    conclude(console, image, as_json, *found)
 
 
-def _conclude(console, fleet, devices, course, image, as_json, refused, skipped):
+def roll_out(console, place, image, patterns, as_json, patience, canary=0, wave=100, stop_at=101):
+    """Rolls the Release `image`, None: none, out to the devices at the Broker `place` that match one of `patterns`, by
+    default all. The other arguments are options of main(). Returns the last arguments for conclude()."""
+    with Server(place) as server, stop_event() as stopping:
+        fleet = Fleet(server)
+        fleet.catch_up()
+        devices = fleet.chosen(patterns)
+        if not devices:
+            raise ValueError(f"no devices at {place.root}/+/status on {place.place} that match")
+        course, skipped = None, {}
+        if image:
+            planned, skipped = _planned(fleet, devices, image, canary, wave)
+            course = Course(image.number, planned, stop_at, patience * 3600, image.digest)
+            with contextlib.ExitStack() as stack:
+                status = stack.enter_context(console.status("begins")) if console.is_terminal else None
+                report = _Report(console, course, as_json, status, lambda: fleet.offline)
+                for name, why in skipped.items():
+                    course.reasons[name] = why
+                    report(name, SKIPPED)
+                run(server, fleet, course, image, report, stopping.is_set, skipped)
+    return fleet, devices, course, server.refused, skipped
+
+
+def conclude(console, image, as_json, fleet, devices, course, refused, skipped):
     """Shows the end; exit status 1 if not all devices run the release."""
     good = [d for d in devices if _is_good(fleet, d, image)] if image else devices
     if as_json:
