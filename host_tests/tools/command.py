@@ -9,10 +9,10 @@ from inflight_tools.cli import build
 _command = functools.cache(build)
 
 
-def inflight(*words, **variables):
-    """The result of `inflight WORDS`; variables: of its environment."""
+def inflight(*words, stdin=None, **variables):
+    """The result of `inflight WORDS`; stdin: what is typed; variables: of its environment."""
     env = {"COLUMNS": "400", "NO_COLOR": "1"} | variables
-    return CliRunner().invoke(_command(words[0]), list(map(str, words)), env=env, catch_exceptions=False)
+    return CliRunner().invoke(_command(words[0]), list(map(str, words)), env=env, input=stdin, catch_exceptions=False)
 
 
 def fleet(folder, *words):

@@ -19,6 +19,7 @@ from tools.setup.common import CHECKOUT
 
 COMMANDS = {
     "board": {"image", "flash", "deploy", "monitor", "freeze", "library"},
+    "device": {"list", "show", "set", "restore", "log", "restart", "update"},
     "fleet": {"collect", "tables", "report", "check", "serve", "compact", "export", "pipeline", "where", "upload"}
     | {"download", "history"},
 }
@@ -103,9 +104,9 @@ def test_help_names_each_board():
 @pytest.mark.parametrize(
     ("word", "others"),
     [
-        ("fleet", "boards.commands update.keys installer.folder project.new"),
+        ("fleet", "boards.commands devices.commands update.keys installer.folder project.new"),
         ("keys", "fleet.commands update.rollout installer.folder project.new"),
-        ("--help", "boards.commands fleet.commands update.keys installer.folder project.new"),
+        ("--help", "boards.commands devices.commands fleet.commands update.keys installer.folder project.new"),
     ],
 )
 def test_a_command_does_not_load_the_others(word, others):
@@ -141,7 +142,7 @@ def test_an_option_means_the_same_in_every_command():
     for name, kind, declared in options(COMMAND):
         meaning = {key: value for key, value in vars(declared).items() if key != "show_default"}
         meanings[name].append(meaning | {"type": bare(kind)})
-    assert len(meanings["--key"]) == 7 and len(meanings["--json"]) == 13
+    assert len(meanings["--key"]) == 14 and len(meanings["--json"]) == 17
     assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()
 
 

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from inflight_tools.client import HEAD, ThreadClient
 from inflight_tools.options import PASSWORD, BrokerOptions
@@ -28,6 +28,7 @@ class Broker:
     password: str | None
     tls: ssl.SSLContext | None
     path: str | None = None  # of a WebSocket
+    level: int = 4  # of the protocol
 
     @property
     def place(self) -> str:
@@ -80,12 +81,20 @@ def find_broker(at: BrokerOptions) -> tuple[Broker, int]:
     if password and not user:
         raise ValueError("a password, but no user: name it with --user")
     level = at.protocol_level or (5 if fields.get("protocol_level") == 5 else 4)
-    return replace(found, root=root, user=user, password=password, device=None), level
+    return replace(found, root=root, user=user, password=password, device=None, level=level), level
 
 
 def client_of(broker: Broker, purpose: str) -> ThreadClient:
     """A ThreadClient with the credentials of `broker`, for one session, not connected yet; `purpose` is in its id."""
-    client = ThreadClient(CallbackAPIVersion.VERSION2, f"{purpose}-{uuid.uuid4().hex[:12]}", longest=_LONGEST)
+    client = ThreadClient(
+        CallbackAPIVersion.VERSION2,
+        f"{purpose}-{uuid.uuid4().hex[:12]}",
+        longest=_LONGEST,
+        protocol=MQTTProtocolVersion.MQTTv5 if broker.level == 5 else MQTTProtocolVersion.MQTTv311,
+        transport="websockets" if broker.path else "tcp",
+    )
+    if broker.path:
+        client.ws_set_options(path=broker.path)
     if broker.user:
         client.username_pw_set(broker.user, broker.password)
     if broker.tls:

@@ -1,4 +1,4 @@
-"""The command `inflight`: a group of commands for boards, one for fleets, and commands without a group."""
+"""The command `inflight`: groups of commands for boards, devices and fleets, and commands without a group."""
 
 import ast
 import importlib
@@ -9,7 +9,8 @@ from pathlib import Path
 import inflight
 from inflight_tools.extras import not_installed
 
-_GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
+# command: (the package behind it, the extra that it needs)
+_GROUPS = {"board": ("boards", "boards"), "device": ("devices", "boards"), "fleet": ("fleet", "fleet")}
 # command: (its module, an example of its arguments); they need the extra "boards"
 _ALONE = {
     "new": ("project.new", "sensor moisture"),
@@ -55,19 +56,19 @@ def build(asked=None):
             raise typer.Exit
 
     if asked in ("--help", "--version"):
-        for name, package in _GROUPS.items():
+        for name, (package, _) in _GROUPS.items():
             _stand_in(app, name, importlib.import_module(f"inflight_tools.{package}").__doc__)
         for name, (module, _) in _ALONE.items():
             _stand_in(app, name, _docstring(module))
         return app
     known = asked in {*_GROUPS, *_ALONE}
-    for name, package in _GROUPS.items():
+    for name, (package, extra) in _GROUPS.items():
         if known and name != asked:
             continue
         try:
             app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app, name=name)
         except ModuleNotFoundError as error:
-            _stand_in(app, name, _reason(error.name, package))
+            _stand_in(app, name, _reason(error.name, extra))
     for name, (module, example) in _ALONE.items():
         if known and name != asked:
             continue

@@ -36,13 +36,13 @@ def reason(error: BaseException) -> str:
     return str(error)
 
 
-def failure(text: str, console: Console | None = None) -> typer.Exit:
+def failure(text: str, console: Console | None = None, status: int = 1) -> typer.Exit:
     """Prints why a command has failed, to stderr or to a rich Console. Returns what to raise then: it ends the command
-    with exit status 1. Lines of `text`, which end with a line feed alone, may come from devices and brokers."""
+    with this exit status. Lines of `text`, which end with a line feed alone, may come from devices and brokers."""
     console = console or Console(stderr=True)
     shown = "\n".join(map(visible, text.rstrip("\n").split("\n")))
     console.print("[bold red]FAILED[/bold red]:", Text(shown), highlight=False, soft_wrap=True)
-    return typer.Exit(1)
+    return typer.Exit(status)
 
 
 def first_line(error: BaseException | str) -> str:
@@ -51,10 +51,10 @@ def first_line(error: BaseException | str) -> str:
 
 
 @contextlib.contextmanager
-def failing(*errors: type[BaseException], console: Console | None = None) -> Iterator[None]:
+def failing(*errors: type[BaseException], console: Console | None = None, status: int = 1) -> Iterator[None]:
     """Turns one of `errors`, by default what a wrong argument or a broken machine raises, into a failure()."""
     errors = errors or (ValueError, RuntimeError, OSError)
     try:
         yield
     except errors as e:
-        raise failure(reason(e), console) from None
+        raise failure(reason(e), console, status) from None

@@ -71,7 +71,7 @@ class Birth:
 
     def __enter__(self):
         self._watch.__enter__()
-        self._watch.reach(_BROKER_S)
+        self._watch.reach(_BROKER_S, ", --wait 0 not to wait for the board")
         return self
 
     def __exit__(self, *what):

@@ -2,6 +2,8 @@
 
 import threading
 
+from paho.mqtt.enums import MQTTErrorCode
+
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.broker import client_of
 from inflight_tools.payload import fields_of, whole
@@ -44,13 +46,14 @@ class Watch:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def reach(self, seconds):
-        """Returns when the broker has accepted the connection. Raises DeviceError if the first attempt fails."""
+    def reach(self, seconds, advice=""):
+        """Returns when the broker has accepted the connection. Raises DeviceError, with `advice`, if the first attempt
+        fails."""
         self._answered.wait(seconds)
         if not self._connected.is_set():
             raise DeviceError(
                 f"this computer does not reach the broker at {self.broker.place} ({self._trouble}): "
-                "--broker host:port if it is known here by another name, --wait 0 not to wait for the board"
+                f"--broker host:port if it is known here by another name{advice}"
             )
 
     def follow(self, device, kinds):
@@ -64,6 +67,14 @@ class Watch:
         """Returns when the retained messages for follow() have arrived. Raises DeviceError after a time-out."""
         if not self._caught_up.wait(seconds) or self._client.ended:
             raise DeviceError(f"the broker at {self.broker.place} does not answer ({self._trouble})")
+
+    def publish(self, topic, payload, seconds):
+        """Publishes below the root at QoS 1. Raises DeviceError unless the broker acknowledges it in time."""
+        sent = self._client.publish(f"{self.broker.root}/{topic}", payload, 1)
+        sent.rc = MQTTErrorCode.MQTT_ERR_SUCCESS  # without a connection, too: the next one sends it
+        sent.wait_for_publish(seconds)
+        if not sent.is_published():
+            raise DeviceError(f"the broker at {self.broker.place} does not acknowledge a command ({self._trouble})")
 
     def _subscribe(self):
         self._client.subscribe(self._filters)

@@ -1,0 +1,185 @@
+"""`inflight device`: a unix board that commands show, change, restart and update; made-up devices, which answer what no
+test can wait for, or what no device would."""
+
+import json
+
+import pytest
+
+from host_tests.tools.command import inflight
+from host_tests.tools.update.conftest import PATIENCE_S
+from host_tests.waiting import wait_for
+from inflight import __version__ as VERSION
+
+WAIT = "--timeout", PATIENCE_S
+BIRTH = "status", {"state": "online", "firmware": "1", "seq": 2, "epoch": 1}
+
+
+def listed(device, *words):
+    """{name: fields} of `inflight device list`."""
+    done = device("list", "--json", *words)
+    return {fields["device"]: fields for fields in map(json.loads, done.stdout.splitlines())}
+
+
+def test_a_device_is_shown_changed_restarted_and_updated(box, device, release_of, tmp_path):
+    wait_for(lambda: listed(device), PATIENCE_S)
+    found = listed(device, *WAIT)["box"]
+    assert (found["state"], found["firmware"], found["board"], found["wrong"]) == ("online", VERSION, "unix", [])
+    assert found["started"] and found["readings"] and all(reading["time"] for reading in found["readings"])
+
+    done = device("set", "b", "group=green", "interval_ms=200", "ha=true", "ntp=null", "--yes", *WAIT)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        'group: not known -> "green"',
+        "interval_ms: not known -> 200",
+        "ha: not known -> true",
+        'ntp: not known -> "pool.ntp.org" (default)',
+        "box has taken the change, and is there again",
+    ]
+    done = device("set", "box", "host=other", "--yes", *WAIT)
+    refusal = "password: write it as well, or null: with another host it may go elsewhere"
+    assert (done.exit_code, done.stderr) == (1, f"FAILED: box refuses: {refusal}\n")
+
+    done = device("show", "box", "--config", box.home / "config.json", *WAIT)
+    shown = {row[0]: row[-1] for row in (line.strip(" │").split() for line in done.stdout.splitlines()) if row}
+    assert (shown["group"], shown["interval_ms"], shown["password"]) == ('"green"', "200", '"(secret)"'), shown
+    done = device("set", "box", "interval_ms=100", "host=other", "--config", box.home / "config.json", *WAIT)
+    assert (done.exit_code, done.stderr) == (2, f"FAILED: {refusal}\n")  # by the check of the device, before it is sent
+
+    starts = box.starts
+    assert device("restart", "box", *WAIT).exit_code == 0 and box.starts > starts
+    assert "info command log" in device("log", "box", *WAIT).stdout
+    assert "info command log" in json.loads(device("log", "box", "--json", *WAIT).stdout)["lines"][-1]
+
+    (tmp_path / "x.release").write_bytes(release_of(1).pack())
+    done = device("update", "box", tmp_path / "x.release", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout.splitlines()[-1])["devices"]["box"]["state"] == "good"
+
+
+def test_a_configuration_is_restored(answering, device, tmp_path):
+    got = answering("attic", ("reply", {"ok": True}), BIRTH, ("health", {"error": {"text": "RuntimeError: a bug"}}))
+    file = tmp_path / "attic.json"
+    file.write_text(
+        '{"device": "attic", "host": "b", "tls_ca": "/ca.der", "wifi_ssid": "home", "wifi_key": "the-key-1"}'
+    )
+    done = device("restore", "attic", file, stdin="y\n")
+    assert done.exit_code == 0 and "only a cable changes them: tls_ca\n" in done.stderr
+    assert 'wifi_ssid: not known -> "home"\nwifi_key: not known -> "(secret)"\n' in done.stdout
+    assert [json.loads(payload) for _, payload in got] == [{"host": "b", "wifi_ssid": "home", "wifi_key": "the-key-1"}]
+    answering("cellar")
+    done = device("restore", "cellar", file)
+    assert done.exit_code == 2 and f"{file} is of the device attic, not of cellar" in done.stderr
+    file.write_text("[]")
+    assert device("restore", "attic", file).exit_code == 2
+
+
+def test_a_secret_is_asked_for_and_not_shown(answering, device):
+    got = answering("attic", ("reply", {"ok": True}), BIRTH, ("health", {}))
+    typed = "the-key-1\nthe-key-1\nthe,pass\nthe,pass\ny\n"
+    done = device("set", "attic", "wifi_ssid=home", "wifi_key", "password=", "user=12", stdin=typed)
+    assert done.exit_code == 0, done.output
+    fields = {"wifi_ssid": "home", "wifi_key": "the-key-1", "password": "the,pass", "user": "12"}
+    assert [(name, json.loads(payload)) for name, payload in got] == [("set", fields)]
+    assert "the-key-1" not in done.output and "the,pass" not in done.output
+
+
+def test_a_broker_of_level_5_over_websocket(mosquitto):
+    broker = mosquitto("protocol websockets")
+    done = inflight(
+        "device", "list", "--broker", f"127.0.0.1:{broker.port}", "--websocket", "/", "--protocol-level", "5"
+    )
+    assert (
+        done.exit_code == 1 and done.stderr == f"FAILED: no devices at inflight/+/status on 127.0.0.1:{broker.port}\n"
+    )
+
+
+def test_what_a_person_does_not_confirm_is_not_sent(answering, device):
+    got = answering("attic")
+    assert device("set", "attic", "group=a", stdin="n\n").exit_code == 1 and not got
+
+
+def test_settings_that_the_device_gives_up(answering, device):
+    why = "set: no connection with the changed settings, the old ones are back"
+    answering("attic", ("reply", {"ok": True}), BIRTH, ("health", {"error": {"text": why, "at": None}}))
+    done = device("set", "attic", "group=a", "--yes")
+    assert done.exit_code == 1 and done.stderr == f"FAILED: attic: {why}\n"
+    answering("cellar", ("reply", {"ok": True}))
+    done = device("set", "cellar", "group=a", "--yes", "--timeout", "0.1")
+    assert done.exit_code == 1 and "cellar has not come back within 0.1 s; settings with which" in done.stderr
+    answering("deaf")
+    done = device("log", "deaf", "--timeout", "0.1")
+    assert done.exit_code == 1 and "no answer of deaf within 0.1 s: it is online; may this user publish" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("set attic intervall_ms=5", 'unknown field "intervall_ms": did you mean "interval_ms"?'),
+        ("set attic wifi_password=", 'unknown field "wifi_password": did you mean "password"?'),
+        ("set attic interval_ms=5", "interval_ms: write a whole number from 100 to 86400000"),
+        ("set attic interval_ms=fast", "interval_ms: write a whole number from 100 to 86400000"),
+        ("set attic interval_ms", "interval_ms: write a whole number from 100 to 86400000"),
+        ("set attic group", "group: write group=value, or group=null to remove it"),
+        ("set attic log=loud", 'log: write "info", "error" or "off"'),
+        ("set attic wifi_key=short", "wifi_key: write 8 to 63"),
+        ("set attic tls_ca=/x", "tls_ca: a file belongs to it"),
+        ("set attic device=cellar", "device: the journal belongs to the present name"),
+        ("set attic group=a group=b", "group is there twice: name it once"),
+        ("set attic group=\udc80", "not UTF-8"),
+        ("set xyz group=a", "there is no device xyz: there is attic, cellar, cellar-2"),
+        ("set cellar-3 group=a", "there is no device cellar-3: there is cellar-2, cellar"),
+        ("log c", "c may be cellar, cellar-2: write more of it"),
+        ("show +", "there is no device +: there is"),
+        ("restart attic/command", "there is no device attic/command: there is attic"),
+    ],
+)
+def test_a_wrong_argument_is_told_in_one_line(told, device, words, text):
+    for name in ("attic", "cellar", "cellar-2"):
+        told(name, "status", state="online", firmware="1")
+    done = device(*words.split(" "), *(["--yes"] if words.startswith("set") else []))
+    assert done.exit_code == 2 and done.stderr.startswith(f"FAILED: {text}"), done.output
+    assert done.stderr.count("\n") == 1 and not done.stdout
+
+
+def test_what_depends_on_fields_that_are_not_known_is_left_to_the_device(answering, device):
+    got = answering("attic", ("reply", {"ok": False, "error": "password needs user: write both"}))
+    for word in ("password=x", "wake_on_pin=4", "expiry_s=9", "wifi_key=the-key-1", 'sensors=[{"driver":"mine"}]'):
+        done = device("set", "attic", word, "--yes")
+        assert (done.exit_code, done.stderr) == (1, "FAILED: attic refuses: password needs user: write both\n")
+    assert len(got) == 5
+
+
+def test_devices_that_are_not_there(told, device):
+    told("off", "status", state="offline", firmware="1")
+    told("sleeper", "status", state="asleep", firmware="1", next_s=600)
+    told("off", "release", release=7, state="bad", reason="no connection")
+    told("sleeper", "state", readings={"temperature": 21.5}, t=1_790_000_000)
+    found = listed(device)
+    assert found["off"]["wrong"] == ["release 7 is bad: no connection"] and not found["off"]["readings"]
+    reading = {"name": "temperature", "unit": "", "value": 21.5, "time": "2026-09-21 14:13:20Z"}
+    assert (found["sleeper"]["next_s"], found["sleeper"]["readings"]) == (600, [reading])
+    done = device("restart", "off", "--timeout", "0.1")
+    later = "it is offline, and gets the command when it connects, if the broker keeps its session"
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [f"off: {later}", f"FAILED: no answer of off within 0.1 s: {later}"]
+    done = device(
+        "set", "sleeper", "group=" + "a" * 64, "root=" + "b" * 64, "host=" + "c" * 400, "--yes", *("--timeout", 1)
+    )
+    assert "it is asleep, and gets the command when it reports next, 600 s after its last report" in done.stderr
+    assert "bytes are more than it receives, unless its `buffer` is larger" in done.stderr
+
+
+def test_what_others_publish_does_not_command_the_terminal(answering, told, device):
+    evil = "\x1b]0;owned\x07\u202e"
+    told("box\u202e", "status", state=evil, firmware=[evil], group={"a": evil}, safe=True)
+    told("box\u202e", "state", readings={evil: {"a": evil}}, t="now")
+    for payload in ("[" * 8000, "\xff", '{"state": NaN}', "[]", "x" * 9000):
+        told("raw", "status", payload)
+    answering("attic", ("reply", {"ok": False, "error": evil}), ("reply", {"ok": True, "number": "1"}))
+    answering("lines", ("reply", {"ok": True, "lines": [evil, 5]}))
+    shown = [device("list", "--timeout", "0.1"), device("show", "box", "--timeout", "0.1")]
+    shown += [device("log", "attic"), device("log", "lines")]
+    assert [done.exit_code for done in shown] == [0, 0, 1, 0], [done.output for done in shown]
+    assert not any("\x1b" in done.output or "\u202e" in done.output for done in shown)
+    assert "safe mode" in shown[1].stdout and "box\\u202e" in shown[1].stdout
+    assert set(listed(device, "--timeout", "0.1")) == {"attic", "box\u202e", "lines"}

@@ -1,0 +1,100 @@
+"""A change of a device's configuration: read as a person types it, checked as the device checks it, described."""
+
+import importlib
+import json
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from inflight_tools.devices.roster import WrongArgument
+from inflight_tools.settings import SECRETS, configured, device_code
+
+# A device whose configuration is not known may have one of these. What none of them takes, no device takes.
+_USUAL = {"host": "-", "user": "-", "protocol_level": 5, "watchdog_ms": 0, "buffer": 32768}
+_POSSIBLE = [_USUAL | {"wifi_ssid": "-"}, _USUAL | {"wifi_ssid": "-", "sleep_ms": 60_000}, _USUAL]
+
+
+def read(words, ask):
+    """{field: value} of words like interval_ms=5000; null removes a field. ask(field) returns a secret that is not in
+    its word. Raises WrongArgument."""
+    with device_code():
+        texts = {*importlib.import_module("config")._TEXTS, *importlib.import_module("network_fields").TEXTS}
+    fields = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if name in fields:
+            raise WrongArgument(f"{name} is there twice: name it once")
+        if name not in SECRETS and not text:
+            _check_name(name)
+            raise WrongArgument(f"{name}: write {name}=value, or {name}=null to remove it")
+        fields[name] = _value(name, text, texts) if text else None
+    asked = {word.partition("=")[0] for word in words if not word.partition("=")[2]}
+    return {name: _value(name, ask(name), texts) if name in asked else value for name, value in fields.items()}
+
+
+def _check_name(name):
+    # Of what has no value: whether there is such a field, and what it may be.
+    try:
+        configured(json.dumps({"host": "-", name: None}))
+    except ValueError as e:
+        raise WrongArgument(str(e)) from None
+
+
+def _value(name, text, texts):
+    if text == "null":
+        return None
+    if name in texts and (name, text) != ("ntp", "false"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text  # a prefix for `ha`; the check refuses all others
+
+
+def message(fields):
+    """The payload of the command `set`."""
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def check(fields, device, known=None):
+    """Raises WrongArgument if the device of that name would refuse the change, by the firmware's own code for the
+    command `set`. known: its configuration, a dict; without it, what depends on other fields is left to the device, as
+    are pins and drivers of its own."""
+    problem = None
+    for before in [known] if known else _POSSIBLE:
+        with device_code(), tempfile.TemporaryDirectory() as folder:  # which nobody else may read
+            path = f"{folder}/config.json"
+            Path(path).write_text(json.dumps(before))
+            board = SimpleNamespace(config_path=lambda path=path: path)
+            stand_in = SimpleNamespace(board=board, config=SimpleNamespace(device=device, trial=False))
+            entries: Any = importlib.import_module("entries")
+            entries.check = lambda config: None  # the device knows its pins, and drivers of its own
+            try:
+                importlib.import_module("settings").change(stand_in, message(fields))
+                return
+            except ValueError as e:
+                problem = problem or str(e)
+    raise WrongArgument(problem)
+
+
+def without_secrets(fields):
+    """`fields`, a dict, with a word in place of each secret."""
+    return {name: "(secret)" if name in SECRETS and value else value for name, value in fields.items()}
+
+
+def described(fields, known=None):
+    """Yields "interval_ms: 10000 -> 5000" of each field. known: the configuration before, if it is known."""
+    defaults = vars(configured(None))
+
+    def shown(name, shown_fields):
+        value = shown_fields.get(name)
+        if value is None:
+            value = defaults.get(name)
+            return "none" if value is None else f"{json.dumps(value)} (default)"
+        return json.dumps(value, ensure_ascii=False)
+
+    after = without_secrets(fields)
+    before = known and without_secrets(known)
+    for name in fields:
+        yield f"{name}: {shown(name, before) if known else 'not known'} -> {shown(name, after)}"

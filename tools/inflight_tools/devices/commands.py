@@ -1,0 +1,189 @@
+"""The commands `inflight device ...`."""
+
+import contextlib
+import glob
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from inflight_tools import devices, options
+from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.devices import change, tables
+from inflight_tools.devices.roster import KINDS, ONLINE, Connection, WrongArgument, later
+from inflight_tools.output import epilog, failing
+from inflight_tools.output import show as say
+from inflight_tools.update import release as releases
+from inflight_tools.update.rollout import PATIENCE_H, Patience, conclude, roll_out
+from inflight_tools.visible import visible
+
+_BY_CABLE = ("update_keys", "setup")  # fields that no command changes, beside tls_...
+
+app = typer.Typer(no_args_is_help=True, help=devices.__doc__)
+Name = Annotated[str, typer.Argument(help="a device, as in its topics, or how its name alone begins")]
+Timeout = Annotated[float, typer.Option(min=0.1, max=86_400, help="seconds to wait for what a device tells")]
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask before the change is sent")]
+
+
+def _add(example):
+    name = example.split()[0]
+    return lambda main: app.command(name, epilog=epilog(f"device {example}"))(options.spread(main))
+
+
+@contextlib.contextmanager
+def _connected(at, *kinds):
+    """Yields a Connection; wrong arguments end the command with exit status 2, all else that goes wrong with 1."""
+    with failing(ValueError, DeviceError, OSError), failing(WrongArgument, status=2), Connection(at, *kinds) as found:
+        yield found
+
+
+def _known(at, device):
+    """The configuration of a Device, if --config is its own, else None."""
+    fields = json.loads(at.config.read_text("utf-8-sig")) if at.config else {}
+    return fields if fields.get("device") == device.name else None
+
+
+def _note(text):
+    Console(stderr=True).print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _send(connection, device, command, payload, timeout):
+    if device.state != ONLINE:
+        _note(f"{device.name}: {later(device)}")
+    return connection.command(device, command, payload, timeout)
+
+
+@_add("list --broker broker.example")
+def list_(at: options.BrokerOptions, timeout: Timeout = 11, as_json: options.Json = False):
+    """Lists the devices at a broker: state, version, last reading, what is wrong. It ends when each device that is
+    online has told readings and health, or after --timeout."""
+    with _connected(at, *KINDS[2:]) as connection:
+        roster = connection.roster
+        roster.wait(lambda: all(device.has_told_all for device in roster.devices.values()), timeout)
+        found = roster.devices.values()
+    if as_json:
+        for device in found:
+            print(json.dumps(tables.facts(device)))
+    else:
+        Console().print(tables.of_all(found))
+
+
+@_add("show attic --broker broker.example")
+def show(name: Name, at: options.BrokerOptions, timeout: Timeout = 11, as_json: options.Json = False):
+    """Shows one device: as `list`, with its journal, and with --config of its own file its configuration without
+    secrets. A device does not tell its configuration."""
+    with _connected(at, *KINDS[2:]) as connection:
+        device = connection.roster.find(name)
+        connection.roster.wait(lambda: device.has_told_all, timeout)
+        known = _known(at, device)
+    configuration = known and change.without_secrets(known)
+    if as_json:
+        more = {"health": device.health or None, "configuration": configuration}
+        print(json.dumps(tables.facts(device) | more))
+    else:
+        Console().print(tables.of_one(device, configuration))
+
+
+def _change(connection, at, device, fields, yes, timeout):
+    """Checks a change, shows it, asks, sends it, and waits until the device is there with it."""
+    known = _known(at, device)
+    change.check(fields, device.name, known)
+    for line in change.described(fields, known):
+        say(visible(line))
+    if not yes:
+        typer.confirm(f"Change {visible(device.name)}, which restarts then?", abort=True, err=True)
+    _send(connection, device, "set", change.message(fields), timeout)
+    connection.restarted(device, timeout)
+    say(f"{visible(device.name)} has taken the change, and is there again")
+
+
+@_add("set attic interval_ms=5000 ha=true --broker broker.example")
+def set_(
+    name: Name,
+    fields: Annotated[list[str], typer.Argument(help="field=value; field=null removes it")],
+    at: options.BrokerOptions,
+    yes: Yes = False,
+    timeout: Timeout = 30,
+):
+    """Changes fields of a device's configuration: checks them as the device does, shows what changes, asks, and waits
+    until the device has restarted with the change. With --config of its own file it shows the old values too; the file
+    stays as it is. A secret without its value, wifi_key=, is asked for and not shown."""
+    with _connected(at) as connection:
+        device = connection.roster.find(name)
+
+        def ask(field):
+            return typer.prompt(visible(field), hide_input=True, confirmation_prompt=True, err=True)
+
+        _change(connection, at, device, change.read(fields, ask), yes, timeout)
+
+
+@_add("restore attic attic.json --broker broker.example")
+def restore(
+    name: Name,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a configuration file of the device")],
+    at: options.BrokerOptions,
+    yes: Yes = False,
+    timeout: Timeout = 30,
+):
+    """Sends the fields of a configuration file to a device, as `set` does. Fields that the file does not have stay as
+    they are, and so do those that only a cable changes: tls_..., update_keys, setup."""
+    with _connected(at) as connection:
+        device = connection.roster.find(name)
+        try:
+            given = json.loads(file.read_text("utf-8-sig"))
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            raise WrongArgument(f"{file}: not JSON, or no object")
+        if (of := given.pop("device", device.name)) != device.name:
+            raise WrongArgument(f"{file} is of the device {of}, not of {device.name}")
+        kept = [field for field in given if field in _BY_CABLE or field.startswith("tls_")]
+        if kept:
+            _note(f"not sent, since only a cable changes them: {', '.join(kept)}")
+        fields = {field: value for field, value in given.items() if field not in kept}
+        _change(connection, at, device, fields, yes, timeout)
+
+
+@_add("log attic --broker broker.example")
+def log(name: Name, at: options.BrokerOptions, timeout: Timeout = 30, as_json: options.Json = False):
+    """Prints the last lines of a device's log: seconds since its start, level, text."""
+    with _connected(at) as connection:
+        device = connection.roster.find(name)
+        lines = _send(connection, device, "log", b"", timeout).get("lines")
+    lines = lines if isinstance(lines, list) else []
+    if as_json:
+        print(json.dumps({"device": device.name, "lines": lines}))
+        return
+    for line in lines:
+        say(visible(str(line)))
+
+
+@_add("restart attic --broker broker.example")
+def restart(name: Name, at: options.BrokerOptions, timeout: Timeout = 30):
+    """Restarts a device when all its messages are delivered, and waits until it is there again."""
+    with _connected(at) as connection:
+        device = connection.roster.find(name)
+        _send(connection, device, "reboot", b"", timeout)
+        connection.restarted(device, timeout)
+        say(f"{visible(device.name)} has restarted")
+
+
+@_add("update attic build/pico_w-7.release --broker broker.example")
+def update(
+    name: Name,
+    release: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="file of `inflight release`")],
+    at: options.BrokerOptions,
+    patience: Patience = PATIENCE_H,
+    as_json: options.Json = False,
+):
+    """Rolls a release out to one device, as `inflight rollout` does."""
+    console = Console(stderr=as_json)
+    with _connected(at) as connection:
+        device = connection.roster.find(name)
+    with failing():
+        image = releases.load(release)
+        only = [glob.escape(device.name)]
+        found = roll_out(console, connection.broker, image, only, as_json, patience)
+    conclude(console, image, as_json, *found)

@@ -1,0 +1,207 @@
+"""What the devices at a broker tell about themselves, and their answers to commands."""
+
+import contextlib
+import difflib
+import secrets
+import threading
+import time
+
+from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.boards.device.watch import Births, Watch
+from inflight_tools.boards.monitor import records
+from inflight_tools.broker import find_broker
+from inflight_tools.payload import fields_of, whole
+
+KINDS = ("status", "release", "health", "telemetry", "state")
+ONLINE, ASLEEP = "online", "asleep"
+_TIMEOUT_S = 15  # for the broker
+_LONGEST = 8_192  # bytes of a message that is read: more than a device sends
+_NUMBERS = 2**32 - 1
+_SHORT = 505  # bytes of topic and payload that a device with the default `buffer` receives
+_HEALTH_S = 5  # it comes right behind the birth
+
+
+class WrongArgument(ValueError):
+    """An argument of a command that is wrong, and what to write instead."""
+
+
+class Device:
+    """The newest messages of the device `name`, dicts. `readings`: [(name, unit, value, when or None)], received at
+    `read_at`, s since 1970; None: at an unknown time. since: when its status came; None: it was retained. started: when
+    its program began."""
+
+    def __init__(self, name):
+        self.name = name
+        self.status, self.release, self.health, self.readings = {}, {}, {}, []
+        self.since = self.started = self.read_at = None
+
+    @property
+    def state(self):
+        return str(self.status.get("state", "?"))
+
+    @property
+    def has_told_all(self):
+        """Whether a device that is online has told its readings and its health since."""
+        return self.state != ONLINE or bool(self.read_at and self.health)
+
+    def take(self, kind, payload, retained, now):
+        if kind == "telemetry":
+            rows = [row for row in records(payload, now) if row]
+            if rows:
+                self.readings, self.read_at = rows[-1], now
+            return
+        fields = fields_of(payload)
+        if kind != "state":
+            setattr(self, kind, fields)
+            if kind == "status":
+                self.since = None if retained else now
+            if type(fields.get("up")) is int:  # of health
+                self.started = min(max(now - fields["up"], 0), now)
+        elif not self.read_at and isinstance(fields.get("readings"), dict):  # retained, with `ha`
+            taken = whole(fields, "t", int(now)) if "t" in fields else None
+            self.readings = [(name, "", value, taken) for name, value in fields["readings"].items()]
+
+
+class Roster:
+    """The devices that have a status at a broker. A thread of Paho's calls message() and end()."""
+
+    def __init__(self):
+        self._devices = {}
+        self._changed = threading.Condition()
+        self._ended = None
+        self._awaited = None
+        self.reply, self.births, self.health = None, Births(), None
+
+    def message(self, device, kind, payload, retained):
+        """For Watch(on_message=...)."""
+        if len(payload) > _LONGEST:
+            return
+        with self._changed:
+            if kind in KINDS:
+                self._devices.setdefault(device, Device(device)).take(kind, payload, retained, time.time())
+            if self._awaited and device == self._awaited[0]:
+                self._take_answer(kind, payload, retained)
+            self._changed.notify_all()
+
+    def _take_answer(self, kind, payload, retained):
+        fields, (device, command, number) = fields_of(payload), self._awaited
+        if kind == "status":
+            self.births.message(device, kind, payload, retained)
+        elif kind == "health" and self.births.device:
+            self.health = fields
+        elif kind == f"reply/{command}" and not (retained or self.reply):
+            number_in = fields.get("number", number if fields.get("ok") is False else None)  # a refusal has none
+            if number_in == number:
+                self.reply = fields
+                self.births.arm()
+
+    def end(self, why):
+        """For Watch(on_end=...)."""
+        with self._changed:
+            self._ended = why
+            self._changed.notify_all()
+
+    def wait(self, happened, seconds):
+        """Returns happened() as soon as it is true, or after so many seconds. Raises DeviceError if nothing comes any
+        more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or happened(), seconds)
+            if self._ended:
+                raise DeviceError(self._ended)
+            return happened()
+
+    @property
+    def devices(self):
+        """Those that have a status, by name."""
+        return {name: found for name, found in sorted(self._devices.copy().items()) if found.status}
+
+    def find(self, name):
+        """The Device of that name, or the only one whose name begins so. Raises WrongArgument."""
+        names = list(self.devices)
+        found = [name] if name in names else [other for other in names if name and other.startswith(name)]
+        if len(found) == 1:
+            return self._devices[found[0]]
+        if found:
+            raise WrongArgument(f"{name} may be {_listed(found)}: write more of it")
+        near = difflib.get_close_matches(name, names, 5, 0.4) or names
+        raise WrongArgument(f"there is no device {name}: there is {_listed(near)}")
+
+    def expect(self, device, command, number):
+        """From now on `reply` is the answer of the device to the command of that number, and `births` and `health`
+        tell the start that follows it."""
+        with self._changed:
+            self._awaited = device, command, number
+
+
+def _listed(names):
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+class Connection:
+    """A Roster of the devices at the broker of `at` (BrokerOptions), which has what is retained, and commands to them.
+    kinds: what else is listened to."""
+
+    def __init__(self, at, *kinds):
+        self.broker = find_broker(at)[0]
+        self.roster = Roster()
+        self._watch = Watch(self.broker, self.roster.message, on_end=self.roster.end)
+        self._kinds = kinds
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._watch)
+            self._watch.reach(_TIMEOUT_S)
+            self._follow("+", *KINDS[:2], *self._kinds)
+            if not self.roster.devices:
+                raise ValueError(f"no devices at {self.broker.root}/+/status on {self.broker.place}")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def _follow(self, *what):
+        self._watch.follow(what[0], what[1:])
+        self._watch.catch_up(_TIMEOUT_S)
+
+    def command(self, device, command, payload, timeout_s):
+        """Sends a command to a Device. Returns its answer, a dict. Raises DeviceError if it refuses, or does not answer
+        in time."""
+        name = device.name
+        number = secrets.randbelow(_NUMBERS) + 1
+        topic = f"{name}/command/{command}@{number}"
+        self.roster.expect(name, command, number)
+        self._follow(name, "status", "health", f"reply/{command}")
+        self._watch.publish(topic, payload, _TIMEOUT_S)
+        answer = self.roster.wait(lambda: self.roster.reply, timeout_s)
+        if not answer:
+            size = len(f"{self.broker.root}/{topic}".encode()) + len(payload)
+            long = f"; {size} bytes are more than it receives, unless its `buffer` is larger" if size > _SHORT else ""
+            raise DeviceError(f"no answer of {name} within {timeout_s:g} s: {later(device)}{long}")
+        if answer.get("ok") is not True:
+            raise DeviceError(f"{name} refuses: {answer.get('error')}")
+        return answer
+
+    def restarted(self, device, timeout_s):
+        """Returns when a Device that said it would restart is there again. Raises DeviceError if it is not in time, or
+        has gone back to its old settings."""
+        roster = self.roster
+        if not roster.wait(lambda: roster.births.device, timeout_s):
+            raise DeviceError(
+                f"{device.name} has not come back within {timeout_s:g} s; settings with which it does not connect "
+                "within 15 minutes, or in one wake, it gives up for the old ones"
+            )
+        health = roster.wait(lambda: roster.health, _HEALTH_S)
+        error = health and health.get("error")
+        if isinstance(error, dict) and str(error.get("text")).startswith("set: "):
+            raise DeviceError(f"{device.name}: {error['text']}")
+
+
+def later(device):
+    """What becomes of a command that the Device does not answer now."""
+    if device.state == ONLINE:
+        return "it is online; may this user publish to command/# of it, and read reply/#?"
+    next_s = device.status.get("next_s")
+    if device.state == ASLEEP and isinstance(next_s, int):
+        return f"it is asleep, and gets the command when it reports next, {next_s} s after its last report"
+    return f"it is {device.state}, and gets the command when it connects, if the broker keeps its session"
