@@ -7,6 +7,7 @@ import urllib.request
 
 from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.console.live import Live
+from inflight_tools.fleet.console.pages import of_tables
 from inflight_tools.fleet.console.server import Console
 
 
@@ -16,7 +17,7 @@ class Served:
     def __init__(self, folder, access):
         self.now, self.folder = AT + 70.0, folder
         live = Live(str(folder / "landing"), str(folder / "tables"), "inflight", clock=lambda: self.now)
-        self._console = Console("127.0.0.1", 0, live, access)
+        self._console = Console("127.0.0.1", 0, of_tables(live), access)
         self.url = f"http://127.0.0.1:{self._console.server_port}"
         threading.Thread(target=self._console.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 

@@ -40,17 +40,19 @@ def serve(
     with querying():
         from inflight_tools.fleet.console.access import Access
         from inflight_tools.fleet.console.live import Live
-        from inflight_tools.fleet.console.server import Console as Pages
+        from inflight_tools.fleet.console.pages import of_tables
+        from inflight_tools.fleet.console.server import Console
 
         host, port = address(listen, "--listen")
         password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")
         if viewer_password_file and not password:
             raise ValueError(f"{viewer_password_file} has no password")
         access = Access(host, password, proxy_header, proxy)
-        pages = Pages(host, port, Live(landing, of, root, grace_s=grace, retired=retired or []), access)
+        live = Live(landing, of, root, grace_s=grace, retired=retired or [])
+        console = Console(host, port, of_tables(live), access)
     shown = f"[{host}]" if ":" in host else host
-    log(f"the fleet in {of} is at http://{shown}:{pages.server_port}/")
-    with stop_event() as stopping, pages:
-        threading.Thread(target=pages.serve_forever, daemon=True).start()
+    log(f"the fleet in {of} is at http://{shown}:{console.server_port}/")
+    with stop_event() as stopping, console:
+        threading.Thread(target=console.serve_forever, daemon=True).start()
         stopping.wait()
-        pages.shutdown()
+        console.shutdown()
