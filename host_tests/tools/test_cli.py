@@ -20,11 +20,11 @@ from tools.setup.common import CHECKOUT
 COMMANDS = {
     "board": {"image", "flash", "deploy", "monitor", "freeze", "library"},
     "device": {"list", "show", "set", "restore", "log", "restart", "update"},
-    "fleet": {"collect", "tables", "report", "check", "serve", "compact", "export", "pipeline", "where", "upload"}
+    "fleet": {"collect", "tables", "report", "check", "compact", "export", "pipeline", "where", "upload"}
     | {"download", "history"},
 }
 NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
-NAMES += [("new",), ("test",), ("installer",), ("keys",), ("release",), ("rollout",)]
+NAMES += [("new",), ("test",), ("installer",), ("keys",), ("release",), ("rollout",), ("serve",)]
 
 
 def options(app):
@@ -56,7 +56,7 @@ def test_the_groups_and_their_commands():
     found = get_command(COMMAND).commands
     groups = {name: command.commands for name, command in found.items() if hasattr(command, "commands")}
     assert {group: set(groups[group]) for group in groups} == COMMANDS
-    assert found.keys() - groups == {"installer", "keys", "new", "release", "rollout", "test"}
+    assert found.keys() - groups == {"installer", "keys", "new", "release", "rollout", "serve", "test"}
 
 
 @pytest.mark.parametrize("words", NAMES, ids=" ".join)
@@ -142,7 +142,7 @@ def test_an_option_means_the_same_in_every_command():
     for name, kind, declared in options(COMMAND):
         meaning = {key: value for key, value in vars(declared).items() if key != "show_default"}
         meanings[name].append(meaning | {"type": bare(kind)})
-    assert len(meanings["--key"]) == 14 and len(meanings["--json"]) == 17
+    assert len(meanings["--key"]) == 15 and len(meanings["--json"]) == 17
     assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()
 
 

@@ -18,6 +18,7 @@ _ALONE = {
     "keys": ("update.keys", "--signing-key release.key"),
     "release": ("update.release", "--board pico_w --number 7 --signing-key release.key"),
     "rollout": ("update.rollout", "build/pico_w-7.release --config attic.json"),
+    "serve": ("fleet.console.command", "--broker broker.example"),
     "installer": ("installer.folder", "--out public --board esp32 --board pico_w"),
 }
 _COMPLETION = "_INFLIGHT_COMPLETE"  # the variable with which a shell asks for completions

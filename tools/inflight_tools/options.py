@@ -106,7 +106,9 @@ Devices = Annotated[list[str] | None, typer.Option("--device", help="a device, a
 # --- the pipeline ---
 
 Root = Annotated[str | None, typer.Option(help="first levels of the devices' topics", show_default="inflight")]
-Data = Annotated[Path, typer.Option("--data", file_okay=False, help="folder of landing/ and tables/")]
+_DATA: dict[str, Any] = {"file_okay": False, "help": "folder of landing/ and tables/"}
+Data = Annotated[Path, typer.Option("--data", **_DATA)]
+DataOrNone = Annotated[Path | None, typer.Option("--data", **_DATA)]
 DATA = Path("telemetry")  # the default
 Landing = Annotated[
     str | None,

@@ -36,6 +36,8 @@ def _add(example):
 def _connected(at, *kinds):
     """Yields a Connection; wrong arguments end the command with exit status 2, all else that goes wrong with 1."""
     with failing(ValueError, DeviceError, OSError), failing(WrongArgument, status=2), Connection(at, *kinds) as found:
+        if not found.roster.devices:
+            raise ValueError(f"no devices at {found.broker.root}/+/status on {found.broker.place}")
         yield found
 
 

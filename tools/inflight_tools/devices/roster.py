@@ -16,6 +16,7 @@ KINDS = ("status", "release", "health", "telemetry", "state")
 ONLINE, ASLEEP = "online", "asleep"
 _TIMEOUT_S = 15  # for the broker
 _LONGEST = 8_192  # bytes of a message that is read: more than a device sends
+_MOST = 100_000  # devices: anybody may make up more
 _NUMBERS = 2**32 - 1
 _SHORT = 505  # bytes of topic and payload that a device with the default `buffer` receives
 _HEALTH_S = 5  # it comes right behind the birth
@@ -69,14 +70,17 @@ class Roster:
         self._devices = {}
         self._changed = threading.Condition()
         self._ended = None
+        self.version = 0  # grows with each message
+        self.trouble = ""  # what the connection to the broker reports
         self._awaited = None
         self.reply, self.births, self.health = None, Births(), None
 
     def message(self, device, kind, payload, retained):
         """For Watch(on_message=...)."""
-        if len(payload) > _LONGEST:
+        if len(payload) > _LONGEST or (device not in self._devices and len(self._devices) >= _MOST):
             return
         with self._changed:
+            self.version += 1
             if kind in KINDS:
                 self._devices.setdefault(device, Device(device)).take(kind, payload, retained, time.time())
             if self._awaited and device == self._awaited[0]:
@@ -98,8 +102,13 @@ class Roster:
     def end(self, why):
         """For Watch(on_end=...)."""
         with self._changed:
-            self._ended = why
+            self._ended = self.trouble = why
+            self.version += 1
             self._changed.notify_all()
+
+    def report(self, trouble):
+        """For Watch(on_trouble=...)."""
+        self.trouble = trouble
 
     def wait(self, happened, seconds):
         """Returns happened() as soon as it is true, or after so many seconds. Raises DeviceError if nothing comes any
@@ -144,7 +153,7 @@ class Connection:
     def __init__(self, at, *kinds):
         self.broker = find_broker(at)[0]
         self.roster = Roster()
-        self._watch = Watch(self.broker, self.roster.message, on_end=self.roster.end)
+        self._watch = Watch(self.broker, self.roster.message, self.roster.report, self.roster.end)
         self._kinds = kinds
 
     def __enter__(self):
@@ -152,8 +161,6 @@ class Connection:
             stack.enter_context(self._watch)
             self._watch.reach(_TIMEOUT_S)
             self._follow("+", *KINDS[:2], *self._kinds)
-            if not self.roster.devices:
-                raise ValueError(f"no devices at {self.broker.root}/+/status on {self.broker.place}")
             self._stack = stack.pop_all()
         return self
 

@@ -71,8 +71,9 @@ def _reading(found):
     return f"{words}, {readings[-1]['time'] or 'at an unknown time'}"
 
 
-def _words(found):
-    """`found`, a result of facts(), with one text for each column."""
+def words(device):
+    """facts() of a Device, with one text for each column of a table."""
+    found = facts(device)
     errors = found["wrong"]
     errors = "not told yet" if errors is None else "; ".join(errors) or "nothing"
     return found | {"state": _state(found), "reading": _reading(found), "wrong": errors}
@@ -85,21 +86,25 @@ def _text(value):
 def of_all(devices):
     """A table with a row for each Device."""
     table = Table(*_TITLES.values())
-    for found in map(_words, map(facts, devices)):
+    for found in map(words, devices):
         table.add_row(*(_text(found.get(name, "")) for name in _TITLES))
     return table
+
+
+def rows(device):
+    """{name: value} of all that is known of a Device."""
+    told = words(device)
+    names = ["device", "state", "board", "firmware", "micropython", "group", "reading", "wrong"]
+    found = {_TITLES.get(name, name): told[name] for name in names if name in told}
+    journal = device.health.get("journal")
+    found |= {f"journal: {name}": value for name, value in journal.items()} if isinstance(journal, dict) else {}
+    return found | {name: device.health[name] for name in ("heap", "rssi", "reset") if device.health.get(name)}
 
 
 def of_one(device, configuration):
     """A table of all that is known of a Device. configuration: its fields without secrets, None: not known."""
     table = Table(show_header=False)
-    words = _words(facts(device))
-    names = ["device", "state", "board", "firmware", "micropython", "group", "reading", "wrong"]
-    rows = {_TITLES.get(name, name): words[name] for name in names if name in words}
-    journal = device.health.get("journal")
-    rows |= {f"journal: {name}": value for name, value in journal.items()} if isinstance(journal, dict) else {}
-    rows |= {name: device.health[name] for name in ("heap", "rssi", "reset") if name in device.health}
-    rows |= {name: json.dumps(value, ensure_ascii=False) for name, value in (configuration or {}).items()}
-    for name, value in rows.items():
+    known = {name: json.dumps(value, ensure_ascii=False) for name, value in (configuration or {}).items()}
+    for name, value in (rows(device) | known).items():
         table.add_row(_text(name), _text(value))
     return table

@@ -4,7 +4,6 @@ import typer
 
 from inflight_tools import fleet
 from inflight_tools.fleet.collect.command import collect
-from inflight_tools.fleet.console.command import serve
 from inflight_tools.fleet.home_assistant.command import history
 from inflight_tools.fleet.monitoring.command import check
 from inflight_tools.fleet.pipeline.command import pipeline
@@ -42,7 +41,6 @@ _add(
 )
 _add(report, "report --data telemetry --device attic", "3 with --fail-on: messages are lost")
 _add(check, "check --data telemetry --since 24h", "or more of something than its option says")
-_add(serve, "serve --data telemetry")
 _add(where, "where attic 1234 --data telemetry", "3 the message is not in the tables: the output says why")
 _add(compact, "compact --data telemetry --keep 90d")
 _add(export, "export folder --data telemetry")

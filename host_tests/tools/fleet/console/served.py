@@ -1,39 +1,15 @@
-"""A console that a test asks."""
+"""A console of tables."""
 
-import threading
-import urllib.error
-import urllib.parse
-import urllib.request
-
+from host_tests.tools.fleet.console.asked import Asked
 from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.console.live import Live
 from inflight_tools.fleet.console.pages import of_tables
-from inflight_tools.fleet.console.server import Console
 
 
-class Served:
-    """`now`: the time that the console knows, in s since 1970; a test moves it on."""
+class Served(Asked):
+    """One with the pages of tables. `now`: the time that it knows, in s since 1970; a test moves it on."""
 
     def __init__(self, folder, access):
         self.now, self.folder = AT + 70.0, folder
         live = Live(str(folder / "landing"), str(folder / "tables"), "inflight", clock=lambda: self.now)
-        self._console = Console("127.0.0.1", 0, of_tables(live), access)
-        self.url = f"http://127.0.0.1:{self._console.server_port}"
-        threading.Thread(target=self._console.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def get(self, path="/", **headers):
-        """(status, headers, text) of an answer."""
-        request = urllib.request.Request(self.url + path, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=240) as answer:
-                return answer.status, answer.headers, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.headers, error.read().decode()
-
-    def device(self, name, **query):
-        return self.get("/device?" + urllib.parse.urlencode({"name": name, **query}))
-
-    def close(self):
-        self._console.shutdown()
-        self._console.server_close()
+        super().__init__(of_tables(live), access)

@@ -6,12 +6,11 @@ import urllib.request
 import pytest
 from deltalake import CommitProperties, Transaction
 from prometheus_client.parser import text_string_to_metric_families
-from typer.testing import CliRunner
 
+from host_tests.tools.command import inflight
 from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.tables import AT, Tables, troubled
-from inflight_tools.fleet import commands
 from inflight_tools.fleet.console.access import Access
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.report import render
@@ -206,7 +205,7 @@ def test_a_page_of_another_site_may_not_read_it(served):
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "console.example:0", ":0x"])
 def test_it_listens_for_others_only_with_a_password_or_a_proxy(served, tmp_path, listen):
     def told(*words):
-        done = CliRunner().invoke(commands.app, ["serve", "--data", str(served.folder), "--listen", listen, *words])
+        done = inflight("serve", "--data", served.folder, "--listen", listen, *words)
         assert done.exit_code == 1
         return done.stderr
 

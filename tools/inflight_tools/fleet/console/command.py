@@ -1,5 +1,6 @@
-"""The command `inflight fleet serve`."""
+"""The command `inflight serve`."""
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -7,18 +8,46 @@ from typing import Annotated
 import typer
 
 from inflight_tools import options
-from inflight_tools.fleet.locations import locations
+from inflight_tools.extras import not_installed
+from inflight_tools.fleet.console.access import Access
+from inflight_tools.fleet.console.server import Console
 from inflight_tools.fleet.monitoring.address import address
-from inflight_tools.fleet.query.errors import querying
-from inflight_tools.output import log
+from inflight_tools.output import failing, failure, log
 from inflight_tools.signals import stop_event
 
 
-def serve(
-    data: options.Data = options.DATA,
+def _of_data(data, landing, of, root, **how):
+    """(what is shown, its pages)"""
+    from inflight_tools.fleet.locations import locations
+    from inflight_tools.fleet.query.errors import querying
+
+    landing, of = locations(data, landing, of)
+    with querying():
+        from inflight_tools.fleet.console.live import Live
+        from inflight_tools.fleet.console.pages import of_tables
+
+        return f"the fleet in {of}", of_tables(Live(landing, of, root or "inflight", **how))
+
+
+def _of_broker(at, stack):
+    """As _of_data(); the connection is a context of `stack`."""
+    try:
+        from inflight_tools.boards.device.link import DeviceError
+        from inflight_tools.devices.roster import KINDS, Connection
+        from inflight_tools.fleet.console.devices import of_devices
+    except ImportError as e:
+        raise failure(not_installed(e.name, "boards")) from None
+    with failing(ValueError, DeviceError, OSError):
+        connection = stack.enter_context(Connection(at, *KINDS[2:]))
+    return f"what devices tell at {connection.broker.place}", of_devices(connection)
+
+
+@options.spread
+def main(
+    at: options.BrokerOptions,
+    data: options.DataOrNone = None,
     landing: options.Landing = None,
     of: options.Tables = None,
-    root: options.Root = "inflight",
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
     viewer_password_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="file with a password that browsers ask for")
@@ -33,26 +62,29 @@ def serve(
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
 ):
-    """Shows the fleet to browsers, until it is stopped: the report as it is now, a page for each device, and metrics of
-    the fleet for Prometheus at /metrics. It only reads. A page shows a batch within seconds. Others than this machine
-    need a password, or a proxy that has let them in."""
-    landing, of = locations(data, landing, of)
-    with querying():
-        from inflight_tools.fleet.console.access import Access
-        from inflight_tools.fleet.console.live import Live
-        from inflight_tools.fleet.console.pages import of_tables
-        from inflight_tools.fleet.console.server import Console
-
+    """Shows devices to browsers, until it is stopped. With --broker or --config, by what they tell at the broker now:
+    state, last reading, what is wrong. With --data, by the tables: the report as it is now, a page for each device, and
+    metrics of the fleet for Prometheus at /metrics; a page shows a batch within seconds. It only reads. Others than
+    this machine need a password, or a proxy that has let them in."""
+    is_of_tables = bool(data or landing or of)
+    if is_of_tables == bool(at.broker or at.config):
+        raise typer.BadParameter("name a broker with --broker or --config, or tables with --data: one of them")
+    with failing(ValueError, OSError):
         host, port = address(listen, "--listen")
         password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")
         if viewer_password_file and not password:
             raise ValueError(f"{viewer_password_file} has no password")
         access = Access(host, password, proxy_header, proxy)
-        live = Live(landing, of, root, grace_s=grace, retired=retired or [])
-        console = Console(host, port, of_tables(live), access)
-    shown = f"[{host}]" if ":" in host else host
-    log(f"the fleet in {of} is at http://{shown}:{console.server_port}/")
-    with stop_event() as stopping, console:
+    with contextlib.ExitStack() as stack:
+        if is_of_tables:
+            shown, pages = _of_data(data or options.DATA, landing, of, at.root, grace_s=grace, retired=retired or [])
+        else:
+            shown, pages = _of_broker(at, stack)
+        with failing(OSError):
+            console = stack.enter_context(Console(host, port, pages, access))
+        place = f"[{host}]" if ":" in host else host
+        log(f"{shown} is at http://{place}:{console.server_port}/")
+        stopping = stack.enter_context(stop_event())
         threading.Thread(target=console.serve_forever, daemon=True).start()
         stopping.wait()
         console.shutdown()

@@ -66,6 +66,17 @@ def render_device(facts, live, query, way):
     return _page("device.html", facts, live, device=facts["devices"][0], query=query, way=way)
 
 
+def render_roster(place, live, trouble, devices=None, device=None):
+    """Returns a page of the console about devices at a broker, `place`, by their own messages: all of `devices`, or the
+    one whose rows `device` has. trouble: what the connection to the broker reports."""
+    script = _text("page.js") + _text("live.js")
+    return _ENVIRONMENT.get_template("broker.html").render(
+        place=place, live=live, trouble=trouble, devices=devices, device=device, script=script,
+        style=_text("base.css", _SHARED) + _text("page.css"),
+        parts=[("roster", "Devices")] if device is None else [("told", "What it tells")],
+    )  # fmt: skip
+
+
 def render(facts, live=None, changed=None):
     """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it. live: as in the
     console, which has a page for each device and shows what is new. changed: what change() has found, if anything."""
