@@ -11,6 +11,7 @@ from rich.console import Console
 
 from inflight_tools import devices, options
 from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.broker import find_broker
 from inflight_tools.devices import change, tables
 from inflight_tools.devices.roster import KINDS, ONLINE, Connection, WrongArgument, later
 from inflight_tools.output import epilog, failing
@@ -35,7 +36,11 @@ def _add(example):
 @contextlib.contextmanager
 def _connected(at, *kinds):
     """Yields a Connection; wrong arguments end the command with exit status 2, all else that goes wrong with 1."""
-    with failing(ValueError, DeviceError, OSError), failing(WrongArgument, status=2), Connection(at, *kinds) as found:
+    with (
+        failing(ValueError, DeviceError, OSError),
+        failing(WrongArgument, status=2),
+        Connection(find_broker(at)[0], *kinds) as found,
+    ):
         if not found.roster.devices:
             raise ValueError(f"no devices at {found.broker.root}/+/status on {found.broker.place}")
         yield found
@@ -51,10 +56,12 @@ def _note(text):
     Console(stderr=True).print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _send(connection, device, command, payload, timeout):
+def _found(connection, name):
+    """The Device of that name. Tells what becomes of a command that it does not receive now."""
+    device = connection.roster.find(name)
     if device.state != ONLINE:
         _note(f"{device.name}: {later(device)}")
-    return connection.command(device, command, payload, timeout)
+    return device
 
 
 @_add("list --broker broker.example")
@@ -96,8 +103,7 @@ def _change(connection, at, device, fields, yes, timeout):
         say(visible(line))
     if not yes:
         typer.confirm(f"Change {visible(device.name)}, which restarts then?", abort=True, err=True)
-    _send(connection, device, "set", change.message(fields), timeout)
-    connection.restarted(device, timeout)
+    connection.change(device, change.message(fields), timeout)
     say(f"{visible(device.name)} has taken the change, and is there again")
 
 
@@ -113,7 +119,7 @@ def set_(
     until the device has restarted with the change. With --config of its own file it shows the old values too; the file
     stays as it is. A secret without its value, wifi_key=, is asked for and not shown."""
     with _connected(at) as connection:
-        device = connection.roster.find(name)
+        device = _found(connection, name)
 
         def ask(field):
             return typer.prompt(visible(field), hide_input=True, confirmation_prompt=True, err=True)
@@ -132,7 +138,7 @@ def restore(
     """Sends the fields of a configuration file to a device, as `set` does. Fields that the file does not have stay as
     they are, and so do those that only a cable changes: tls_..., update_keys, setup."""
     with _connected(at) as connection:
-        device = connection.roster.find(name)
+        device = _found(connection, name)
         try:
             given = json.loads(file.read_text("utf-8-sig"))
         except ValueError:
@@ -152,23 +158,21 @@ def restore(
 def log(name: Name, at: options.BrokerOptions, timeout: Timeout = 30, as_json: options.Json = False):
     """Prints the last lines of a device's log: seconds since its start, level, text."""
     with _connected(at) as connection:
-        device = connection.roster.find(name)
-        lines = _send(connection, device, "log", b"", timeout).get("lines")
-    lines = lines if isinstance(lines, list) else []
+        device = _found(connection, name)
+        lines = connection.log(device, timeout)
     if as_json:
         print(json.dumps({"device": device.name, "lines": lines}))
         return
     for line in lines:
-        say(visible(str(line)))
+        say(visible(line))
 
 
 @_add("restart attic --broker broker.example")
 def restart(name: Name, at: options.BrokerOptions, timeout: Timeout = 30):
     """Restarts a device when all its messages are delivered, and waits until it is there again."""
     with _connected(at) as connection:
-        device = connection.roster.find(name)
-        _send(connection, device, "reboot", b"", timeout)
-        connection.restarted(device, timeout)
+        device = _found(connection, name)
+        connection.restart(device, timeout)
         say(f"{visible(device.name)} has restarted")
 
 

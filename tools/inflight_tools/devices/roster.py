@@ -9,7 +9,6 @@ import time
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.boards.monitor import records
-from inflight_tools.broker import find_broker
 from inflight_tools.payload import fields_of, whole
 
 KINDS = ("status", "release", "health", "telemetry", "state")
@@ -147,11 +146,11 @@ def _listed(names):
 
 
 class Connection:
-    """A Roster of the devices at the broker of `at` (BrokerOptions), which has what is retained, and commands to them.
-    kinds: what else is listened to."""
+    """A Roster of the devices at a Broker, which has what is retained, and commands to them. Commands raise DeviceError
+    if the device refuses, or does not answer within `timeout_s`. kinds: what else is listened to."""
 
-    def __init__(self, at, *kinds):
-        self.broker = find_broker(at)[0]
+    def __init__(self, broker, *kinds):
+        self.broker = broker
         self.roster = Roster()
         self._watch = Watch(self.broker, self.roster.message, self.roster.report, self.roster.end)
         self._kinds = kinds
@@ -171,9 +170,22 @@ class Connection:
         self._watch.follow(what[0], what[1:])
         self._watch.catch_up(_TIMEOUT_S)
 
-    def command(self, device, command, payload, timeout_s):
-        """Sends a command to a Device. Returns its answer, a dict. Raises DeviceError if it refuses, or does not answer
-        in time."""
+    def log(self, device, timeout_s):
+        """The last lines of the log of a Device, texts."""
+        lines = self._command(device, "log", b"", timeout_s).get("lines")
+        return [str(line) for line in lines] if isinstance(lines, list) else []
+
+    def restart(self, device, timeout_s):
+        """Restarts a Device, and returns when it is there again."""
+        self._command(device, "reboot", b"", timeout_s)
+        self._wait_for_birth(device, timeout_s)
+
+    def change(self, device, payload, timeout_s):
+        """Sends change.message() to a Device, and returns when it is there again with the change."""
+        self._command(device, "set", payload, timeout_s)
+        self._wait_for_birth(device, timeout_s)
+
+    def _command(self, device, command, payload, timeout_s):
         name = device.name
         number = secrets.randbelow(_NUMBERS) + 1
         topic = f"{name}/command/{command}@{number}"
@@ -189,9 +201,7 @@ class Connection:
             raise DeviceError(f"{name} refuses: {answer.get('error')}")
         return answer
 
-    def restarted(self, device, timeout_s):
-        """Returns when a Device that said it would restart is there again. Raises DeviceError if it is not in time, or
-        has gone back to its old settings."""
+    def _wait_for_birth(self, device, timeout_s):
         roster = self.roster
         if not roster.wait(lambda: roster.births.device, timeout_s):
             raise DeviceError(

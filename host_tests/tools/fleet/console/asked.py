@@ -9,16 +9,23 @@ from inflight_tools.fleet.console.server import Console
 
 
 class Asked:
-    """A console with these pages."""
+    """A console with these pages. more: other arguments of it."""
 
-    def __init__(self, pages, access):
-        self._console = Console("127.0.0.1", 0, pages, access)
+    def __init__(self, pages, access, **more):
+        self._console = Console("127.0.0.1", 0, pages, access, **more)
         self.url = f"http://127.0.0.1:{self._console.server_port}"
         threading.Thread(target=self._console.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def get(self, path="/", **headers):
         """(status, headers, text) of an answer."""
-        request = urllib.request.Request(self.url + path, headers=headers)
+        return self._ask(urllib.request.Request(self.url + path, headers=headers))
+
+    def post(self, path, fields, **headers):
+        """(status, headers, text) of the answer to a form."""
+        body = urllib.parse.urlencode(fields).encode()
+        return self._ask(urllib.request.Request(self.url + path, body, headers))
+
+    def _ask(self, request):
         try:
             with urllib.request.urlopen(request, timeout=240) as answer:
                 return answer.status, answer.headers, answer.read().decode()

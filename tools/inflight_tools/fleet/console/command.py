@@ -1,6 +1,7 @@
 """The command `inflight serve`."""
 
 import contextlib
+import secrets
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from inflight_tools.signals import stop_event
 
 
 def _of_data(data, landing, of, root, **how):
-    """(what is shown, its pages)"""
+    """(what is shown, arguments for a Console)"""
     from inflight_tools.fleet.locations import locations
     from inflight_tools.fleet.query.errors import querying
 
@@ -26,20 +27,25 @@ def _of_data(data, landing, of, root, **how):
         from inflight_tools.fleet.console.live import Live
         from inflight_tools.fleet.console.pages import of_tables
 
-        return f"the fleet in {of}", of_tables(Live(landing, of, root or "inflight", **how))
+        pages = of_tables(Live(landing, of, root or "inflight", **how))
+        return f"the fleet in {of}", {"pages": pages}
 
 
-def _of_broker(at, stack):
+def _of_broker(at, stack, may_change):
     """As _of_data(); the connection is a context of `stack`."""
     try:
         from inflight_tools.boards.device.link import DeviceError
+        from inflight_tools.broker import find_broker
         from inflight_tools.devices.roster import KINDS, Connection
-        from inflight_tools.fleet.console.devices import of_devices
+        from inflight_tools.fleet.console.devices import DevicePages
     except ImportError as e:
         raise failure(not_installed(e.name, "boards")) from None
     with failing(ValueError, DeviceError, OSError):
-        connection = stack.enter_context(Connection(at, *KINDS[2:]))
-    return f"what devices tell at {connection.broker.place}", of_devices(connection)
+        connection = stack.enter_context(Connection(find_broker(at)[0], *KINDS[2:]))
+    token = secrets.token_urlsafe() if may_change else None
+    found = DevicePages(connection, token)
+    how = {"pages": found.pages, "changes": found.changes, "token": token}
+    return f"what devices tell at {connection.broker.place}", how
 
 
 @options.spread
@@ -48,6 +54,9 @@ def main(
     data: options.DataOrNone = None,
     landing: options.Landing = None,
     of: options.Tables = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="with a broker: viewers may change settings, restart devices, read logs")
+    ] = False,
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
     viewer_password_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="file with a password that browsers ask for")
@@ -64,11 +73,13 @@ def main(
 ):
     """Shows devices to browsers, until it is stopped. With --broker or --config, by what they tell at the broker now:
     state, last reading, what is wrong. With --data, by the tables: the report as it is now, a page for each device, and
-    metrics of the fleet for Prometheus at /metrics; a page shows a batch within seconds. It only reads. Others than
-    this machine need a password, or a proxy that has let them in."""
+    metrics of the fleet for Prometheus at /metrics; a page shows a batch within seconds. It only reads, without
+    --changes. Others than this machine need a password, or a proxy that has let them in."""
     is_of_tables = bool(data or landing or of)
     if is_of_tables == bool(at.broker or at.config):
         raise typer.BadParameter("name a broker with --broker or --config, or tables with --data: one of them")
+    if is_of_tables and changes:
+        raise typer.BadParameter("--changes needs a broker: name it with --broker or --config, without --data")
     with failing(ValueError, OSError):
         host, port = address(listen, "--listen")
         password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")
@@ -77,11 +88,11 @@ def main(
         access = Access(host, password, proxy_header, proxy)
     with contextlib.ExitStack() as stack:
         if is_of_tables:
-            shown, pages = _of_data(data or options.DATA, landing, of, at.root, grace_s=grace, retired=retired or [])
+            shown, how = _of_data(data or options.DATA, landing, of, at.root, grace_s=grace, retired=retired or [])
         else:
-            shown, pages = _of_broker(at, stack)
+            shown, how = _of_broker(at, stack, changes)
         with failing(OSError):
-            console = stack.enter_context(Console(host, port, pages, access))
+            console = stack.enter_context(Console(host, port, access=access, **how))
         place = f"[{host}]" if ":" in host else host
         log(f"{shown} is at http://{place}:{console.server_port}/")
         stopping = stack.enter_context(stop_event())

@@ -1,5 +1,6 @@
-"""The HTTP server of the console. It answers GET alone, and changes nothing."""
+"""The HTTP server of the console. It answers GET, and POST where there is something to change."""
 
+import hmac
 import http.server
 import socket
 import socketserver
@@ -9,6 +10,12 @@ from inflight_tools.fleet.console.access import is_of_another_site
 
 HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 _TIMEOUT_S = 30  # of a connection: for each read and write
+_LONGEST = 8_192  # bytes of a form
+_SAME = "same-origin"  # what a browser says of a form of this console; a program that is no browser says nothing
+
+
+def _fields(text):
+    return dict(urllib.parse.parse_qsl(text, keep_blank_values=True, errors="replace"))
 
 
 class Refused(Exception):
@@ -21,12 +28,13 @@ class Refused(Exception):
 
 class Console(socketserver.ThreadingMixIn, http.server.HTTPServer):
     """pages: {path: function of the query, a dict, that returns (content type, text), or raises Refused}. access: an
-    access.Access. Raises OSError if it cannot listen at (host, port)."""
+    access.Access. changes: as pages, functions of the query and of a form's fields, which have to have `token`. Raises
+    OSError if it cannot listen at (host, port)."""
 
     daemon_threads = True
 
-    def __init__(self, host, port, pages, access):
-        self.pages, self.access = pages, access
+    def __init__(self, host, port, pages, access, changes=None, token=None):
+        self.pages, self.access, self.changes, self.token = pages, access, changes, token
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
@@ -49,24 +57,45 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        if is_of_another_site(self.headers):  # before a query runs
+        self._serve(self.server.pages, is_of_another_site(self.headers))
+
+    do_HEAD = do_GET
+
+    def do_POST(self):
+        if not self.server.changes:
+            self._answer(501, TEXT, "This console only reads.\n")
+            return
+        # Not even a person who follows a link of another site changes anything.
+        self._serve(self.server.changes, self.headers.get("Sec-Fetch-Site", _SAME) != _SAME)
+
+    def _form(self):
+        """The fields of the form that is posted, a dict."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit() and len(length) < 6 and int(length) <= _LONGEST):
+            raise Refused(413, f"A form has {_LONGEST} bytes at most.")
+        fields = _fields(self.rfile.read(int(length)).decode("latin-1"))
+        if not hmac.compare_digest(fields.get("token", "").encode(), self.server.token.encode()):
+            raise Refused(403, "This form is not of this console, or is old: load its page again.")
+        return fields
+
+    def _serve(self, pages, is_of_another):
+        if is_of_another:  # before a query runs
             self._answer(403, TEXT, "Pages of other sites may not ask.\n")
             return
         if not self.server.access.permits(self.client_address[0], self.headers):
             self._answer(401 if self.server.access.asks else 403, TEXT, "You may not read this.\n")
             return
         parts = urllib.parse.urlsplit(self.path)
-        page = self.server.pages.get(parts.path)
+        page = pages.get(parts.path)
         try:
             if page is None:
                 raise Refused(404, "There is no such page.")
-            kind, text = page(dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True, errors="replace")))
+            forms = [self._form()] if self.command == "POST" else []
+            kind, text = page(_fields(parts.query), *forms)
         except Refused as e:
             self._answer(e.status, TEXT, f"{e}\n")
         else:
             self._answer(200, kind, text)
-
-    do_HEAD = do_GET
 
     def _answer(self, status, kind, text):
         body = text.encode("utf-8", "backslashreplace")

@@ -66,14 +66,15 @@ def render_device(facts, live, query, way):
     return _page("device.html", facts, live, device=facts["devices"][0], query=query, way=way)
 
 
-def render_roster(place, live, trouble, devices=None, device=None):
+def render_roster(place, live, trouble, devices=None, device=None, token=None, outcome=None):
     """Returns a page of the console about devices at a broker, `place`, by their own messages: all of `devices`, or the
-    one whose rows `device` has. trouble: what the connection to the broker reports."""
-    script = _text("page.js") + _text("live.js")
+    one whose rows `device` has. trouble: what the connection to the broker reports. token: of forms that change the
+    device, None: without them; outcome: of the last one."""
+    parts = [("roster", "Devices")] if device is None else [("told", "What it tells")]
     return _ENVIRONMENT.get_template("broker.html").render(
-        place=place, live=live, trouble=trouble, devices=devices, device=device, script=script,
-        style=_text("base.css", _SHARED) + _text("page.css"),
-        parts=[("roster", "Devices")] if device is None else [("told", "What it tells")],
+        place=place, live=live, trouble=trouble, devices=devices, device=device, token=token, outcome=outcome,
+        style=_text("base.css", _SHARED) + _text("page.css"), script=_text("page.js") + _text("live.js"),
+        parts=parts + [("change", "Change it")] * bool(token and device),
     )  # fmt: skip
 
 
