@@ -169,35 +169,64 @@ class World(Board):
             self.wifi = self.joins = (NO_AP, ONLINE)[kind - 4]
 
 
-@pytest.mark.parametrize("seed", [0, 2, 9, 12, 26, 27, *more(*range(28, 100))])  # the first ones see kept mutants
-def test_the_clock_against_an_adversary(make, clock, automatic, pin, monkeypatch, seed):  # noqa: F811
+@pytest.fixture
+def begin(make, clock, automatic, pin, monkeypatch):  # noqa: F811
+    """begin(seed) is a world and the broker in it."""
     with automatic() as broker:
-        world, getaddrinfo = World(make, clock, broker.port, seed, pin), socket.getaddrinfo
 
-        def dial(*given, **more):
-            if not world.valid[0] <= world.time() <= world.valid[1]:
-                raise OSError("TLS: a certificate of another time")
-            return getaddrinfo(*given, **more)
+        def made(seed):
+            world, getaddrinfo = World(make, clock, broker.port, seed, pin), socket.getaddrinfo
 
-        monkeypatch.setattr(socket, "getaddrinfo", dial)
-        monkeypatch.setattr("time.time", world.time)
-        monkeypatch.setattr(sntp, "_ask", world.ask)
-        monkeypatch.setattr(sntp, "_set", world.set_clock)
-        for _ in range(6):
-            for _ in range(world.random.randrange(1, 6)):
-                world.answer = world.forger()
-                world.happen()
-                world.run(60 * 10 ** world.random.uniform(0, 2.3))
-            world.answer, world.wifi, world.joins, world.answered_right = lambda: world.truth, ONLINE, ONLINE, False
-            # A device that stays awake asks once a day, and with each start; a sensor that sleeps each hour.
-            end = clock.now + (HOUR + world.period if world.sleep_s else DAY) + 600
-            while not world.answered_right:
-                world.run(1)
-                assert clock.now < end
-            world.run(max(HOUR, (world.most + 1) * world.period if world.sleep_s else 0) + 300)
-            assert world.app.synchronised and abs(world.app.time() - world.truth) <= WINDOW
-            found = dated(broker)
-            for count, (truth, bound) in enumerate(world.made):
-                if truth < world.truth - world.period - 600:
-                    assert found[count] is bound is None or abs(found[count] - truth) <= bound
-            world.is_right()
+            def dial(*given, **more):
+                if not world.valid[0] <= world.time() <= world.valid[1]:
+                    raise OSError("TLS: a certificate of another time")
+                return getaddrinfo(*given, **more)
+
+            monkeypatch.setattr(socket, "getaddrinfo", dial)
+            monkeypatch.setattr("time.time", world.time)
+            monkeypatch.setattr(sntp, "_ask", world.ask)
+            monkeypatch.setattr(sntp, "_set", world.set_clock)
+            return world, broker
+
+        yield made
+
+
+def expect_dated(world, broker):
+    """What the device has read, but for the last ones, is dated as exactly as it can know the time."""
+    found = dated(broker)
+    for count, (truth, bound) in enumerate(world.made):
+        if truth < world.truth - world.period - 600:
+            assert found[count] is bound is None or abs(found[count] - truth) <= bound
+
+
+@pytest.mark.parametrize("seed", [0, 2, 9, 12, 26, 27, *more(*range(28, 100))])  # the first ones see kept mutants
+def test_the_clock_against_an_adversary(begin, clock, seed):
+    world, broker = begin(seed)
+    for _ in range(6):
+        for _ in range(world.random.randrange(1, 6)):
+            world.answer = world.forger()
+            world.happen()
+            world.run(60 * 10 ** world.random.uniform(0, 2.3))
+        world.answer, world.wifi, world.joins, world.answered_right = lambda: world.truth, ONLINE, ONLINE, False
+        # A device that stays awake asks once a day, and with each start; a sensor that sleeps each hour.
+        end = clock.now + (HOUR + world.period if world.sleep_s else DAY) + 600
+        while not world.answered_right:
+            world.run(1)
+            assert clock.now < end
+        world.run(max(HOUR, (world.most + 1) * world.period if world.sleep_s else 0) + 300)
+        assert world.app.synchronised and abs(world.app.time() - world.truth) <= WINDOW
+        expect_dated(world, broker)
+        world.is_right()
+
+
+def test_readings_since_a_crash_are_dated_over_a_restart(begin):
+    """Without a network, on a board whose clock runs on since the power-on."""
+    world, broker = begin(7)
+    world.answer, world.wifi, world.joins = lambda: world.truth, NO_AP, NO_AP
+    for cause in (WATCHDOG, SOFT):
+        world.run(600)
+        world.app.remember()
+        world.start(cause, cause == SOFT)
+    world.wifi = world.joins = ONLINE
+    world.run(HOUR)
+    expect_dated(world, broker)
