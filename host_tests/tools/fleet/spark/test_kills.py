@@ -148,16 +148,6 @@ def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, 
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
-    batch(1, 1, 2)
-    assert kill(0, fleet.tables.raw.merge, 1)
-    expect(fleet, 3, 5)
-    assert fleet.tables.merge() >= 4
-    expect(fleet, 3, 5)
-    assert fleet.tables.merge() == 0
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
 def test_of_two_merges_at_once_one_is_refused(fleet, batch, before_commits):
     batch(1, 1, 2)
     with pytest.raises(CommitFailedError, match="oncurrent"):

@@ -31,11 +31,8 @@ def by_polars(table, column):
     return polars.scan_delta(str(table)).select(column).collect()[column].to_list()
 
 
-def by_pandas(table, column):
-    return DeltaTable(table).to_pandas(columns=[column])[column].tolist()
-
-
-READERS = {"duckdb": by_duckdb, "polars": by_polars, "pandas": by_pandas}
+READERS = {"duckdb": by_duckdb, "polars": by_polars}
+READERS["pandas"] = lambda table, column: DeltaTable(table).to_pandas(columns=[column])[column].tolist()
 PRESENT = {name: read for name, read in READERS.items() if importlib.util.find_spec(name)}
 
 

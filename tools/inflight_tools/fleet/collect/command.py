@@ -20,12 +20,6 @@ from inflight_tools.signals import on_stop
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def _check_names(**names):
-    for option, name in names.items():
-        if name is not None and not _NAME.fullmatch(name):
-            raise ValueError(f"--{option} {name}: letters, digits and _ . - inside, 64 at most")
-
-
 @options.spread
 def collect(
     landing: options.Landing,
@@ -53,7 +47,9 @@ def collect(
 
     folder = local_folder(landing)
     with failing(ValueError, OSError, Busy, Refused, NotWritten):
-        _check_names(name=name, share=share)
+        for option, given in (("name", name), ("share", share)):
+            if given is not None and not _NAME.fullmatch(given):
+                raise ValueError(f"--{option} {given}: letters, digits and _ . - inside, 64 at most")
         server, level = find_broker(at)
         spool = Spool(folder, name, int(size * (1 << 20)), age)
         figures = folder / f".{name}.json"

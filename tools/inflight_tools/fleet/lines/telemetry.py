@@ -102,7 +102,9 @@ class Telemetry:
             "payload": payload,
         }
         if _EXPIRY.name in head:
-            columns[_EXPIRY.name] = _only_expiry(head[_EXPIRY.name].field("expiry"))
+            expiry = head[_EXPIRY.name].field("expiry")
+            fields = {field.name: pa.nulls(len(expiry), field.type) for field in PROPERTIES} | {"expiry": expiry}
+            columns[_EXPIRY.name] = pa.StructArray.from_arrays(list(fields.values()), fields=list(PROPERTIES))
         missing = {field.name: pa.nulls(len(packs), field.type) for field in SCHEMA}
         return pa.RecordBatch.from_arrays([(missing | columns)[name] for name in SCHEMA.names], schema=SCHEMA)
 
@@ -116,12 +118,6 @@ def _from_json(lines, schema):
         parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
     return {name: table[name].combine_chunks() for name in schema.names}
-
-
-def _only_expiry(expiry):
-    """The column of properties."""
-    columns = {field.name: pa.nulls(len(expiry), field.type) for field in PROPERTIES} | {"expiry": expiry}
-    return pa.StructArray.from_arrays(list(columns.values()), fields=list(PROPERTIES))
 
 
 def _times(seconds, received):

@@ -152,14 +152,6 @@ WHERE day >= newest - 1 GROUP BY device HAVING sum(delivered) > 2 AND max(until)
 _WORST_FIRST = f"ORDER BY {', '.join(f'{name} DESC' for name in _WORST)}, device"
 
 
-def _versions(database):
-    # Of the newest health message; None: no health message has told.
-    return database.rows(
-        f"""SELECT last.firmware AS firmware, count(*) AS devices FROM found GROUP BY ALL
-        ORDER BY devices DESC, firmware LIMIT {_MOST_VERSIONS}"""
-    )
-
-
 def _doubled(database):
     """The number of rows that are stored twice. It must be 0."""
     before = """max(hi) OVER (PARTITION BY device, epoch ORDER BY lo, hi
@@ -435,8 +427,12 @@ def _gathered(database, chosen, worst, since, until):
     facts = _fleet(database)
     facts["fleet"]["latency_ms"] = latency.of_fleet(database)
     devices = _devices(database, f"{_WORST_FIRST} LIMIT {MOST_DEVICES}")
-    facts |= {"devices": devices, "versions": _versions(database), "dead_letters": _dead_letters(database)}
-    facts["rollouts"] = _rollouts(database)
+    facts |= {"devices": devices, "dead_letters": _dead_letters(database), "rollouts": _rollouts(database)}
+    # Of the newest health message; None: no health message has told.
+    facts["versions"] = database.rows(
+        f"""SELECT last.firmware AS firmware, count(*) AS devices FROM found GROUP BY ALL
+        ORDER BY devices DESC, firmware LIMIT {_MOST_VERSIONS}"""
+    )
     if since is None:
         nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
         return facts | nothing | {"measurements": {}, "trends": {}}

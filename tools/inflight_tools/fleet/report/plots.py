@@ -69,14 +69,6 @@ def silences(received):
     return [(run[0], run[-1] + 1) for run in silent]
 
 
-def _outages(drawing, steps, across, top, bottom):
-    for ends in silences(steps.values("received")):
-        left, right = (across(steps.start + n * steps.length) for n in ends)
-        drawing.path("outage", f"M{short(left)} {top}H{short(right)}V{bottom}H{short(left)}z")
-        if right - left > 96:
-            drawing.text("within", (left + right) / 2, (top + bottom) / 2, "nothing received")
-
-
 def _marks(steps, name, shape, across, y):
     parts = []
     for n, happened in enumerate(steps.values(name)):
@@ -107,7 +99,11 @@ def timeline(steps, width, identity):
     up = Scale(0, values[-1], bottom, top)
     live = [all_ - late for all_, late in zip(received, backlog, strict=True)]
     drawing.text("lane", 0, 12, "messages per " + duration(steps.length).removeprefix("1\u00a0"))
-    _outages(drawing, steps, across, top, bottom)
+    for ends in silences(received):
+        left, right = (across(steps.start + n * steps.length) for n in ends)
+        drawing.path("outage", f"M{short(left)} {top}H{short(right)}V{bottom}H{short(left)}z")
+        if right - left > 96:
+            drawing.text("within", (left + right) / 2, (top + bottom) / 2, "nothing received")
     drawing.value_axis(values, up)
     drawing.path("live", *_bars([0] * len(live), live, steps, across, up))
     drawing.path("backlog", *_bars(live, received, steps, across, up))

@@ -19,7 +19,8 @@ def share(series):
 def drawable(points):
     """The points [t, mean, min, max] that can be drawn, sorted by time. NaN, infinity and numbers near it cannot. Nor
     are one or two drawn that are far from all others in time: a clock was wrong."""
-    good = sorted([t, *map(_drawn, rest)] for t, *rest in points if all(map(_drawable, (t, *rest))))
+    good = [point for point in points if all(known(value) and abs(value) <= _LARGEST for value in point)]
+    good = sorted([t, *(value if abs(value) >= _SMALLEST else 0.0 for value in rest)] for t, *rest in good)
     if len(good) < _LEAST:
         return good
     first, last = good[1][0], good[-2][0]
@@ -38,14 +39,6 @@ def thin(points, most):
     for point in points:
         groups.setdefault(min(int((point[0] - start) / span * most), most - 1), []).append(point)
     return [_merge(group) for _, group in sorted(groups.items())]
-
-
-def _drawable(value):
-    return known(value) and abs(value) <= _LARGEST
-
-
-def _drawn(value):
-    return value if abs(value) >= _SMALLEST else 0.0
 
 
 def _merge(group):

@@ -34,16 +34,11 @@ def steps(timeline):
         return None
     unit = max(timeline["step_s"], 1)
     first, last = (pick(point["t"] for point in points) for pick in (min, max))
-    length = unit * _factor((last - first) / unit)
+    needed = ((last - first) / unit + 1) / MOST  # so many points make a step: a round number if one is large enough
+    length = unit * next((n for n in _LENGTHS if n >= needed), math.ceil(needed))
     rows = [dict.fromkeys(COUNTS, 0) for _ in range(math.floor((last - first) / length) + 1)]
     for point in points:
         row = rows[math.floor((point["t"] - first) / length)]
         for name in COUNTS:
             row[name] += point[name] or 0
     return Steps(first, length, rows)
-
-
-def _factor(points):
-    """How many points make a step: a round number if one is large enough."""
-    needed = (points + 1) / MOST
-    return next((n for n in _LENGTHS if n >= needed), math.ceil(needed))

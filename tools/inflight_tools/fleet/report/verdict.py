@@ -74,12 +74,6 @@ _DOUBTS = {
 }
 
 
-def _doubt(facts):
-    """Which collectors prove nothing, though their markers come back."""
-    found = [one for one in facts["collectors"] if one["doubt"]]
-    return " ".join(f"The collector {clip(one['by'], 64)} proves nothing: {_DOUBTS[one['doubt']]}" for one in found[:4])
-
-
 def _behind(facts):
     """Which collector has not proved for a while that it has received all."""
     late = [one for one in behind(facts) if one["marked"]]
@@ -94,7 +88,8 @@ def _notes(facts):
     fleet, unread = facts["fleet"], facts["unread"]
     grace = duration(facts["grace_s"])
     outside = facts["outside"] or {}
-    doubt = _doubt(facts)
+    odd = [one for one in facts["collectors"] if one["doubt"]]  # their markers come back, and prove nothing
+    doubt = " ".join(f"The collector {clip(one['by'], 64)} proves nothing: {_DOUBTS[one['doubt']]}" for one in odd[:4])
     notes = (
         (facts["differences"], f"Do not trust these figures: {REPAIR}."),
         (doubt, doubt),

@@ -20,6 +20,7 @@ from inflight_tools.fleet.delta import (
     REPAIR,
     TOLD,
     WrongTables,
+    columns_of,
     counted,
     differences,
     lacking,
@@ -135,8 +136,9 @@ class Tables:
 
     def accept(self):
         """From now on the ledger tells the rows that are there."""
-        last = self.ledger.last_batch()
-        self.ledger.tell(*((TOLD.format(table.name), table.rows_written(last)) for table in self.all()[1:]))
+        ledger = self.ledger.open()
+        rows = ((TOLD.format(table.name), table.rows_written(last_batch(ledger))) for table in self.all()[1:])
+        self.ledger.commit(ledger, [], [], *rows)
 
     def create(self):
         """Makes tables that are missing, and adds columns that they lack."""
@@ -187,7 +189,7 @@ def take(lines, batch, root, topics, landed=None):
     ledger = tables.ledger.open()
     if batch <= last_batch(ledger):
         return
-    few = _bytes_of(lines) <= FEW and tables.ledger.size(ledger) <= _FEW_KNOWN
+    few = _bytes_of(lines) <= FEW and sum(columns_of(ledger, "size_bytes")[0]) <= _FEW_KNOWN
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
     marked = _marked(parsed, tables.ledger.parts(ledger), few)
     with _evaluated(marked, few) as (marked, rows, many):

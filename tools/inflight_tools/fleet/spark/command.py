@@ -77,13 +77,6 @@ def _only_writer(root):
         yield
 
 
-def _report_batch(batch, deliveries, seconds, as_json):
-    if as_json:
-        print(json.dumps({"batch": batch, "deliveries": deliveries, "seconds": seconds}), flush=True)
-    else:
-        log(f"batch {batch}: {deliveries} deliveries in {seconds:.1f} s")
-
-
 def _alarm(watch):
     """Says how many landing files stay unread. Returns whether there are any."""
     if stuck := watch.stuck():
@@ -91,16 +84,6 @@ def _alarm(watch):
         said = f": {len(stuck)} landing files stay unread, for example {visible(stuck[0])}: {why}"
         log(Text.assemble(("ALARM", "bold red"), said))
     return bool(stuck)
-
-
-def _serve(place):
-    """Serves the metrics of `tables`, see serve_metrics()."""
-    try:
-        return serve_metrics(place, log, lambda module: module.TablesMetrics())
-    except ValueError as e:
-        raise typer.BadParameter(str(e)) from None
-    except OSError as e:
-        raise failure(str(e)) from None
 
 
 def follow(query, watch, stopping, as_json, metrics=None):
@@ -113,12 +96,15 @@ def follow(query, watch, stopping, as_json, metrics=None):
     while running:
         running = query.isActive and not stopping.wait(0.2)
         for progress in query.recentProgress:  # once more after the query's end: the last batches
-            if progress["batchId"] > last and progress["numInputRows"]:
+            if progress["batchId"] > last and (rows := progress["numInputRows"]):
                 last = progress["batchId"]
                 seconds = progress["durationMs"]["triggerExecution"] / 1000
-                _report_batch(last, progress["numInputRows"], seconds, as_json)
+                if as_json:
+                    print(json.dumps({"batch": last, "deliveries": rows, "seconds": seconds}), flush=True)
+                else:
+                    log(f"batch {last}: {rows} deliveries in {seconds:.1f} s")
                 if metrics:
-                    metrics.batch(progress["numInputRows"], seconds, time.time())
+                    metrics.batch(rows, seconds, time.time())
         if metrics and time.monotonic() >= count:
             count = time.monotonic() + _COUNT_S
             metrics.unread(summary(watch.unread(), time.time()))
@@ -184,7 +170,12 @@ def tables(
     """Writes landing files into tables, until it is stopped or --once. It may be killed at any time: the next run
     continues, and no row is lost or stored twice."""
     landing, to = location(data, landing, "landing"), location(data, to, "tables")
-    exported = _serve(metrics)  # before Spark: a wrong port is told at once
+    try:  # before Spark: a wrong port is told at once
+        exported = serve_metrics(metrics, log, lambda module: module.TablesMetrics())
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from None
+    except OSError as e:
+        raise failure(str(e)) from None
     for_spark(to)
     present(for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
     with _only_writer(to), stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:

@@ -157,17 +157,9 @@ class Table:
         """The highest number of a batch, -1 if there is none."""
         return last_batch(self.open())
 
-    def tell(self, *transactions):
-        """Gives the table these transactions, (name, number)."""
-        self.commit(self.open(), [], [], *transactions)
-
     def rows_written(self, last):
         """How many rows the batches up to number `last` have written."""
         return rows_written(self.open(), last)
-
-    def size(self, table):
-        """The bytes of all files of what open() has returned."""
-        return sum(file["size_bytes"] for file in _files_of(table))
 
     def read(self):
         """A DataFrame of all rows."""

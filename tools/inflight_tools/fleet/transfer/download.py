@@ -39,17 +39,14 @@ class Download:
             self._folder = os.open(self._landing, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, self._folder)
             try:
-                self._open_record(opened)
+                self.record = sqlite3.connect(self._landing / RECORD, isolation_level=None)
+                opened.callback(self._close_record)
+                self.record.execute("PRAGMA synchronous = EXTRA")  # durable when execute() returns
+                self.record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
             except sqlite3.DatabaseError as e:
                 raise OSError(f"the record {self._landing / RECORD} cannot be used: {e}") from None
             self._recover()
             self._opened = opened.pop_all()
-
-    def _open_record(self, opened):
-        self.record = sqlite3.connect(self._landing / RECORD, isolation_level=None)
-        opened.callback(self._close_record)
-        self.record.execute("PRAGMA synchronous = EXTRA")  # durable when execute() returns
-        self.record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
 
     def _close_record(self):
         with contextlib.suppress(sqlite3.Error):
