@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from .with_spark import Fleet
 BATCHES = 3
 CUTS = int(os.environ.get("INFLIGHT_CUTS", "200"))  # of a real file system
 FULL = 20  # so often it has no space
+missing = Path.unlink
 
 
 def land(fleet, n):
@@ -33,7 +35,7 @@ def expect_all(fleet, many=BATCHES):
     """All that land() has written is in the tables, once."""
     wanted = [("attic", 7, n) for n in range(many)]
     found = fleet.numbers(), fleet.numbers("measurements", "seq IS NOT NULL")
-    assert found == (wanted, wanted), sorted(map(str, fleet.root.parent.rglob("*.ndjson")))
+    assert found == (wanted, wanted), sorted(map(str, fleet.root.parent.rglob("*")))
     assert fleet.count("raw") == 3 * many - 1
     assert fleet.count("dead_letters") == many
     assert fleet.count("minutes WHERE name = 'temperature'", "sum(count)") == many
@@ -91,14 +93,13 @@ def of(find, *names):
     return lambda root: find(root, *names)
 
 
-def missing(file):
-    file.unlink()
-
-
 TORN = {
     "an empty commit of raw": [(of(last_commit, "raw"), empty)],
     "a file of measurements is empty": [(of(part, "measurements"), empty)],
-    "an empty offset": [(number("offsets"), empty)],
+    "two commits of each table, and all of the checkpoint": [
+        *[(of(last_commit, name), missing) for name in 2 * "raw dead_letters measurements minutes ledger".split()],
+        (lambda root: root / "_checkpoint/commits", shutil.rmtree),
+    ],
     "checksums without their files": [(number(kind), missing) for kind in ("commits", "offsets", "sources/0")],
     "the checksum of an offset without it": [(number("offsets"), missing), (number("commits"), missing)],
     "no list of files": [(number("sources/0"), missing), (number("offsets"), empty), (number("commits"), missing)],
@@ -115,6 +116,7 @@ MORE = {
     "a file of the ledger is cut": [(of(part, "ledger"), cut)],
     "an empty commit of the checkpoint": [(number("commits"), empty)],
     "the checksum of a commit without it": [(number("commits"), missing)],
+    "an empty offset": [(number("offsets"), empty)],
     "a torn offset": [(number("offsets"), cut)],
     "a torn list of files": [(number("sources/0"), cut)],
     "an empty identity of the checkpoint": [(lambda root: root / "_checkpoint/metadata", empty)],

@@ -408,7 +408,8 @@ def _plan(files, landing, first):
     ended = first + checkpoint.last("commits")  # in this order: another driver may be writing them, in the other one
     found = _Found(files)
     whole, begun = found.whole(), first + checkpoint.last("offsets")
-    if whole == found.last and found.highest <= begun and ended <= found.last:
+    # Of the batches that were begun Spark repeats the last one alone.
+    if whole == found.last and found.highest <= begun <= found.last + 1 and ended <= found.last:
         return None
     last = min(whole, begun)
     listed = checkpoint.listed_by(last - first)
