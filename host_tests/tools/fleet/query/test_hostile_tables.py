@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as some
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,7 +19,7 @@ from host_tests.thorough import PIPELINE, THOROUGH
 from host_tests.tools import command
 from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.tables import AT
-from host_tests.tools.fleet.without_spark import Fleet, delivery, exported
+from host_tests.tools.fleet.without_spark import Fleet, delivery, exported, telemetry
 from inflight_tools.fleet.console.access import Access
 from inflight_tools.fleet.query.follow import FORMS
 
@@ -77,6 +78,17 @@ LINES = some.fixed_dictionaries(
 
 PLAIN = {"at": 1000 * AT, "by": "c", "device": "c", "kind": "telemetry", "numbers": (7, 0), "records": 1, "value": 1}
 PLAIN |= {"body": {}, "more": {}, "expiry": None, "fields": {"retain": False}, "times": 2, "torn": False}
+
+
+BATCHES = some.lists(some.lists(LINES, min_size=1, max_size=5), min_size=1, max_size=3)
+LARGE = [[PLAIN | {"records": n, "numbers": (7, n)} for n in (62, 64, 104, 1000)], [PLAIN]]
+FEW = settings(
+    max_examples=200 if PIPELINE else 3 if THOROUGH else 1,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each try takes seconds
+    derandomize=not PIPELINE,
+)
 
 
 def is_whole(told, name, least, end):
@@ -186,18 +198,9 @@ def look(folder, total, devices, known):
     return facts["fleet"]
 
 
-@settings(
-    max_examples=200 if PIPELINE else 3 if THOROUGH else 1,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each try takes seconds
-    derandomize=not PIPELINE,
-)
-@given(some.lists(some.lists(LINES, min_size=1, max_size=5), min_size=1, max_size=3), some.lists(VALUES, max_size=6))
-@example(
-    [[PLAIN | {"records": n, "numbers": (7, n)} for n in (62, 64, 104, 1000)], [PLAIN]],
-    [5e-324, 1.7e308, -1.7e308, math.nan, math.inf],
-)
+@FEW
+@given(BATCHES, some.lists(VALUES, max_size=6))
+@example(LARGE, [5e-324, 1.7e308, -1.7e308, math.nan, math.inf])
 def test_every_reader_ends_and_counts_right(batches, old):
     """old: values that tables have from before there was a bound; sums of some overflow, others are none."""
     with tempfile.TemporaryDirectory() as name:
@@ -217,3 +220,22 @@ def test_every_reader_ends_and_counts_right(batches, old):
         total["numbers"] += len(old)
         fleet.merge()
         assert look(folder, total, devices, known) == before
+
+
+@pytest.mark.long("INFLIGHT_TOOLS")
+def test_readers_beside_a_writer_see_whole_batches(tmp_path):
+    """All or nothing of a batch, whichever of its tables are written. The ledger is the last one."""
+    fleet, write, seen = Fleet(tmp_path), Fleet._write, []
+    fleet.landing.mkdir()
+    counted = land(fleet, [[PLAIN]])
+
+    def beside(name, rows):
+        write(fleet, name, rows)
+        seen.append(look(tmp_path, *counted) if name in ("raw", "dead_letters") else None)
+
+    before, fleet._write = look(tmp_path, *counted), beside
+    fleet.land(telemetry("c", 9), delivery("c/telemetry", "no JSON"))
+    fleet.run()
+    assert list(filter(None, seen)) == [before, before] and seen[-1] is None
+    (device,) = (one for one in fleet.facts()["devices"] if one["device"] == "c")
+    assert device["delivered"] == 2 and device["dead_letters"] == 1

@@ -1,7 +1,9 @@
 """Landing files: all are read, whatever their dates are; what nobody reads is told."""
 
+import gzip
 import json
 import os
+import re
 import time
 from functools import partial
 
@@ -107,27 +109,45 @@ def fail(before_commits):
     return run
 
 
-def test_a_file_that_cannot_be_read_is_set_aside(fleet, spark, fail, capsys):
+@pytest.mark.parametrize("why", ["Checksum error", "Permission denied"])
+def test_a_file_that_cannot_be_read_is_set_aside(fleet, spark, fail, capsys, why):
     """A batch that has begun with it is repeated without it. What is read of it is put back under another name."""
     fleet.land(telemetry("attic", 0))
     fleet.run()
     fleet.land(telemetry("attic", 1))
     fleet.land(telemetry("attic", 2))
     fail(2, fleet)  # some tables have the batch
-    (fleet.landing / ".000003.ndjson.crc").write_bytes(b"crc\0\0\0\2\0" + bytes(4))  # Hadoop's checksum does not fit
+    file = fleet.landing / "000003.ndjson"
+    if why == "Permission denied":
+        file.chmod(0)
+        if os.access(file, os.R_OK):
+            pytest.skip("this user may read any file")
+    else:
+        file.with_name(f".{file.name}.crc").write_bytes(b"crc\0\0\0\2\0" + bytes(4))  # Hadoop's, of another file
     watch = Watch(LandingFiles(fleet.landing, fleet.root, partial(Storage, spark)))
     aside = partial(set_aside, spark, fleet.landing, fleet.root, watch)
     with pytest.raises(StreamingQueryException, match="000003.ndjson") as failed:
         fleet.run()
     assert aside(str(failed.value)) and not aside(str(failed.value))
     fleet.run()
-    assert "ALARM: 000003.ndjson cannot be read (Checksum error" in capsys.readouterr().err
+    assert re.search(rf"ALARM: 000003.ndjson cannot be read \(.*{why}", capsys.readouterr().err)
     assert sorted(watch.unread()) == ["unreadable/000003.ndjson"] and watch.stuck() == []
     assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, 0), ("attic", 7, 1)]
+    (fleet.landing / "unreadable/000003.ndjson").chmod(0o644)
     assert waiting(fleet.landing, "inflight", "attic", 7, 2)
     (fleet.landing / "unreadable/000003.ndjson").rename(fleet.landing / "again.ndjson")
     fleet.run()
     assert fleet.numbers() == [("attic", 7, n) for n in range(3)] and fleet.facts()["fleet"]["doubled"] == 0
+
+
+def test_what_is_no_line_is_a_dead_letter(fleet):
+    """The others go on beside an empty file, and one that another program has compressed and not finished."""
+    fleet.land(telemetry("attic", 0))
+    fleet.land()
+    fleet.land(gzip.compress(telemetry("attic", 1).encode())[:-9])
+    fleet.run()
+    assert fleet.numbers() == [("attic", 7, 0)] and LandingFiles(fleet.landing, fleet.root).unread() == {}
+    assert fleet.facts()["fleet"]["dead_letters"] == len(fleet.problems()) > 0
 
 
 @pytest.mark.parametrize("commits", [0, 2, None])
