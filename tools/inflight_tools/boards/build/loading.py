@@ -100,19 +100,14 @@ APART = {
     "resending5": ("stored5", ("resend",)),
     "refusing5": ("mqtt5", ("lowered", "rejected")),
     "configuration": ("options", ("Options.configure",)),
-    "filters_again": (
-        "subscriptions",
-        (
-            "Subscriptions._resume_subscriptions",
-            "Subscriptions._subscribe_again_steps",
-            "Subscriptions._number_of_filters",
-        ),
-    ),
-    "filters": ("subscriptions", ("Subscriptions._add_handlers", "Subscriptions._encode_filters")),
     "granted": (
         "subscriptions",
-        ("Subscriptions._requests_for", "Subscriptions._take_granted", "Subscriptions._remove_handler"),
+        """
+        Subscriptions._resume_subscriptions Subscriptions._subscribe_again_steps Subscriptions._number_of_filters
+        Subscriptions._requests_for Subscriptions._take_granted Subscriptions._remove_handler
+        """.split(),
     ),
+    "filters": ("subscriptions", ("Subscriptions._add_handlers", "Subscriptions._encode_filters")),
     "dispatching": (
         "subscriptions",
         ("Subscriptions._make_message", "Subscriptions._has_handler", "Subscriptions._dispatch", "matches"),
@@ -163,7 +158,7 @@ TEXTS = ("codes",)
 INLINED = """
     _abandon_oldest _come_again _publish_now _publish_repeated bytes_received data_to_send got overdue
     repeat_unanswered use _refusal _report_complete _sum_header _wait broker_takes excess forget_received
-    _dup _make_space restart_timers _leave _return finish pinging _oldest _time_left
+    _dup restart_timers _leave _return finish pinging _oldest _time_left
 """.split()
 
 # Imported by each statement that uses them, also in a loop, and held for that alone: others are loaded next.
@@ -173,7 +168,7 @@ BRIEF = ("contents", "expired5", "filters", "granted", "in_flight", "sector_orde
 # for example, or since somebody may compare or catch what they define.
 LENT = """
     arguments card_region client_start configuration connack connect connected5 connection5 contents counter_names
-    cursor drop expired5 expiry5 fault filters_again finishing foreign granted handshake head_for_session in_flight
+    cursor drop expired5 expiry5 fault finishing foreign granted handshake head_for_session in_flight
     leaving5 lost_messages mount new_journal opening other_session5 pinning posix quick record refusing5 requesting
     sector_order sectors session_record stored5 subscribing suspects texts upgrade
 """.split()
