@@ -28,7 +28,6 @@ class Subscriptions(Options):
     _message: "Any" = None  # type: ignore[name-defined] # noqa: F821  what handlers get
     # Of a client.
     session: "Any"  # type: ignore[name-defined] # noqa: F821
-    connected: bool
     _report: "Any"  # type: ignore[name-defined] # noqa: F821
     _failures: tuple
 
@@ -52,7 +51,7 @@ class Subscriptions(Options):
             if h[PATTERN] not in patterns[k + 1 :]:
                 found.append(h)
                 taken.append(h[NUMBER])
-        if self.connected:
+        if self.session.connected:
             self.known = 0  # what the session has is about to change
         self._handlers = found  # at once: a filter that the broker has is never without a handler
         return patterns, [h[QOS] for h in handlers]
@@ -76,7 +75,7 @@ class Subscriptions(Options):
 
     def _remove_handler(self, pattern):
         """Messages of this filter have no handler any more."""
-        if self.connected:
+        if self.session.connected:
             self.known = 0  # what the session has is about to change
         self._handlers = [h for h in self._handlers if h[PATTERN] != pattern]
 
