@@ -53,9 +53,10 @@ class _Body:
         self._function = function
         self._is_value = bool(function.decorator_list)  # a property
         self._statements = function.body
-        self._value = ast.Constant(None)
-        if isinstance(function.body[-1], ast.Return):
-            self._statements, self._value = function.body[:-1], function.body[-1].value
+        self._value: ast.expr = ast.Constant(None)
+        last = function.body[-1]
+        if isinstance(last, ast.Return):
+            self._statements, self._value = function.body[:-1], last.value or self._value
         self._returns = any(isinstance(node, ast.Return) for each in self._statements for node in walk(each))
         self._variables = {*variables_of(function)}
         nodes = walk(function)
