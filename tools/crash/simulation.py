@@ -128,6 +128,7 @@ class Simulation:
         if state.bit_flipped:
             read_all(journal)  # what rots in a sector that a mount has not read is found when the device has time
         state.peer.out.durable()
+        state.peer.out.read_anew()
         if (journal.found_damaged or journal.lost) and not state.bit_flipped:
             told = f"the mount found {journal.found_damaged} damaged records, and told of {journal.lost}"
             raise Finding(OTHER, f"{told}, after mere power cuts")

@@ -101,7 +101,8 @@ class Outgoing:
         self.sendable_below = 0  # these runs can only have sent messages below this number
         self.modes = (PERSISTENT,)  # what the journal may record
         self.connected()
-        # (kind, Message ID) of the packet being handled; (CONNACK, (whether all are given up, whether they begin anew))
+        # (kind, Message ID) of the packet being handled; (CONNACK, (whether all are given up, whether they begin anew,
+        # whether session_lost() follows))
         self.acknowledging = None
         self.not_durable = ()  # exchanges as they were before acknowledgements that need not be durable yet
         self.done_waiting = 0  # so many of these need not before a packet leaves, if they completed their exchange
@@ -228,7 +229,7 @@ class Outgoing:
             raise Finding(OTHER, "message %s was altered: %r" % (number, p))
         if p.qos:
             self._check_publish(number, p)
-            self._set(self.open[number], mid=p.mid, unsure=False, tried=SENT)
+            self._set(self.open[number], mid=p.mid, unsure=False, tried=SENT, orphaned=False)
             self.given_up.discard(number)
             self.lapsed.discard(number)
             self.sent += (number,)
@@ -339,10 +340,10 @@ class Outgoing:
     def connack_read(self, none, window, level=4):
         """The client reads a CONNACK that accepts it. `none`: it tells that the server has no session. `window`: the
         client's max_inflight. At level 5 messages then begin anew, except those that the server had taken: they are
-        done."""
+        done. At lower levels session_lost() tells what is done."""
         self.handled()
         over = [mode == CLEAN or (mode != UNSURE and self.clean) or (mode == ENDING and none) for mode in self.modes]
-        self.acknowledging = (CONNACK, (all(over), none and level == 5))
+        self.acknowledging = (CONNACK, (all(over), none and level == 5, none and level < 5 and not self.clean))
         if any(over):
             self.given_up.update(
                 e.number for e in self.open.values() if e.tried != NEVER or e.number in self.maybe_sent
@@ -350,7 +351,7 @@ class Outgoing:
         self.max_inflight = max(self.max_inflight, window + len(self.aside & set(self.open)))
         self.sendable_below = len(self.messages)
 
-    def _begin_session(self, over, anew):
+    def _begin_session(self, over, anew, none):
         # The CONNACK has been handled; its effect on the journal may not be durable yet. Of those that were sent the
         # client gives up no more than its window had: some that are done, and live again, in place of others.
         spared = sum(e.unsure for e in self.open.values())
@@ -363,6 +364,8 @@ class Outgoing:
                 del self.open[e.number]
             elif anew and e.tried == SENT:
                 self._lapse(e)
+        if none:
+            self.session_lost()
         self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
 
     def _lapse(self, e):
@@ -381,11 +384,12 @@ class Outgoing:
 
     def session_lost(self):
         """A CONNACK tells the client that the server has no session. The client sends PUBREL once more; if nothing
-        answers, the exchange ends with the next connection."""
+        answers, the exchange ends with the next connection that begins so."""
         for e in list(self.open.values()):
-            if e.orphaned:
+            if e.orphaned and e.phase == RELEASED:
+                self.not_durable += (e,)
                 del self.open[e.number]
-            elif e.phase == RELEASED:
+            elif e.phase == RELEASED or e.unsure:  # its PUBREC may have been handled
                 self._set(e, orphaned=True)
 
     # --- faults, and the verdict ---
@@ -408,9 +412,11 @@ class Outgoing:
         kind, mid = self.acknowledging or (0, 0)
         for e in list(self.open.values()):
             if kind == CONNACK:
-                anew = mid[1]
-                if e.number in self.given_up or (anew and e.phase == RELEASED):
+                _, anew, none = mid
+                if e.number in self.given_up or (e.phase == RELEASED and (anew or (none and e.orphaned))):
                     self._set(e, unsure=True)
+                elif none and e.phase == RELEASED:
+                    self._set(e, orphaned=True)
                 elif anew and e.tried == SENT:
                     self._lapse(e)
             elif kind and e.mid == mid:
@@ -418,18 +424,18 @@ class Outgoing:
         if kind == CONNACK:
             self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
         places = self.max_inflight
-        for e in self.open.values():
+        for e in list(self.open.values()):
             if places and e.number < self.sendable_below:
                 self.maybe_sent.add(e.number)
                 in_flight = e.phase != BEGUN and not self._may_be_completed(e)
                 places -= in_flight and e.number not in self.maybe_damaged and e.number not in self.aside
-        self.read_anew(orphaned=False)
+            self._set(e, fresh=False)
         self.disconnected()
 
-    def read_anew(self, **more):
+    def read_anew(self):
         """The client mounted its journal: it knows no more than that tells."""
         for e in list(self.open.values()):
-            self._set(e, fresh=False, **more)
+            self._set(e, fresh=False, orphaned=False)
 
     def judge(self):
         """Raises Finding if a message was lost; called when all exchanges have ended."""

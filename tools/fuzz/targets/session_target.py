@@ -47,6 +47,7 @@ class Simulation:
         self.journal = Journal(self.flash)
         buffer = bytearray(2 * _TX)
         self.out.power_cut()
+        self.out.read_anew()
         self.topic = b"t"
         self.session = self.session_class(
             self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000
