@@ -101,8 +101,8 @@ class Outgoing:
         self.sendable_below = 0  # these runs can only have sent messages below this number
         self.modes = (PERSISTENT,)  # what the journal may record
         self.connected()
-        # (kind, Message ID) of the packet being handled; (CONNACK, (whether all are given up, whether they begin anew,
-        # whether session_lost() follows))
+        # (kind, Message ID) of the packet being handled; (CONNACK, (whether all are given up, for each of `modes`,
+        # whether they begin anew, whether session_lost() follows))
         self.acknowledging = None
         self.not_durable = ()  # exchanges as they were before acknowledgements that need not be durable yet
         self.done_waiting = 0  # so many of these need not before a packet leaves, if they completed their exchange
@@ -343,7 +343,7 @@ class Outgoing:
         done. At lower levels session_lost() tells what is done."""
         self.handled()
         over = [mode == CLEAN or (mode != UNSURE and self.clean) or (mode == ENDING and none) for mode in self.modes]
-        self.acknowledging = (CONNACK, (all(over), none and level == 5, none and level < 5 and not self.clean))
+        self.acknowledging = (CONNACK, (over, none and level == 5, none and level < 5 and not self.clean))
         if any(over):
             self.given_up.update(
                 e.number for e in self.open.values() if e.tried != NEVER or e.number in self.maybe_sent
@@ -356,10 +356,10 @@ class Outgoing:
         # client gives up no more than its window had: some that are done, and live again, in place of others.
         spared = sum(e.unsure for e in self.open.values())
         for e in sorted(self.open.values(), reverse=True):
-            if over and spared and e.phase == ACCEPTED and e.tried != NEVER:
+            if any(over) and spared and e.phase == ACCEPTED and e.tried != NEVER:
                 spared -= 1
                 self._lapse(e)
-            elif (over and e.tried != NEVER) or (anew and e.phase == RELEASED):
+            elif (all(over) and e.tried != NEVER) or (anew and e.phase == RELEASED):
                 self.not_durable += (e,)
                 del self.open[e.number]
             elif anew and e.tried == SENT:
