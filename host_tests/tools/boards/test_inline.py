@@ -83,6 +83,14 @@ def test_does_the_same(i):
         ("limited", "def f(pump): return 1 + pump.limited(input())", "again and again"),
         ("stop", "def stop(): pass", "2 functions have the name stop"),
         ("begin", "", "0 functions"),
+        ("flow", "def f(pump): return pump.flow(pump.flow(1))", "cannot stand where it is called"),
+        ("flow", "def f(pump): return pump.flow(n=input())", "cannot stand where it is called"),
+        ("flow", "def f(pump): return {print(): pump.flow(1)}", "cannot stand"),
+        ("limited", "def f(pump, LIMIT): return pump.limited(1)", "has a variable LIMIT"),
+        ("g", "def g(): yield 1", "cannot stand in place"),
+        ("g", "async def g(): pass", "cannot stand in place"),
+        ("g", "def g(*, a): return a", "cannot stand in place"),
+        ("g", "def g(a=[]): return a", "cannot stand in place"),
     ],
 )
 def test_what_would_mean_something_else_is_refused(name, calls, why):

@@ -46,20 +46,35 @@ def _found(trees, places, name):
     return found[0]
 
 
+# What a body cannot have: it would be of another function, or run at another time.
+_OTHERS = (ast.Yield, ast.YieldFrom, ast.Await, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_OTHERS += (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+# What is computed first in an expression.
+_FIRST = (ast.BinOp, "left"), (ast.Compare, "left"), (ast.BoolOp, "values"), (ast.UnaryOp, "operand")
+_FIRST += (ast.Attribute, "value"), (ast.Subscript, "value")
+
+
 class _Body:
     """What stands in place of a call."""
 
     def __init__(self, function):
         self._function = function
-        self._is_value = bool(function.decorator_list)  # a property
+        nodes, of = walk(function), function.args
+        self._is_value = [ast.unparse(one) for one in function.decorator_list] == ["property"]
+        inner = sum(isinstance(node, FUNCTIONS) for node in nodes) > 1 or any(isinstance(n, _OTHERS) for n in nodes)
+        odd = of.vararg or of.kwarg or of.kwonlyargs or not all(isinstance(one, ast.Constant) for one in of.defaults)
+        if inner or odd or len(function.decorator_list) > self._is_value:
+            raise ValueError(f"{function.name}() cannot stand in place of its calls")
         self._statements = function.body
         self._value: ast.expr = ast.Constant(None)
         last = function.body[-1]
         if isinstance(last, ast.Return):
             self._statements, self._value = function.body[:-1], last.value or self._value
         self._returns = any(isinstance(node, ast.Return) for each in self._statements for node in walk(each))
-        self._variables = {*variables_of(function)}
-        nodes = walk(function)
+        caught = {node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name}
+        self._variables = {*variables_of(function)} | caught
         self._stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
     def globals(self):
@@ -69,6 +84,11 @@ class _Body:
     def stand_in(self, tree):
         """Replaces the calls in `tree`. Returns how many there were."""
         left = calls = self._calls(tree)
+        for caller in [node for node in walk(tree) if isinstance(node, FUNCTIONS)] if calls else ():
+            if self._calls(caller) and (same := self.globals().intersection(variables_of(caller))):
+                raise ValueError(
+                    f"{caller.name}() has a variable {', '.join(same)}, a global of {self._function.name}()"
+                )
         while left:
             for block in [block for node in walk(tree) for block in blocks(node) if isinstance(block, list)]:
                 for i in reversed(range(len(block))):
@@ -104,7 +124,8 @@ class _Body:
     def _first_call(self, node):
         # A call of it in the expression `node`, before which nothing else is computed.
         while node and not self.is_call(node):
-            node = next((n for f in ("left", "operand", "value", "values") if (n := getattr(node, f, None))), None)
+            field = next((field for of, field in _FIRST if isinstance(node, of)), "")
+            node = getattr(node, field, None)
             node = node[0] if isinstance(node, list) else node
         return node
 
@@ -113,18 +134,22 @@ class _Body:
         arguments = [call.value] if self._is_value else list(call.args)
         if not self._is_value and isinstance(call.func, ast.Attribute):
             arguments.insert(0, call.func.value)
+        given_by_name = [] if self._is_value else call.keywords
+        plain = all(isinstance(keyword.value, (ast.Name, ast.Constant)) for keyword in given_by_name)
+        if not plain or any(self.is_call(node) for each in arguments for node in walk(each)):
+            raise ValueError(f"{self._function.name}() cannot stand where it is called: {ast.unparse(call)}")
         parameters = [arg.arg for arg in self._function.args.args]
         defaults = self._function.args.defaults
         given = dict(zip(parameters[len(parameters) - len(defaults) :], defaults, strict=True))
         given |= dict(zip(parameters, arguments, strict=False))
-        given |= {} if self._is_value else {keyword.arg: keyword.value for keyword in call.keywords}
+        given |= {keyword.arg: keyword.value for keyword in given_by_name}
         own = {name: ast.Name(f"{name}_of_{self._function.name}", ast.Load()) for name in self._variables}
         for name in parameters:
             if isinstance(given[name], (ast.Name, ast.Constant)) and name not in self._stored:
                 own[name] = given[name]
             elif before is not None:
                 before.append(ast.Assign([ast.Name(own[name].id, ast.Store())], given[name]))
-            elif any(isinstance(node, ast.Call) for node in walk(given[name])):
+            elif any(isinstance(node, (ast.Call, ast.NamedExpr)) for node in walk(given[name])):
                 raise ValueError(f"{self._function.name}({ast.unparse(given[name])}) would call that again and again")
             else:
                 own[name] = given[name]
