@@ -33,9 +33,20 @@ def test_a_call_interrupted_at_any_line(client, level, event):
 CLOSELY = {
     "packets of one read": ("KeyboardInterrupt", "run, connected", "line", "_step"),
     "around a handler": ("KeyboardInterrupt", "run, connected", "line", "_deliver", "_report", "_leave", "_return"),
-    "a new filter": ("KeyboardInterrupt", "subscribe", "opcode", "_add_handlers", "_remove_handler"),
+    "a new filter": ("KeyboardInterrupt", "subscribe", "opcode", "_add_handlers", "_remove_handlers"),
     "a filter that has a handler": ("KeyboardInterrupt", "subscribe again", "opcode", "_add_handlers"),
-    "CONNACK": ("KeyboardInterrupt", "run, forgotten", "line", "_steps", "_call_steps", "_open_steps", "_take_granted"),
+    "CONNACK": (
+        "KeyboardInterrupt",
+        "run, forgotten",
+        "line",
+        "_steps",
+        "_call_steps",
+        "_open_steps",
+        "_take_granted",
+        "_resume_subscriptions",
+        "_subscribe_again_steps",
+        "_subscribe_steps",
+    ),  # fmt: skip
     "a mount": ("KeyboardInterrupt", "run, which recovers", "line", "recover", "_mount_again", "_clear"),
     "a search": ("KeyboardInterrupt", "is_pending", "line", "is_pending", "_begin"),
     "the end": ("KeyboardInterrupt", "disconnect", "line", "disconnect", "_end", "_close", "_stop", "_try_disconnect"),

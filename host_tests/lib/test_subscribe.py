@@ -81,6 +81,8 @@ def test_who_subscribes_hears_of_too_little_memory(broker, make, monkeypatch):
         client.connect()
         with monkeypatch.context() as patch:
             patch.setattr(handlers, "Message", loading)
+            with pytest.raises(ValueError, match="filter"):
+                client.subscribe("a/#/b", 1, print)  # nothing is loaded for it
             with pytest.raises(MemoryError):
                 client.subscribe("a", 1, print)
         client.ping()

@@ -8,7 +8,7 @@ import pytest
 from host_tests.lib import aio_clients
 from inflight.session.session import Session
 from inflight.states import NEW
-from tools.reference.kinds import PUBLISH
+from tools.reference.kinds import PINGREQ, PUBLISH
 from tools.reference.wire import puback, publish
 
 BOTH_CLIENTS = True
@@ -85,6 +85,34 @@ def test_pieces_come_again_from_the_first(broker, make, pump):
         client.disconnect()
     assert seen.count(0) == 2
     assert codes(client).count(errno.ECONNABORTED) == 1
+
+
+def test_a_failure_is_of_one_message(broker, make, pump, monkeypatch):
+    """Also where there was no memory to end its delivery: the next message is not one whose handler raised."""
+    handler = Shy(ValueError("not now"), 1)
+    client = make(broker.port, on_message=handler, max_redeliveries=5)
+
+    def no_memory():
+        raise MemoryError
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.send(publish("t", b"x", 1, 7))
+        b.expect_close()
+        b.welcome(1)
+        b.deliver("t", b"y")
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "_end_delivery", no_memory)
+            with pytest.raises((MemoryError, OSError)):
+                client.ping()
+        pump(client, lambda: len(handler.seen) == 2)
+        client.disconnect()
+    assert [payload for payload, *_ in handler.seen] == [b"x", b"y"]
 
 
 @pytest.mark.parametrize(("error", "qos", "most"), [(ValueError, 0, 3), (ValueError, 1, 0), (MemoryError, 1, 0)])

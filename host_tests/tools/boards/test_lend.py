@@ -126,3 +126,6 @@ def test_what_each_message_runs_through_is_loaded_once():
     found = kept(shrink, TEXTS)
     naming = {place: text.count("inflight.receiving") for place, text in found.items()}
     assert {place: n for place, n in naming.items() if n} == {"inflight/core": 1}
+    functions = [node for node in ast.walk(ast.parse(found["inflight/receiving"])) if isinstance(node, ast.FunctionDef)]
+    loaded = {node.module for each in functions for node in ast.walk(each) if isinstance(node, ast.ImportFrom)}
+    assert loaded == {"handlers", "message5", "undelivered", "long_message"}  # by the first one, or by odd ones

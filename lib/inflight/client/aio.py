@@ -320,12 +320,18 @@ class AsyncClient(Base):
         # The consumer is who calls this: asyncio.wait_for() may let a task of its own wait for the message.
         return self._receive_here().next(asyncio.current_task())
 
+    def reconnect_for_messages(self):
+        """Another connection shall get the messages that were left with the broker."""
+        self._reconnecting = True
+        self._wake()
+
     def _receive_here(self):
         # From now on messages without a handler are for consumers.
         if not self._consumers:
-            from .consumers import Consumers
+            from .consumers import Consumers, not_handled
 
             self._consumers = Consumers(self)
+            self.on_message = not_handled
         return self._consumers
 
     async def publish(self, topic, payload=b"", qos=0, retain=False, properties=None):
@@ -414,9 +420,10 @@ class AsyncClient(Base):
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
         asked for now or at the next connection, until unsubscribe()."""
+        handlers = self._make_handlers(filters, qos, handler, stream)
         if not self._message:
             self._make_message()
-        patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
+        patterns, qos_list = self._add_handlers(handlers)
         if not handler and not self.on_message:
             self._receive_here()  # a message may come before the loop begins
         handlers = [h for h in self._handlers if h[PATTERN] in patterns]
@@ -434,8 +441,7 @@ class AsyncClient(Base):
         patterns = self._encode_filters(filters)
         async with self._lock:
             if await self._is_ready():
-                for pattern in patterns:
-                    self._remove_handler(pattern)
+                self._remove_handlers(patterns)
             await self._request(patterns, None, 0, None)
 
     async def ping(self):
@@ -458,8 +464,7 @@ class AsyncClient(Base):
     async def _request(self, patterns, qos_list, identifier, handlers):
         # The request of a caller that was cancelled may still be under way.
         await self._wait_until(lambda: self.session.request is None)
-        self.session.identifier = identifier
-        self.session.subscribe(patterns, qos_list)
+        self.session.subscribe(patterns, qos_list, identifier)
         self._requested = qos_list and (patterns, handlers)
         await self._wait_until(lambda: self.session.request is None)
 

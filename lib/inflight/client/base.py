@@ -49,6 +49,8 @@ _PACE = const(256)  # bytes that a peer takes within a time-out, if it does not 
 _LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
 
 _BYTES = (bytes, bytearray, memoryview)
+_LASTING = b"\x86\x87\x88\x89\x8a\x8c\x8e\x97\x9f\xa0"  # reason codes: trying again soon does not help
+_MOST_ATTEMPTS = const(16)  # the pause behind them is the longest one
 
 
 class Base(Subscriptions):
@@ -491,21 +493,28 @@ class Base(Subscriptions):
             yield from self._call_steps()
         if session.code:
             self._no_connack = silent
-            from ..session.refused import ConnectRefused, slow_down
+            from ..session.refused import ConnectRefused
 
-            slow_down(self, session.code)
-            self._back_off(ticks_ms())  # also after connect(); the attempt counts when it is over
-            self._attempts -= 1
+            self.slow_down(session.code)
             raise ConnectRefused(session.code, getattr(session, "reason", ""))
         for mid in session.ended:
             self._report_complete(mid)
-        if session.ended:
-            session.ended = ()
         if self._handlers:
             # None: the broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
             # Else they are part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
             self._resume_subscriptions(None if silent or not session.present else known)
         self._no_connack = False  # not before: an interrupt above leaves filters that are asked for again
+
+    def slow_down(self, code):
+        """The broker refused the connection, or ended it, with this code: the next pause may be the longest one. It
+        begins now if there was no connection yet: connect() may be called at once. The attempt counts when it is
+        over."""
+        if code in _LASTING:
+            self._attempts = _MOST_ATTEMPTS
+            self._connected_at = None
+        if self._state < UP:
+            self._back_off(ticks_ms())
+            self._attempts -= 1
 
     def _call_steps(self):
         # A connection, CONNECT and CONNACK.

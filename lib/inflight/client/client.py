@@ -343,16 +343,16 @@ class Client(Base):
         try:
             self._begin(RUNNING | OUTSIDE)
             self._check_interrupted()
+            handlers = self._make_handlers(filters, qos, handler, stream)
             if not self._message:
                 self._make_message()
-            patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
+            patterns, qos_list = self._add_handlers(handlers)
             if not self.connected:
                 return None
             codes = []
             requests = self._requests_for(patterns, qos_list)
             for patterns, qos_list, identifier in requests:
-                self.session.identifier = identifier
-                self.session.subscribe(patterns, qos_list)
+                self.session.subscribe(patterns, qos_list, identifier)
                 self._wait_for_answer()
                 codes += self._take_granted(patterns, self._handlers)
             return codes[0] if isinstance(filters, (str, bytes)) else codes
@@ -367,8 +367,7 @@ class Client(Base):
             self._begin(RUNNING | OUTSIDE)
             patterns = self._encode_filters(filters)
             self._check_connected()
-            for pattern in patterns:
-                self._remove_handler(pattern)
+            self._remove_handlers(patterns)
             self.session.subscribe(patterns, None)
             self._wait_for_answer()
         finally:

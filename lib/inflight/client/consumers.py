@@ -33,7 +33,7 @@ _SINCE = const(4)  # ticks when it was taken
 _MAX_IN_USE = const(32)  # with more of them, acknowledgements do not wait for their turn
 
 
-def _not_handled(message):
+def not_handled(message):
     # The on_message of a client with consumers. deliver() puts messages into the inbox by itself: what fails in doing
     # so is no handler's error, which would be acknowledged.
     pass
@@ -55,7 +55,6 @@ class Consumers:
         self.paused = False  # the client waits for consumers
         self.asked = asyncio.Event()  # a consumer did, or time has passed
         self.message_ready = asyncio.Event()  # there is one, or there will be no more
-        client.on_message = _not_handled
 
     # --- the client's side ---
 
@@ -174,8 +173,7 @@ class Consumers:
                         self._in_use.remove(used)
                 raise
             if self._skipped:
-                client._reconnecting = True
-                client._wake()
+                client.reconnect_for_messages()
             self.message_ready.clear()
             await self.message_ready.wait()
             self._active_at = ticks_ms()

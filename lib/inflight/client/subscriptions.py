@@ -33,12 +33,16 @@ class Subscriptions(Options):
 
     # --- what the application asks for, and what the broker grants ---
 
-    def _add_handlers(self, filters, qos, handler, stream):
-        """Adds the handlers of what subscribe() gets, in place of those that the same filters have. Returns the encoded
-        filters and their QoS. Raises ValueError, also if the buffer is too small for the request."""
+    def _make_handlers(self, filters, qos, handler, stream):
+        """Returns the rows of what subscribe() gets. Raises ValueError, also if the buffer is too small for the
+        request."""
         handlers = make_handlers(filters, qos, handler, stream, self.session.protocol_level)
+        self.session.check_request([h[PATTERN] for h in handlers], _FIRST)
+        return handlers
+
+    def _add_handlers(self, handlers):
+        """Adds these, in place of those that the same filters have. Returns the filters and their QoS."""
         patterns = [h[PATTERN] for h in handlers]
-        self.session.check_request(patterns, _FIRST)
         found = [h for h in self._handlers if h[PATTERN] not in patterns]
         # The identifier follows from the filter: the broker may have this subscription of an earlier life, with
         # messages that wait.
@@ -73,11 +77,11 @@ class Subscriptions(Options):
         self.session.check_request(patterns)
         return patterns
 
-    def _remove_handler(self, pattern):
-        """Messages of this filter have no handler any more."""
+    def _remove_handlers(self, patterns):
+        """Messages of these filters have no handler any more."""
         if self.session.connected:
             self.known = 0  # what the session has is about to change
-        self._handlers = [h for h in self._handlers if h[PATTERN] != pattern]
+        self._handlers = [h for h in self._handlers if h[PATTERN] not in patterns]
 
     def _take_granted(self, patterns, handlers):
         """Returns what the broker granted. A filter that it refused keeps its handler, is told, and asked for again at
@@ -96,7 +100,7 @@ class Subscriptions(Options):
     def _number_of_filters(self):
         # What `known` is when the broker has granted all filters; it is not 0.
         session = self.session
-        broker = "%s:%d, level %d" % (self._host, self._port, session.protocol_level)
+        broker = self._host + " " + str(self._port) + " " + str(session.protocol_level)
         found = crc32(broker.encode() + session.client_id)
         for h in self._handlers:
             found = crc32(h[PATTERN] + bytes((h[QOS], h[NUMBER] & 0xFF, h[NUMBER] >> 8 & 0xFF, h[NUMBER] >> 16)), found)
@@ -129,8 +133,7 @@ class Subscriptions(Options):
         except ValueError as e:
             self._report(self.on_error, e)
             return
-        session.identifier = handler[NUMBER]
-        session.subscribe(filters, [handler[QOS]])
+        session.subscribe(filters, [handler[QOS]], handler[NUMBER])
         yield REQUEST
         while session.request is not None:
             yield POLL
@@ -190,6 +193,8 @@ class Subscriptions(Options):
     def _dispatch(self):
         """Hands the message that was received to its handlers."""
         session = self.session
+        message = self._message
+        message.failed = 0  # of one that was interrupted
         if not session.topic_len:
             self._topic_too_long()
         elif self._has_handler():
@@ -199,13 +204,10 @@ class Subscriptions(Options):
         elif self.on_message:
             self._call_handler(self.on_message, False, None)
         elif not session.offset:
-            if not session.count[counters.UNHANDLED]:
-                from ..errors import printable
-
-                topic = printable(str(session.buf[session.topic : session.topic + session.topic_len], "utf-8"))
-                self._report(self.on_error, OSError(ENOENT, "no handler takes messages to %s: they are lost" % topic))
             session.count[counters.UNHANDLED] += 1
-        message = self._message
+            if session.count[counters.UNHANDLED] == 1:
+                topic = repr(bytes(session.buf[session.topic : session.topic + session.topic_len]))[2:-1]
+                self._report(self.on_error, OSError(ENOENT, "no handler takes messages to %s: they are lost" % topic))
         if message.failed or message.again:
             self._end_delivery()
 
@@ -248,7 +250,6 @@ class Subscriptions(Options):
         message = self._message
         session = self.session
         most = failed = message.failed
-        message.failed = 0
         if failed and message.again < most:
             message.again += 1
             message.again_mid = session.mid

@@ -21,7 +21,7 @@ _KINDS = (OUT, IN, SESSION, NOTE)
 
 
 class Checkpoints:
-    """Those of the journal `j`, which calls what stands here in place of some of its own methods from now on. Sectors
+    """Those of the journal `j`, which calls what stands here in place of some of its own methods behind that. Sectors
     are told by their sequence numbers: that of the tail is j.erases - n."""
 
     def __init__(self, j):
@@ -37,14 +37,6 @@ class Checkpoints:
         self._open = j._open_next
         self._collect = j._collect
         self._collect_idly = j.collect
-        j._count = self._count_record
-        j._next = self._next_record
-        j.scan = self._scan_kind
-        j.find = self._find_quickly
-        j.next_used = self._next_used_mid
-        j._open_next = self._open_next
-        j._collect = self._collect_oldest
-        j.collect = self._work
         self.begin()
 
     def begin(self):
@@ -88,12 +80,12 @@ class Checkpoints:
 
     # --- in place of the journal's own methods ---
 
-    def _count_record(self, at, kind, size):
+    def count_record(self, at, kind, size):
         self._count(at, kind, size)
         if kind != OUT:
             self.others[at // self._journal._size] += size
 
-    def _next_record(self, at):
+    def next_record(self, at):
         # Counts what is live in each sector that it reaches.
         j = self._journal
         at = self._next(at)
@@ -102,7 +94,7 @@ class Checkpoints:
             at = self._next(at)
         return at
 
-    def _scan_kind(self, kind, at):
+    def scan(self, kind, at):
         # Of other kinds than OUT there are few, and many sectors without.
         if kind == OUT:
             return self._scan(kind, at)
@@ -126,7 +118,7 @@ class Checkpoints:
                     return at
             at = j._behind(at)
 
-    def _find_quickly(self, kind, seq):
+    def find(self, kind, seq):
         # Where messages stand in their order, begins in the last sector that can have the record, as far as checkpoints
         # tell: that of a sector tells a lower number than any message behind it has.
         j = self._journal
@@ -148,7 +140,7 @@ class Checkpoints:
                 j._cursor_seq = seq
         return self._find(kind, seq)
 
-    def _open_next(self, size):
+    def open_next(self, size):
         # The head begins with a checkpoint, if that and the record of `size` bytes fit.
         self._open(size)
         j = self._journal
@@ -172,7 +164,7 @@ class Checkpoints:
             j._collect()
         return j._erased > 1
 
-    def _collect_oldest(self):
+    def collect_oldest(self):
         j = self._journal
         if not j.unread:
             self._collect()
@@ -183,7 +175,7 @@ class Checkpoints:
         if j._live[j._tail()] == _UNCOUNTED:
             self._read(j._tail())
 
-    def _work(self, idle=True):
+    def collect(self, idle=True):
         # Beside what a short ring does: notes that the first sectors need not be read any more; `idle`, reads one that
         # the mount has not read.
         j = self._journal
@@ -356,7 +348,7 @@ class Checkpoints:
         at = j.find(OUT, seq) if seq < j.next_seq else -1
         return at if at >= 0 and j.found_seq == seq else -1
 
-    def _next_used_mid(self, mid):
+    def next_used(self, mid):
         # Without a look at each message, if that will do.
         j = self._journal
         if self._has_ids_in_order():

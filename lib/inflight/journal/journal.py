@@ -1321,14 +1321,15 @@ class Journal(Records):
     # done. So these sectors are read, as the mount of the whole ring reads them: those that the checkpoint names, which
     # have live records other than OUT; from the first one with live OUT records on, those up to the first message that
     # still is; and those from the checkpoint's own on. Between them only messages that wait can be live. These sectors
-    # are counted when somebody gets
-    # there: see Checkpoints.read(). If messages are not in their order, or few sectors would be left out, none is. In
-    # all the rest nothing is alive. They are read before they are erased, or when there is time.
+    # are counted when somebody gets there (Checkpoints). If messages are not in their order, or few sectors would be
+    # left out, none is. In all the rest nothing is alive: they are read before they are erased, or when there is time.
 
     def _mount_quickly(self):
-        """The journal has checkpoints from now on. Mounts what is on the device at a start. If all of it is to be read,
-        `failed` stands."""
-        self.checkpoints = Checkpoints(self)
+        """The journal has checkpoints from now on. Mounts it at a start; `failed` stands if all of it is to be read."""
+        self.checkpoints = c = Checkpoints(self)
+        self._count, self._next, self._open_next = c.count_record, c.next_record, c.open_next
+        self.scan, self.find, self.next_used = c.scan, c.find, c.next_used
+        self._collect, self.collect = c.collect_oldest, c.collect
         try:
             found = self._try_quickly(self._size)
         except MemoryError:
@@ -1341,8 +1342,7 @@ class Journal(Records):
 
     def _try_quickly(self, size):
         # With a buffer of that size. Returns True if the journal is mounted.
-        reader = SectorReader(self, size)
-        found = None
+        reader, found = SectorReader(self, size), None
         try:
             for leaving_out in (True, True, False):
                 if found is None:

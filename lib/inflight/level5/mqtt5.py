@@ -24,7 +24,7 @@ from errno import EOPNOTSUPP, ETIMEDOUT
 import inflight.counters as counters
 import inflight.packet as packet
 
-from ..compat import const, passed, ticks_ms
+from ..compat import const, passed
 from ..counters import STALLS, TAKEN_OVER
 from ..journal.records import DONE, OUT, OVERHEAD, RELEASED
 from ..packet import (
@@ -40,7 +40,7 @@ from ..packet import (
     UNSUBACK,
     ProtocolError,
 )
-from ..session.refused import Disconnected, PublishRefused, slow_down
+from ..session.refused import Disconnected, PublishRefused
 from ..states import (
     BY_CONNECT,
     BY_DISCONNECT,
@@ -54,7 +54,6 @@ from ..states import (
     STATE,
     TOO_LONG,
     TRIAL,
-    UP,
 )
 from .connection5 import RECORD
 from .cursor import (
@@ -102,6 +101,10 @@ _END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a D
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
 _LONGEST_STALL_MS = const(3_600_000)
+_MID_IN_USE = 0x91
+_QUOTAS = b"\x93\x97"
+_PAUSE_MS = 1000  # the first one, and the longest
+_LONGEST_PAUSE_MS = 60_000
 
 
 class Session5(LongPackets):
@@ -346,7 +349,7 @@ class Session5(LongPackets):
             self._second = self.now >> 10
             return self._probe() if self.connected and self.rows else 0
         if self.lowered:
-            lowered(self)
+            self.note_lowered()
         if self.view is self.out and not goes_on:
             if self.aliases:
                 n = self.aliases.replace(self, n)
@@ -532,7 +535,7 @@ class Session5(LongPackets):
                 self.count[counters.UNHEARD] += 1
         else:
             self._ack_code = 0
-            rejected(self, kind, code)
+            self.take_failure(kind, code)
 
     def connection_lost(self, client=None, error=None):
         if self.connected and client:
@@ -796,10 +799,7 @@ class Session5(LongPackets):
     def _leave_broker(self, client, error):
         """`error` ends the connection. The broker is told if it broke the protocol [MQTT5-4.13.1-1]."""
         if not isinstance(error, ProtocolError):
-            slow_down(client, getattr(error, "code", 0))
-            if client._state < UP:  # in the same bytes as CONNACK: connect() may be called at once
-                client._back_off(ticks_ms())
-                client._attempts -= 1
+            client.slow_down(getattr(error, "code", 0))
             return
         if client._out_left:
             return  # nobody understands a DISCONNECT within another packet
@@ -816,68 +816,59 @@ class Session5(LongPackets):
         self.count[counters.DROPPED] += 1
         self.count[counters.EXPIRED] += 1
 
+    # --- the broker refuses a message, or takes less than it asks for ---
 
-# --- the broker refuses a message, or takes less than it asks for ---
+    def take_failure(self, kind, code):
+        """PUBACK or PUBREC arrived with this code, a failure: the message is done, or goes out once more as a new
+        one."""
+        mid = self.mid
+        i = self.row(mid)
+        state = self.states[i] & STATE if i >= 0 else SEND
+        if self.aliases:
+            self.aliases.refused(mid)
+        if code == _MID_IN_USE:
+            self.ending = BY_CONNECT  # the two sessions disagree
+            raise ProtocolError("the broker has another message of Message ID %d" % mid)
+        if state == SEND or state == REL:
+            self.count[counters.UNKNOWN_ACKS] += 1
+        elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
+            raise self.fault(kind, mid)
+        elif self.states[i] & GIVEN_UP:
+            self.give_up(self.addresses[i])
+        elif code in _QUOTAS:
+            self.states[i] = SEND
+            self.waiting = True
+            self._hold_messages()
+        else:
+            reason = self._read_reason()
+            self.count[counters.DROPPED] += 1
+            self.count[counters.REJECTED] += 1
+            seq = self.give_up(self.addresses[i])
+            self.notices += (PublishRefused(code, mid, seq, reason),)
 
-_MID_IN_USE = 0x91
-_QUOTAS = b"\x93\x97"
-_PAUSE_MS = 1000  # the first one, and the longest
-_LONGEST_PAUSE_MS = 60_000
+    def _read_reason(self):
+        # The text of the acknowledgement that was received, "": it has none.
+        if not self.block:
+            return ""
+        from .cursor import IN_ACK, REASON
 
+        cursor = self.properties(IN_ACK)
+        return cursor.text() if cursor.find(REASON) else ""
 
-def rejected(session, kind, code):
-    """PUBACK or PUBREC arrived with this code, a failure: the message is done, or goes out once more as a new one."""
-    mid = session.mid
-    i = session.row(mid)
-    state = session.states[i] & STATE if i >= 0 else SEND
-    if session.aliases:
-        session.aliases.refused(mid)
-    if code == _MID_IN_USE:
-        session.ending = BY_CONNECT  # the two sessions disagree
-        raise ProtocolError("the broker has another message of Message ID %d" % mid)
-    if state == SEND or state == REL:
-        session.count[counters.UNKNOWN_ACKS] += 1
-    elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
-        raise session.fault(kind, mid)
-    elif session.states[i] & GIVEN_UP:
-        session.give_up(session.addresses[i])
-    elif code in _QUOTAS:
-        session.states[i] = SEND
-        session.waiting = True
-        _hold(session)
-    else:
-        reason = _reason(session)
-        session.count[counters.DROPPED] += 1
-        session.count[counters.REJECTED] += 1
-        seq = session.give_up(session.addresses[i])
-        session.notices += (PublishRefused(code, mid, seq, reason),)
+    def _hold_messages(self):
+        # All messages of QoS 1 and 2 wait, so that their order is kept; ever longer.
+        self.count[counters.HELD] += 1
+        if not self.pause:
+            self.last_pause = min(2 * self.last_pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
+        self.pause = self.last_pause
+        self.paused_at = self.now
+        self.quota = 0
 
-
-def _reason(session):
-    # The text of the acknowledgement that was received, "": it has none.
-    if not session.block:
-        return ""
-    from .cursor import IN_ACK, REASON
-
-    cursor = session.properties(IN_ACK)
-    return cursor.text() if cursor.find(REASON) else ""
-
-
-def _hold(session):
-    # All messages of QoS 1 and 2 wait, so that their order is kept; ever longer.
-    session.count[counters.HELD] += 1
-    if not session.pause:
-        session.last_pause = min(2 * session.last_pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
-    session.pause = session.last_pause
-    session.paused_at = session.now
-    session.quota = 0
-
-
-def lowered(session):
-    """A message is sent at a lower QoS, or not retained: perhaps twice is better than never. Told once for a
-    connection."""
-    session.lowered = False
-    session.count[counters.LOWERED] += 1
-    if not session.told_lowered:
-        session.told_lowered = True
-        session.notices += (OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained: see lowered"),)
+    def note_lowered(self):
+        """A message is sent at a lower QoS, or not retained: perhaps twice is better than never. Told once for a
+        connection."""
+        self.lowered = False
+        self.count[counters.LOWERED] += 1
+        if not self.told_lowered:
+            self.told_lowered = True
+            self.notices += (OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained: see lowered"),)

@@ -2,13 +2,10 @@
 
 from errno import EACCES, ECONNABORTED, ECONNREFUSED, EIO
 
-from ..compat import const
 from ..errors import printable
 
 _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
 _CREDENTIALS = b"\x04\x05\x86\x87\x8a\x8c"
-_LASTING = b"\x86\x87\x88\x89\x8a\x8c\x8e\x97\x9f\xa0"  # trying again soon does not help
-_LONGEST = const(16)
 
 
 class ConnectRefused(OSError):
@@ -84,10 +81,3 @@ class MessageSetAside(OSError):
 
 def _text(code, reason):
     return "0x%02x %s" % (code, printable(reason)) if reason else "0x%02x" % code
-
-
-def slow_down(client, code):
-    """The connection was refused, or ended by the broker, with this code: the next pause may be the longest one."""
-    if code in _LASTING:
-        client._attempts = _LONGEST
-        client._connected_at = None

@@ -177,7 +177,6 @@ class Session(Receiving):
     completed: int
     tick: int
     when_full: str
-    identifier: int
     timeout_ms: int
     keep_alive: int
     below_stale: bool
@@ -435,11 +434,11 @@ class Session(Receiving):
         self.count[counters.ACCEPTED] += 1
         return mid
 
-    def subscribe(self, filters, qos):
+    def subscribe(self, filters, qos, identifier=0):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
         returns the SUBACK or UNSUBACK. One request at a time. Level 5: `identifier` is its Subscription Identifier."""
         self.begin()
-        self._make_request(filters, qos)
+        self._make_request(filters, qos, identifier)
         self.busy = False
 
     def disconnect(self, code=0):
@@ -968,6 +967,7 @@ class Session(Receiving):
         self.holds_journal = True  # until the next reset()
         self.send(self.put_connect(clean_session, keepalive, user, password, will))
         self.clean = clean_session
+        self.ended = ()
         self.code = 0
         self.restart_timers(now)
         if self.aside or self.strikes:
@@ -1104,12 +1104,12 @@ class Session(Receiving):
             return self.no_properties
         return bytes((4, _SUBSCRIPTION, identifier & 0x7F | 0x80, identifier >> 7 & 0x7F | 0x80, identifier >> 14))
 
-    def _make_request(self, filters, qos):
+    def _make_request(self, filters, qos, identifier):
         # The one request under way: filters, their QoS, and properties.
         self.request_mid = self.last_mid = self.free_mid(0)
         if qos and any(q & 2 for q in qos):
             self.expect_qos_2()
-        self.request = filters, qos, self._request_properties(qos and getattr(self, "identifier", 0))
+        self.request = filters, qos, self._request_properties(identifier)
         self.request_due = 1
 
     def _put_request(self):

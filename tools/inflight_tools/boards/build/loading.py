@@ -98,16 +98,19 @@ APART = {
     "expired5": ("mqtt5", ("Session5.drop_expired_message",)),
     "expiry5": ("stored5", ("Seconds", "newest")),
     "resending5": ("stored5", ("resend",)),
-    "refusing5": ("mqtt5", ("lowered", "rejected")),
+    "refusing5": ("mqtt5", ("Session5.note_lowered", "Session5.take_failure")),
     "configuration": ("options", ("Options.configure",)),
     "granted": (
         "subscriptions",
         """
         Subscriptions._resume_subscriptions Subscriptions._subscribe_again_steps Subscriptions._number_of_filters
-        Subscriptions._requests_for Subscriptions._take_granted Subscriptions._remove_handler
+        Subscriptions._requests_for Subscriptions._take_granted Subscriptions._remove_handlers
         """.split(),
     ),
-    "filters": ("subscriptions", ("Subscriptions._add_handlers", "Subscriptions._encode_filters")),
+    "filters": (
+        "subscriptions",
+        ("Subscriptions._make_handlers", "Subscriptions._add_handlers", "Subscriptions._encode_filters"),
+    ),
     "dispatching": (
         "subscriptions",
         ("Subscriptions._make_message", "Subscriptions._has_handler", "Subscriptions._dispatch", "matches"),
@@ -116,7 +119,7 @@ APART = {
     "no_properties": ("handlers", ("no_property",)),
     "pending": ("base", ("Base._pending_messages",)),
     "client_start": ("base", ("new_session", "Base._set_up")),
-    "handshake": ("base", ("Base._steps",)),
+    "handshake": ("base", ("Base._steps", "Base.slow_down")),
     "received5": ("consumers", ("Received5",)),
     "message5": ("handlers", ("Fields", "Message5")),
 }
