@@ -47,13 +47,11 @@ def _found(trees, places, name):
 
 
 # What a body cannot have: it would be of another function, or run at another time.
-_OTHERS = (ast.Yield, ast.YieldFrom, ast.Await, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_OTHERS += (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.AsyncFunctionDef, ast.ClassDef)
-
-
+_OTHERS: tuple[type[ast.AST], ...] = (ast.Yield, ast.YieldFrom, ast.Await, ast.Lambda, ast.ListComp, ast.SetComp)
+_OTHERS += (ast.DictComp, ast.GeneratorExp, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.AsyncFunctionDef)
 # What is computed first in an expression.
-_FIRST = (ast.BinOp, "left"), (ast.Compare, "left"), (ast.BoolOp, "values"), (ast.UnaryOp, "operand")
-_FIRST += (ast.Attribute, "value"), (ast.Subscript, "value")
+_FIRST: dict[type[ast.AST], str] = {ast.BinOp: "left", ast.Compare: "left", ast.BoolOp: "values"}
+_FIRST |= {ast.UnaryOp: "operand", ast.Attribute: "value", ast.Subscript: "value"}
 
 
 class _Body:
@@ -124,8 +122,7 @@ class _Body:
     def _first_call(self, node):
         # A call of it in the expression `node`, before which nothing else is computed.
         while node and not self.is_call(node):
-            field = next((field for of, field in _FIRST if isinstance(node, of)), "")
-            node = getattr(node, field, None)
+            node = getattr(node, _FIRST.get(type(node), ""), None)
             node = node[0] if isinstance(node, list) else node
         return node
 
