@@ -392,8 +392,7 @@ def _call(device, point, k, names, event):
         names = ("_sync",)
 
     def counts(code):
-        calls = code.co_name == "_call" and code.co_filename.endswith("handlers.py")
-        return code.co_name in names if names else code.co_name not in _OF_A_MESSAGE and not calls
+        return code.co_name in names if names else code.co_name not in (*_OF_A_MESSAGE, "_call_handler")
 
     with AtLine(k, partial(EVENTS[point.event], device), counts, event) as lines, contextlib.suppress(*_RAISED):
         call(device)
