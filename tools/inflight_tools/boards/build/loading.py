@@ -161,7 +161,7 @@ TEXTS = ("codes",)
 INLINED = """
     _abandon_oldest _come_again _publish_now _publish_repeated bytes_received data_to_send got overdue
     repeat_unanswered use _refusal _report_complete _sum_header _wait broker_takes excess forget_received
-    _dup restart_timers _leave _return finish pinging _oldest _time_left
+    _dup restart_timers _leave _return pinging _oldest _time_left
 """.split()
 
 # Imported by each statement that uses them, also in a loop, and held for that alone: others are loaded next.
