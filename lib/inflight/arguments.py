@@ -30,9 +30,8 @@ def refuse(name, allowed, value):
     """Raises ValueError."""
     if value.__class__ in (str, bytes, bytearray):
         value = value[:_LONGEST]  # there may be no memory for the text of all
-    if name in _SECRET:
-        raise ValueError("%s is %s, not this %s" % (name, allowed, value.__class__.__name__))
-    raise ValueError("%s is %s, not %s" % (name, allowed, repr(value)[:_LONGEST]))
+    shown = "this " + value.__class__.__name__ if name in _SECRET else repr(value)[:_LONGEST]
+    raise ValueError("%s is %s, not %s" % (name, allowed, shown))
 
 
 def number(name, value, least, most, unit=""):

@@ -17,7 +17,7 @@ from ..compat import passed, ticks_diff, ticks_ms
 from ..errors import OutboxFull
 from ..net.io_waiter import IOWaiter, open_socket, sleep_ms
 from ..net.transport import Transport
-from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, PATTERN, POLL, READING, UP, WRITE
+from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, POLL, READING, UP, WRITE
 from .base import Base
 
 
@@ -426,7 +426,6 @@ class AsyncClient(Base):
         patterns, qos_list = self._add_handlers(handlers)
         if not handler and not self.on_message:
             self._receive_here()  # a message may come before the loop begins
-        handlers = [h for h in self._handlers if h[PATTERN] in patterns]
         async with self._lock:
             if not await self._is_ready():
                 return None

@@ -152,7 +152,7 @@ class Client(Base):
         return True
 
     def _time_left(self):
-        # For an answer.
+        # ms for an answer. Raises OSError if none are left.
         left = self.session.time_left(ticks_ms(), self._waiting_since)
         if left <= 0:
             raise self.session.fault()

@@ -101,10 +101,10 @@ _END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a D
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
 _LONGEST_STALL_MS = const(3_600_000)
-_MID_IN_USE = 0x91
+_MID_IN_USE = const(0x91)
 _QUOTAS = b"\x93\x97"
-_PAUSE_MS = 1000  # the first one, and the longest
-_LONGEST_PAUSE_MS = 60_000
+_PAUSE_MS = const(1000)  # the first one, and the longest
+_LONGEST_PAUSE_MS = const(60_000)
 
 
 class Session5(LongPackets):

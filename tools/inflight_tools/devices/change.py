@@ -20,17 +20,16 @@ def read(words, ask):
     its word. Raises WrongArgument."""
     with device_code():
         texts = {*importlib.import_module("config")._TEXTS, *importlib.import_module("network_fields").TEXTS}
-    fields = {}
+    given = {}
     for word in words:
         name, _, text = word.partition("=")
-        if name in fields:
+        if name in given:
             raise WrongArgument(f"{name} is there twice: name it once")
         if name not in SECRETS and not text:
             _check_name(name)
             raise WrongArgument(f"{name}: write {name}=value, or {name}=null to remove it")
-        fields[name] = _value(name, text, texts) if text else None
-    asked = {word.partition("=")[0] for word in words if not word.partition("=")[2]}
-    return {name: _value(name, ask(name), texts) if name in asked else value for name, value in fields.items()}
+        given[name] = text
+    return {name: _value(name, text or ask(name), texts) for name, text in given.items()}
 
 
 def _check_name(name):

@@ -191,9 +191,7 @@ COLLECTED = ("receiving", "handlers")
 # These stay, too, and each message runs through them: see hold.
 HELD = ("receiving",)
 _CONNECTING = "__enter__ __exit__ connect _connect _do_step disconnect _end_connection".split()
-_REQUESTS = """
-    subscribe unsubscribe ping _wait_for_answer _check_connected discard _publish_when_free
-""".split()
+_REQUESTS = "subscribe unsubscribe ping _wait_for_answer _check_connected discard _publish_when_free".split()
 # {module: (module that it comes from, {class: methods})}: those of one module are needed together, and lent. Without a
 # class: functions of the module.
 SELDOM = {

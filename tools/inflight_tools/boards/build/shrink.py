@@ -116,7 +116,7 @@ def _shrink(sources, keeping=None, together=None):
     constants = {_dotted(place): _constants(place, trees) for place in trees}
     together = together or {}
     merged = {f"{PACKAGE}/{name}" for name in MERGED}.union(*together.values())
-    known = {f"{PACKAGE}/{name}" for name in (*KNOWN, *PUBLIC)} - merged
+    known = {f"{PACKAGE}/{name}" for name in (*KNOWN, *PUBLIC)}
     internal = {place for place in trees if place.startswith(f"{PACKAGE}/")} - known | merged
     trees = {place: _Fold(place, constants, place in internal).visit(tree) for place, tree in trees.items()}
     for group, names in (GROUPS | PARTS).items():
