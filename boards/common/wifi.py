@@ -77,7 +77,7 @@ class Wifi:
         try:
             nic.active(True)
             self._before = nic.status()
-            self._leave()  # a driver that is connecting refuses another attempt
+            self._leave_network()  # a driver that is connecting refuses another attempt
             self._dialled = ticks_ms()
             # With power saving an answer waits for the next beacon, and the Pico W loses some packets.
             nic.config(pm=network.WLAN.PM_PERFORMANCE if self.power_save else network.WLAN.PM_NONE)
@@ -92,7 +92,7 @@ class Wifi:
         except (OSError, RuntimeError, ValueError) as e:
             self._give_up(WRONG_KEY if "Password" in str(e) else FAILED)
 
-    def _leave(self):
+    def _leave_network(self):
         # The driver may still report the old connection.
         self.nic.disconnect()
         start = ticks_ms()

@@ -6,7 +6,7 @@ import pytest
 
 import inflight
 import inflight.client.base
-import inflight.client.handlers
+import inflight.client.subscriptions
 import inflight.journal.sectors
 import inflight.level5.mqtt5
 import inflight.level5.receive5
@@ -70,7 +70,7 @@ def test_corpus_is_small_and_of_all_targets():
 DEFECTS = {
     "decoder": (inflight.session.packet_buffer, "valid", lambda text: True, 4500),
     "decoder5": (Session5, "_is_allowed", lambda *of: True, 2400),
-    "topic": (inflight.client.handlers, "matches", lambda *of: True, 3000),
+    "topic": (inflight.client.subscriptions, "matches", lambda *of: True, 3000),
     "session": (Receiving, "take_qos_2", lambda session, mid: 0, 450),
     "setup": (setup_server, "_question_end", lambda query: len(query), 6000),
     "calls": (inflight.Client, "publish", None, 450),

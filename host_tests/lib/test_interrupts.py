@@ -52,11 +52,13 @@ CLOSELY = {
     "the end": ("KeyboardInterrupt", "disconnect", "line", "disconnect", "_end", "_close", "_stop", "_try_disconnect"),
     "tasks": ("KeyboardInterrupt", "connect", "line", "_start", "_run", "_watch", "_run_connection", "_run_anew"),
     "a message that is handed over": ("KeyboardInterrupt", "async for", "line", "_take", "take", "next", "_release"),
+    "a record in RAM": ("KeyboardInterrupt", "run", "line", "_put"),
     "the lock": ("publish", "run, which recovers", "line", "call"),
 }
 SOURCES = "".join(map(Path.read_text, Path(inflight.__file__).parent.rglob("*.py")))
 # Which client has such functions, if not both.
-ONLY = {"tasks": "asyncio", "a message that is handed over": "asyncio", "the lock": "blocking"}
+ONLY = dict.fromkeys(("tasks", "a message that is handed over", "a record in RAM"), "asyncio")
+ONLY["the lock"] = "blocking"
 
 
 @pytest.mark.parametrize(

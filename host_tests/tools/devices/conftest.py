@@ -54,7 +54,7 @@ def answering(broker, told):  # noqa: F811
         clients[-1].on_subscribe = lambda *_: subscribed.set()
         clients[-1].connect("127.0.0.1", broker.port)
         clients[-1].loop_start()
-        assert subscribed.wait(30)
+        assert subscribed.wait(60)
         told(device, "status", state="online", firmware="1", seq=1, epoch=1)
         return got
 

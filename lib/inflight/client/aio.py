@@ -41,7 +41,6 @@ class AsyncClient(Base):
         self._error = None  # what ended the last attempt or connection
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
-        self._reconnecting = False  # another connection shall get messages that were left with the broker
         self._granted_qos = None  # what the last one was granted
 
     # --- life ---
@@ -132,7 +131,6 @@ class AsyncClient(Base):
         self._report_end(error)
 
     def _close(self):
-        self._reconnecting = False
         self._requested = None
         if self._consumers:
             self._consumers.connection_closed()
@@ -175,7 +173,7 @@ class AsyncClient(Base):
         if self._state != IDLE or self._guard & INTERRUPTED or self.session.busy:
             super()._recover()
         await self._open()
-        while not self._reconnecting:
+        while not (self._consumers and self._consumers.reconnect):
             if not self.connected:  # behind DISCONNECT nothing is read, though disconnect() was interrupted
                 raise OSError(ECONNABORTED, "disconnected")
             await self._advance()
@@ -319,11 +317,6 @@ class AsyncClient(Base):
     def __anext__(self):
         # The consumer is who calls this: asyncio.wait_for() may let a task of its own wait for the message.
         return self._receive_here().next(asyncio.current_task())
-
-    def reconnect_for_messages(self):
-        """Another connection shall get the messages that were left with the broker."""
-        self._reconnecting = True
-        self._wake()
 
     def _receive_here(self):
         # From now on messages without a handler are for consumers.

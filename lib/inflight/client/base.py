@@ -495,7 +495,7 @@ class Base(Subscriptions):
             self._no_connack = silent
             from ..session.refused import ConnectRefused
 
-            self.slow_down(session.code)
+            self._slow_down(session.code)
             raise ConnectRefused(session.code, getattr(session, "reason", ""))
         for mid in session.ended:
             self._report_complete(mid)
@@ -505,7 +505,7 @@ class Base(Subscriptions):
             self._resume_subscriptions(None if silent or not session.present else known)
         self._no_connack = False  # not before: an interrupt above leaves filters that are asked for again
 
-    def slow_down(self, code):
+    def _slow_down(self, code):
         """The broker refused the connection, or ended it, with this code: the next pause may be the longest one. It
         begins now if there was no connection yet: connect() may be called at once. The attempt counts when it is
         over."""

@@ -51,6 +51,7 @@ class Consumers:
         self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
         self._active_at = 0  # when a consumer asked, or a message came to an empty inbox
         self._skipped = False  # messages for the inbox were left with the broker
+        self.reconnect = False  # another connection shall get them: the inbox is empty
         self._session_on = None  # the connection of which it is known what session the broker has
         self.paused = False  # the client waits for consumers
         self.asked = asyncio.Event()  # a consumer did, or time has passed
@@ -114,15 +115,16 @@ class Consumers:
         a connection comes between CONNACK and what follows it: if the broker has a new session, Message IDs of the old
         one mean nothing."""
         client = self._client
-        if client._transport is not self._session_on:
-            self._session_on = client._transport
-            if self._session_on and not client.session.present:
+        transport = client._transport
+        if transport is not self._session_on:
+            self._session_on = transport
+            if transport and not client.session.present:
                 if client._clean_session or client.session.protocol_level > 3:
                     self._in_use = []
         for used in self._in_use:
             consumer = used[_CONSUMER]
             if not consumer or consumer.done():
-                client.session.acknowledge_received(used[_FLAGS], used[_MID], used[_TRANSPORT] is client._transport)
+                client.session.acknowledge_received(used[_FLAGS], used[_MID], used[_TRANSPORT] is transport)
                 self._in_use.remove(used)  # if the flash fails it is still its consumer's
                 return True
             if not (client._closed or len(self._in_use) > _MAX_IN_USE or client._timed_out(used[_SINCE], 4)):
@@ -132,7 +134,7 @@ class Consumers:
     def connection_closed(self):
         self._inbox.clear()
         self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
-        self.paused = self._skipped = False
+        self.paused = self._skipped = self.reconnect = False
 
     # --- the consumer's side ---
 
@@ -173,7 +175,8 @@ class Consumers:
                         self._in_use.remove(used)
                 raise
             if self._skipped:
-                client.reconnect_for_messages()
+                self.reconnect = True
+                client._wake()
             self.message_ready.clear()
             await self.message_ready.wait()
             self._active_at = ticks_ms()

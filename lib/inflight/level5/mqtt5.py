@@ -799,7 +799,7 @@ class Session5(LongPackets):
     def _leave_broker(self, client, error):
         """`error` ends the connection. The broker is told if it broke the protocol [MQTT5-4.13.1-1]."""
         if not isinstance(error, ProtocolError):
-            client.slow_down(getattr(error, "code", 0))
+            client._slow_down(getattr(error, "code", 0))
             return
         if client._out_left:
             return  # nobody understands a DISCONNECT within another packet

@@ -1069,7 +1069,7 @@ class Session(Receiving):
                 strikes += 1
             self.strikes = strikes
             self.suspected = self.mids[0]
-            if before < _SURE:  # few connections find the message, whatever slow_down() says
+            if before < _SURE:  # few connections find the message, whatever _slow_down() says
                 most = 1 if strikes else 3
         if state & TRIAL or (state & SUSPECT and evident and strikes == _SURE):
             self.put_aside(0, getattr(error, "code", 0))

@@ -87,17 +87,17 @@ def package(board=None, bytecode=False, url=None):
 
 def _files(board, processor):
     # {path below /lib: .mpy}
-    texts = bundle.shrunk(bundle.library()) | (_of_board(board) if board else {})
+    texts = _with_modules_of(board) if board else bundle.shrunk(bundle.library())
     return {f"{place}.mpy": code for place, code in bundle.compile_texts(texts, processor).items()}
 
 
-def _of_board(folder):
-    """{place: text} of the modules for programs of one's own, and of all that they use. What asks for modules of the
-    application is of the application."""
+def _with_modules_of(folder):
+    """{place: text} of the library, of a board's modules for programs of one's own, and of all that they use. What asks
+    for modules of the application is of the application."""
     files = {path.stem: path for where in ("common", folder) for path in modules_in(bundle.BOARDS / where)}
     application = {path.stem for path in modules_in(bundle.FIRMWARE)}
     texts = bundle.shrunk(bundle.sources(folder))
-    found = {}
+    found = {place: text for place, text in texts.items() if "/" in place}
     wanted = ["board", "connectivity"]
     while wanted:
         name = wanted.pop()

@@ -119,7 +119,7 @@ APART = {
     "no_properties": ("handlers", ("no_property",)),
     "pending": ("base", ("Base._pending_messages",)),
     "client_start": ("base", ("new_session", "Base._set_up")),
-    "handshake": ("base", ("Base._steps", "Base.slow_down")),
+    "handshake": ("base", ("Base._steps", "Base._slow_down")),
     "received5": ("consumers", ("Received5",)),
     "message5": ("handlers", ("Fields", "Message5")),
 }
@@ -202,7 +202,7 @@ _OF_NODE = """
     __init__ subscribe _configured _made_actuators _made_home _set_up_network _gather _dating packet _sync_time
     _board_cs _clock_cs _go_on
 """.split()
-_JOIN = ("__init__", "setup", "join", "_try_next", "_dial", "_leave")
+_JOIN = ("__init__", "setup", "join", "_try_next", "_dial", "_leave_network")
 # Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
 # handler of the client needs, where stack is short.
 OCCASIONAL = {

@@ -62,7 +62,7 @@ def shrink(sources, public=None, used=(), keeping=None, words=None):
     that keep their meaning (None: all do); used: see rename(); keeping: see lend(); words: of private_words(), for the
     application. Returns the same with other texts, inflight/core, inflight/journal_core and inflight/texts. ValueError
     if two modules use a name for different things."""
-    trees = _shrink(sources, keeping, TOGETHER if words else {})
+    trees = _shrink(sources, used, keeping, TOGETHER if words else {})
     if words:
         set_apart(trees, words)
     if public is not None:
@@ -81,7 +81,7 @@ def shrink(sources, public=None, used=(), keeping=None, words=None):
 def originals(sources, public, used):
     """{module that tracebacks name: (what it is called in loading, the module of the source that it comes from, {name
     in the output of shrink(): name in the source})} of functions."""
-    trees = _shrink(sources)
+    trees = _shrink(sources, used)
     functions = {
         place: {node.name for node in walk(tree) if isinstance(node, FUNCTIONS)} for place, tree in trees.items()
     }
@@ -110,7 +110,7 @@ def _named(trees, public, used):
     return _with_short_names(trees, short), tables, short
 
 
-def _shrink(sources, keeping=None, together=None):
+def _shrink(sources, used, keeping=None, together=None):
     trees = {place: _Flat(place).visit(_Trim().visit(ast.parse(text))) for place, text in sources.items()}
     take_apart(trees)
     constants = {_dotted(place): _constants(place, trees) for place in trees}
@@ -131,17 +131,18 @@ def _shrink(sources, keeping=None, together=None):
             _drop_unused_imports(tree)
     if f"{PACKAGE}/core" in trees:
         trees = _detach_texts(trees)
-        inline(trees, _to_inline(trees, together))
+        inline(trees, _to_inline(trees, used, together))
         hold(trees)
         lend(trees, keeping)
     return trees
 
 
-def _to_inline(trees, together):
-    # Other modules than an application's, tests for one, may call all that there is.
+def _to_inline(trees, used, together):
+    # Other modules than an application's, tests for one, may call all that there is. The library is the same with
+    # modules of a board beside it and without.
     ours = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
     others = () if together else (trees[place] for place in trees.keys() - ours.keys())
-    called = {name for tree in others for name in names_of(tree)}
+    called = {name for tree in others for name in names_of(tree)}.union(() if together else used)
     given = {node.name for tree in ours.values() for node in walk(tree) if isinstance(node, FUNCTIONS)} - called
     return [name for name in INLINED if name in given]
 
