@@ -402,18 +402,17 @@ class PacketBuffer:
             self.journal._fail("a record of the journal is no message")
 
     def next_part(self):
-        """Returns how many bytes of the packet that was begun are to be written, 0 if there are no more."""
-        self.view = self.out
-        self.out_at = 0
+        """Returns how many bytes of the packet that was begun are to be written next, from the beginning of `out` on
+        unless they stand elsewhere."""
         n = self.ready
         if n:
             self.ready = 0
             return n
         n = self.out_left
-        if n and self.rest is not None:
+        if self.rest is not None:
             self.view = self.rest
             self.rest = None
-        elif n:
+        else:
             self.out_at = self.journal.read(self.out_address, self._out_offset, self.out)
             n = min(n, len(self.out) - self.out_at)
             self._out_offset += n

@@ -349,15 +349,6 @@ class Session(Receiving):
             return 0
         return timeout - ticks_diff(now, last)
 
-    def _ping_due(self):
-        # A PINGREQ is also sent when only the broker was silent: so a dead link is noticed.
-        if self.ping_requested:
-            return True
-        interval = self.keep_alive
-        if not interval or self._ping_at >= 0:
-            return False
-        return passed(self.now, self._sent_at, interval) or passed(self.now, self._received_at, interval)
-
     def _send_ping(self):
         if self.foreign:
             self.foreign.pinged = True
@@ -464,9 +455,10 @@ class Session(Receiving):
         return n
 
     def _select(self):
-        n = self.next_part()
-        if n:
-            return n
+        self.view = self.out
+        self.out_at = 0
+        if self.ready or self.out_left:
+            return self.next_part()
         if self.ack_due:
             n = self._put_ack(self.ack_due >> 20, self.ack_due & 0xFFFF, self.ack_due >> 16 & 8)
             self.ack_due = 0
@@ -486,7 +478,13 @@ class Session(Receiving):
                 return self._send_message(i)
         if foreign and foreign.asked and not foreign.pinged and passed(self.now, self.progress_at, _PROBES_MS):
             self.ping_requested = True  # some brokers do not answer PUBRELs for ids that they do not hold
-        if self._ping_due():
+        interval = self.keep_alive
+        if self.ping_requested or (
+            interval
+            and self._ping_at < 0
+            # Also when only the broker was silent: so a dead link is noticed.
+            and (passed(self.now, self._sent_at, interval) or passed(self.now, self._received_at, interval))
+        ):
             return self._send_ping()
         return 0
 
