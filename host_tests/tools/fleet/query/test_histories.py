@@ -11,9 +11,7 @@ import pytest
 
 from host_tests.tools.fleet.tables import AT
 from host_tests.tools.fleet.without_spark import Fleet, row
-from inflight_tools.fleet.query import views
-from inflight_tools.fleet.query.database import Database
-from inflight_tools.fleet.query.facts import gather
+from inflight_tools.fleet.query import facts as facts_of
 
 SEED, HISTORIES = int(os.environ.get("INFLIGHT_SEED") or 0), int(os.environ.get("INFLIGHT_HISTORIES") or 4)
 
@@ -137,9 +135,8 @@ def judged(seed, folder):
     world, fleet = World(seed), Fleet(folder)
     fleet.batch(world.rows)
     how = {"now": world.now + 1, "grace_s": 3600, "retired": world.retired}
-    facts = gather(fleet.root, "inflight", **how)
-    with Database(fleet.root) as database:
-        views.judge(database, **how)
+    with facts_of.judged(fleet.root, "inflight", **how) as (database, facts):
+        facts = facts_of.gathered(database, facts)
         runs = database.run("SELECT *, 'delivered', true FROM ranges UNION ALL FROM missing").fetchall()
     told, arrived = Counter([facts["judgement"]["kind"]]), set()
     for device, epoch, lo, hi, place, proved in runs:

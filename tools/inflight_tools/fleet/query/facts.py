@@ -359,18 +359,23 @@ def _dead_letters(database):
 def gather(root, topics, chosen=(), worst=10, counters=(), **how):
     """Returns the facts of the fleet below `topics`, from the tables in the folder or URI `root`. They contain the
     measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. counters: what
-    counters.load() returned. how: as _judged() has them. A number that JSON has not, NaN or infinity, is None. Raises
+    counters.load() returned. how: as judged() has them. A number that JSON has not, NaN or infinity, is None. Raises
     WrongTables."""
-    with _judged(root, topics, **how) as (database, facts):
-        gathered = _gathered(database, chosen, worst, facts["since"], facts["until"])
-        return _as_json(_judgement(facts | {"counters": list(counters)} | gathered))
+    with judged(root, topics, **how) as (database, facts):
+        return gathered(database, facts, chosen, worst, counters)
+
+
+def gathered(database, facts, chosen=(), worst=10, counters=()):
+    """As gather(), of what judged() gives."""
+    found = _gathered(database, chosen, worst, facts["since"], facts["until"])
+    return _as_json(_judgement(facts | {"counters": list(counters)} | found))
 
 
 def of_device(root, topics, device, number=None, epoch=None, landing=None, **how):
     """The facts of one device, None if it is not known: the only one in `devices`, with its measurements and health
     over time, and the newest messages of its `log`. way: that of message `number`, as where.answer.answer() returns it
-    for `epoch` and `landing`, or {"unknown": why}. how: as _judged() has them. Raises WrongTables."""
-    with _judged(root, topics, **how) as (database, facts):
+    for `epoch` and `landing`, or {"unknown": why}. how: as judged() has them. Raises WrongTables."""
+    with judged(root, topics, **how) as (database, facts):
         database.only(device)
         facts |= _fleet(database) | {"devices": _devices(database), "way": None}
         if not facts["devices"]:
@@ -395,14 +400,14 @@ def _judgement(facts):
 def totals(root, topics, **how):
     """Of the facts that gather() returns those that tell whether somebody must be told: the sums. Raises WrongTables;
     FileNotFoundError without tables."""
-    with _judged(root, topics, **how) as (database, facts):
+    with judged(root, topics, **how) as (database, facts):
         if not database.tables["raw"]:
             raise FileNotFoundError(f"there are no tables in {root}: has `inflight fleet tables` run?")
         return _judgement(facts | _fleet(database))
 
 
 @contextlib.contextmanager
-def _judged(root, topics, grace_s=3600, now=None, unread=None, **how):
+def judged(root, topics, grace_s=3600, now=None, unread=None, **how):
     """The Database of the tables in `root` with the views of views.judge(), and what that tells. unread: what
     LandingFiles.unread() returned before. now: in s since 1970. grace_s, how: as views.judge() has them."""
     now = time.time() if now is None else now
