@@ -5,6 +5,7 @@ import ast
 import functools
 import graphlib
 import re
+import symtable
 
 import pytest
 
@@ -49,6 +50,13 @@ def known(name, modules):
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name or None
+
+
+@functools.cache
+def defined_in(path):
+    """The names that the module binds outside of functions."""
+    names = symtable.symtable(path.read_text(), str(path), "exec").get_symbols()
+    return {one.get_name() for one in names if one.is_assigned() or one.is_imported()}
 
 
 def imports():
@@ -131,6 +139,19 @@ def test_folders_import_only_what_stands_above_them():
         if floor[folder_of(used)] > floor[folder_of(module)]
     ]
     assert wrong == [], "\n".join(wrong)
+
+
+def test_what_is_imported_exists():
+    """Also for long tests, which nobody may run for weeks."""
+    modules = {module_of(path): path for folder in (TOOLS, CHECKOUT / "host_tests") for path in folder.rglob("*.py")}
+
+    def exists(name):
+        where, _, last = name.rpartition(".")
+        found = modules.get(where)
+        return name in modules or (last in defined_in(found) if found else not known(where, modules))
+
+    names = [(module, name) for module, path in modules.items() for name in names_in(path, module)]
+    assert [(module, name) for module, name in names if not exists(name)] == []
 
 
 def test_no_tool_imports_a_test():

@@ -2,14 +2,9 @@
 
 import pytest
 
-from tools.emulators.pico_w import mounting, waking
+from tools.emulators.pico_w import waking
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(3600)]
-
-
-def test_full_journal_is_mounted_within_a_second():
-    for what, ms in mounting.times():
-        assert ms <= 1000, what
 
 
 def test_readings_are_in_flash_and_acknowledged_soon(record_property):
