@@ -311,7 +311,8 @@ class Simulation:
             mid = device.publish(*message, properties=meta)
         except (OutboxFull, OSError) as error:
             # Worn flash may have no erased sector left, until the broker has completed messages.
-            excused = self._fault_injected and (isinstance(error, OSError) or self.setup["worn"])
+            worn = self.flash.stuck or self.flash.low
+            excused = self._fault_injected and (isinstance(error, OSError) or worn)
             if qos and self.state.settings["when_full"] and not excused:
                 raise
             out.refuse(number)

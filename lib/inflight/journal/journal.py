@@ -385,7 +385,10 @@ class Journal(Records):
     def _collect(self):
         # Empties the oldest sector and erases it.
         sector = self._tail()
-        live = self._empty(sector, self._erased or self._off + self._live[sector] <= self._size)
+        later = self._erased or self._off + self._live[sector] <= self._size
+        if not (later or self._others):
+            self._open_next(0)  # which refuses: the SESSION record has to find space, or nothing is completed
+        live = self._empty(sector, later)
         noted = self._newest // self._size != sector and self._noted // self._size != sector
         if not noted and (self._erased or self._off + NOTES <= self._size):
             noted = self._note()
@@ -956,15 +959,8 @@ class Journal(Records):
         if not noted and (regions or untold):
             # NOTEs find space only when a sector is collected. If a worn page ends that, the next try finds zeros here.
             damaged, skipped = self._told
-            self._told = (
-                damaged,
-                skipped,
-                self.next_seq,
-                self.last_mid,
-                self.damaged - damaged,
-                self.skipped - skipped,
-                reader.messages,
-            )
+            lost = self.damaged - damaged, self.skipped - skipped, reader.messages
+            self._told += (self.next_seq, self.last_mid) + lost
         for at, end in regions:  # behind the numbers that it made known, should the power go here
             reader.retire(at, end)
         self._settle_last(reader)
