@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from host_tests.tools.command import inflight
 from inflight_tools.boards.build.bundle import compile_all, library, modules, shrunk, sources, translate
 from inflight_tools.boards.build.rename import _ROM, mentioned, names_in, own_names, rename
 from tools.runtimes import runtime
@@ -143,6 +144,8 @@ def test_a_traceback_is_translated_back():
     line = next(line for line in lines if translate(_frame(line)) == _frame("def _select("))
     assert "_select" not in line
     assert translate("no frame in " + line) == "no frame in " + line
+    shown = inflight("board", "traceback", stdin=f"Traceback:\n{_frame(line)}\nOSError: 5\x1b[2J\n").stdout
+    assert shown == f"Traceback:\n{_frame('def _select(')}\nOSError: 5\\x1b[2J\n"
 
 
 def _frame(line, module="inflight.core"):

@@ -3,7 +3,7 @@
 import typer
 
 from inflight_tools import boards
-from inflight_tools.boards import deploy, flash, freeze, image, library, monitor
+from inflight_tools.boards import deploy, flash, freeze, image, library, monitor, traceback
 from inflight_tools.output import epilog
 
 app = typer.Typer(no_args_is_help=True, help=boards.__doc__)
@@ -18,5 +18,6 @@ _add(image, "--board esp32 --config attic.json --out attic.bin")
 _add(flash, "--board esp32 --port /dev/ttyUSB0 --config attic.json")
 _add(deploy, "--board pico_w --port /dev/ttyACM0 --config attic.json")
 _add(monitor, "--port /dev/ttyACM0 --config attic.json")
+_add(traceback, "< crash.txt")
 _add(freeze, "build/frozen")
 _add(library, "build/library --board pico_w")
