@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from host_tests.tools.fleet.spark.with_spark import Fleet
 from host_tests.tools.fleet.without_spark import telemetry
+from inflight_tools.fleet.delta import WrongTables
 from inflight_tools.fleet.spark import repair
 from inflight_tools.fleet.spark.guard import set_aside
 from inflight_tools.fleet.spark.landing import LandingFiles, Watch, summary
@@ -92,6 +93,15 @@ def test_names_that_are_needed_stay_in_the_list(short, tmp_path):
     name, text = repair.Checkpoint(tmp_path).shorter_list(lambda: {"1.ndjson", "new.ndjson"})
     assert str(name) == "sources/0/3.compact"
     assert text.splitlines() == ["v1", lines[1], *lines[3:]]
+
+
+@pytest.mark.parametrize("text", ["", "v1\n{", "v1\n{}\n-", 'v1\n{}\n{"logOffset":null}'])
+def test_an_older_offset_that_is_torn_is_told(tmp_path, text):
+    """The last one is repeated."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets/6").write_text(text)
+    with pytest.raises(WrongTables, match="offsets/6 is damaged: restore it, or make new ones"):
+        repair.Checkpoint(tmp_path).listed_by(6)
 
 
 @pytest.fixture

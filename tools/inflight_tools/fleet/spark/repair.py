@@ -260,13 +260,17 @@ class Checkpoint:
         return True
 
     def listed_by(self, batch):
-        """The number, in the list of files, of the last ones that a batch reads; -1 before the first batch."""
+        """The number, in the list of files, of the last ones that a batch reads; -1 before the first batch. Raises
+        WrongTables."""
         if batch < 0:
             return -1
+        file = self._file("offsets", batch)
         try:
-            return int(_objects(self._file("offsets", batch), 1)[-1]["logOffset"])
+            return int(_objects(file, 1)[-1]["logOffset"])
         except FileNotFoundError:
             return -1
+        except (ValueError, LookupError, TypeError):
+            raise WrongTables(f"{file} is damaged: restore it, or {ANEW}") from None
 
     def files(self, above=-1, to=None):
         """The names of the listed files with numbers above one, up to another one."""
