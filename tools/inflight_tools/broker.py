@@ -5,6 +5,7 @@ import os
 import ssl
 import uuid
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -82,6 +83,16 @@ def find_broker(at: BrokerOptions) -> tuple[Broker, int]:
         raise ValueError("a password, but no user: name it with --user")
     level = at.protocol_level or (5 if fields.get("protocol_level") == 5 else 4)
     return replace(found, root=root, user=user, password=password, device=None, level=level), level
+
+
+def words_of(at: BrokerOptions, root: str) -> list[str]:
+    """The options as words of another command, with this root, and files by their whole paths."""
+    given = [(name, value) for name, value in (vars(at) | {"root": root}).items() if value is not None]
+    return [
+        word
+        for name, value in given
+        for word in (f"--{name.replace('_', '-')}", str(value.absolute() if isinstance(value, Path) else value))
+    ]
 
 
 def client_of(broker: Broker, purpose: str) -> ThreadClient:

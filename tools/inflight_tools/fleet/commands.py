@@ -9,6 +9,7 @@ from inflight_tools.fleet.monitoring.command import check
 from inflight_tools.fleet.pipeline.command import pipeline
 from inflight_tools.fleet.query.command import export
 from inflight_tools.fleet.report.command import report
+from inflight_tools.fleet.service import service
 from inflight_tools.fleet.spark.command import compact, tables
 from inflight_tools.fleet.transfer.command import download, upload
 from inflight_tools.fleet.where.command import where
@@ -45,4 +46,5 @@ _add(where, "where attic 1234 --data telemetry", "3 the message is not in the ta
 _add(compact, "compact --data telemetry --keep 90d")
 _add(export, "export folder --data telemetry")
 _add(history, "history --home-assistant https://homeassistant.local:8123 --token-file token")
+_add(service, "service --broker broker.example --ca ca.pem --user collector-0 --password-file password")
 _add(pipeline, "pipeline --broker broker.example --data telemetry")

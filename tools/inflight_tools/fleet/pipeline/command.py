@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from inflight_tools import options
-from inflight_tools.broker import find_broker
+from inflight_tools.broker import find_broker, words_of
 from inflight_tools.fleet.collect.spool import make_folder
 from inflight_tools.fleet.locations import for_spark
 from inflight_tools.fleet.monitoring.address import both
@@ -32,9 +32,7 @@ def pipeline(
     tells how they do."""
     with failing(ValueError, OSError):  # before Spark starts
         root = find_broker(at)[0].root
-    collect = ["collect", "--landing", str(data / "landing"), "--age", str(age)]
-    for name, value in (vars(at) | {"root": root}).items():
-        collect += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+    collect = ["collect", "--landing", str(data / "landing"), "--age", str(age), *words_of(at, root)]
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     if metrics:
         try:

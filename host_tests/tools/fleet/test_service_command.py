@@ -1,0 +1,70 @@
+"""`inflight fleet service`: units that systemd takes, and that start what they say."""
+
+import shlex
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from host_tests.tools.command import inflight
+from host_tests.waiting import wait_for
+
+PATIENCE_S = 240
+
+
+def written(folder, *words, **variables):
+    """{name: text} of the units."""
+    done = inflight("fleet", "service", folder, *words, **variables)
+    assert done.exit_code == 0 and "systemctl enable --now" in done.stdout, done.output
+    return {path.stem: path.read_text() for path in folder.glob("*.service")}
+
+
+def line(unit, name):
+    """The only value of this setting."""
+    (found,) = [one.partition("=")[2] for one in unit.splitlines() if one.startswith(f"{name}=")]
+    return found
+
+
+@pytest.mark.parametrize("data", ["/var/lib/inflight", '/srv/50% of "my" data;'])
+def test_systemd_takes_them(tmp_path, data):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze")
+    (tmp_path / "pass word").write_text("secret\n")
+    words = ("--broker", "localhost", "--user", "collector-0", "--password-file", tmp_path / "pass word")
+    units = written(tmp_path / "units", "--data", data, *words)
+    assert units.keys() == {"inflight-collect", "inflight-tables", "inflight-serve"}
+    assert "secret" not in "".join(units.values())
+    paths = sorted((tmp_path / "units").iterdir())
+    done = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_what_they_start_ends_quietly(tmp_path, mosquitto):
+    """At SIGTERM, with exit status 0: systemd takes another one for a failure."""
+    units = written(
+        tmp_path / "units", "--data", tmp_path / "my data", "--broker", f"127.0.0.1:{mosquitto().port}",
+        "--listen", "0", JAVA_HOME="/usr/lib/my java",
+    )  # fmt: skip
+    assert shlex.split(line(units["inflight-tables"], "Environment"))[1] == "JAVA_HOME=/usr/lib/my java"
+    for name, ready in (("collect", "connected to"), ("serve", "is at http://127.0.0.1:")):
+        with open(tmp_path / name, "w+") as said:
+            process = subprocess.Popen(shlex.split(line(units[f"inflight-{name}"], "ExecStart")), stderr=said)
+            try:
+                wait_for(lambda n=name, r=ready: r in (tmp_path / n).read_text(), PATIENCE_S)
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(PATIENCE_S) == 0
+            finally:
+                process.kill()
+            assert "Traceback" not in (tmp_path / name).read_text()
+    assert (tmp_path / "my data/landing").is_dir()
+
+
+def test_a_password_that_units_do_not_have_is_refused(tmp_path):
+    done = inflight("fleet", "service", tmp_path / "units", "--broker", "localhost", INFLIGHT_PASSWORD="secret")
+    assert (
+        done.exit_code == 1
+        and "write it into a file, for --password-file" in done.stderr
+        and done.stderr.count("\n") == 1
+    )
+    assert not (tmp_path / "units").exists()

@@ -1,0 +1,110 @@
+"""The command `inflight fleet service`: units, with which systemd keeps collector, tables and console running."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inflight_tools import options
+from inflight_tools.broker import PASSWORD, find_broker, words_of
+from inflight_tools.cache import write_below
+from inflight_tools.output import failing, show
+
+_STATE = Path("/var/lib")  # where systemd makes a folder itself
+_UNIT = """\
+# Written by `inflight fleet service`, which replaces it.
+[Unit]
+Description=inflight {name}
+Wants=network-online.target
+After=network-online.target mosquitto.service
+
+[Service]
+ExecStart={command}
+User={user}
+UMask=0077
+Environment={environment}
+CacheDirectory=inflight
+{writes}
+Restart=always
+RestartSec=5
+
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@options.spread
+def service(
+    at: options.BrokerOptions,
+    folder: Annotated[Path, typer.Argument(help="is made if it is missing; its units are replaced")] = Path(
+        "build/systemd"
+    ),
+    data: options.Data = _STATE / "inflight",
+    run_as: Annotated[str, typer.Option(help="user of this machine that the services run as")] = "inflight",
+    listen: Annotated[str, typer.Option(help="[host:]port of the console")] = "8470",
+):
+    """Writes units for systemd, for /etc/systemd/system: collector, `tables`, and the console of tables. Each starts
+    again when it ends, may write to the folder of the data alone, and ends at SIGTERM when its work is safe."""
+    with failing(ValueError, OSError):
+        if os.environ.get(PASSWORD) and not at.password_file:
+            raise ValueError(f"the units do not have {PASSWORD}: write it into a file, for --password-file")
+        root = find_broker(at)[0].root
+        data = data.absolute()
+        of_tables = ["--data", str(data), "--root", root]
+        started = {
+            "collect": ["fleet", "collect", "--landing", str(data / "landing"), *words_of(at, root)],
+            "tables": ["fleet", "tables", *of_tables],
+            "serve": ["serve", *of_tables, "--listen", listen],
+        }
+        units = {f"inflight-{name}.service": _unit(name, words, data, run_as) for name, words in started.items()}
+        write_below(folder, {name: text.encode() for name, text in units.items()})
+    show(f"{folder}: sudo useradd --system {run_as}; sudo cp {folder}/*.service /etc/systemd/system/")
+    show(f"sudo systemctl enable --now inflight-{' inflight-'.join(started)}")
+
+
+def _unit(name, words, data, user):
+    program = shutil.which("inflight")
+    command = [program] if program else [sys.executable, "-m", "inflight_tools"]
+    java = [f"JAVA_HOME={os.environ['JAVA_HOME']}"] if os.environ.get("JAVA_HOME") else []
+    if data.is_relative_to(_STATE) and data != _STATE:
+        setting, place = "StateDirectory", data.relative_to(_STATE)
+    else:
+        setting, place = "ReadWritePaths", data
+    return _UNIT.format(
+        name=name,
+        command=" ".join(map(_quoted, [*command, *words])),
+        user=user,
+        writes=f"{setting}={_quoted(str(place))}",
+        environment=" ".join(map(_quoted, ["INFLIGHT_CACHE=/var/cache/inflight", *java])),
+    )
+
+
+def _quoted(word):
+    # As systemd has it: % and $ mean something there.
+    word = word.replace("%", "%%").replace("$", "$$")
+    return word if word.isascii() and word.isprintable() and not set(word) & set(" \"'\\;") else json.dumps(word)
