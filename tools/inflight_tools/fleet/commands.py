@@ -3,6 +3,7 @@
 import typer
 
 from inflight_tools import fleet
+from inflight_tools.fleet import device
 from inflight_tools.fleet.collect.command import collect
 from inflight_tools.fleet.home_assistant.command import history
 from inflight_tools.fleet.monitoring.command import check
@@ -48,3 +49,4 @@ _add(export, "export folder --data telemetry")
 _add(history, "history --home-assistant https://homeassistant.local:8123 --token-file token")
 _add(service, "service --broker broker.example --ca ca.pem --user collector-0 --password-file password")
 _add(pipeline, "pipeline --broker broker.example --data telemetry")
+app.add_typer(device.app, name="device")

@@ -9,7 +9,9 @@ import tempfile
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
+from inflight_tools.fleet import registry
 from inflight_tools.fleet.columns import CLOCKS, FACTS, LEDGER, MINUTES, PAIRS, RANGES
 from inflight_tools.fleet.delta import WrongTables, batch_of, columns_of, differences, last_batch, opened_together
 from inflight_tools.fleet.spark.storage import files_in
@@ -81,9 +83,18 @@ class Database:
         self._folder = tempfile.TemporaryDirectory(prefix="inflight-query-", ignore_cleanup_errors=True)
         self._connection = duckdb.connect()
         self._connection.execute(_SETTINGS.format(_memory_mb(), _quoted(self._folder.name)))
+        self._register()
         self._columns = {name: self._stored(name, paths) for name, paths in self._paths.items() if paths}
         self.only()
         return self
+
+    def _register(self):
+        columns = {"retired": pa.float64(), "interval_s": pa.float64(), "group": pa.string(), "note": pa.string()}
+        schema = pa.schema({"device": pa.string()} | columns)
+        rows = [{"device": device} | fields for device, fields in registry.load(self._files).items()]
+        self._connection.register("given", pa.Table.from_pylist(rows, schema))
+        self.run("CREATE TABLE registered AS FROM given")
+        self._connection.unregister("given")
 
     def __exit__(self, *_):
         self._connection.close()

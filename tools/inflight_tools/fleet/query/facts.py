@@ -79,7 +79,7 @@ def _device(row, latency_ms, rate):
     last, journal = row["last"], _journal(row["last"])
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
     device |= {name: row[name] for name in ("restarts", "resends", "silent", "nearly_full")}
-    device |= {name: row[name] for name in ("safe", "board", "micropython", "group", "tail")}
+    device |= {name: row[name] for name in ("safe", "board", "micropython", "group", "tail", "retired", "note")}
     device["gave_up"] = {name: row[name] for name in GIVEN_UP}
     device |= {"reconnects": row["outages"], "outbox_full": row["refused"]}
     device["resets"] = dict(Counter(row["resets"] or ()))

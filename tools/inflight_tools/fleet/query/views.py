@@ -205,14 +205,14 @@ _OF_DEVICES = "dead_letters conflicts jumps undated restarts resends outages ref
 COUNTS = (*_OF_JOURNALS, "epochs", *_OF_DEVICES, *rules.COUNTED, "given_up", "lost")
 _CHANGED = f"least(gone, {' + '.join(rules.COUNTED)})"
 # Whether nothing tells what became of the messages behind the last one that arrived: of a device that has vanished, and
-# not said good-bye with a number; of an earlier journal.
+# not said good-bye with a number; of an earlier journal. Of a retired one the operator knows.
 _TAIL = """
-(silent > 0 OR epochs > 1 OR state = 'offline') AND NOT coalesce(last_status.seq = last_number AND state = 'offline'
-    AND epochs = 1, false)
+NOT retired AND (silent > 0 OR epochs > 1 OR state = 'offline') AND NOT coalesce(last_status.seq = last_number
+    AND state = 'offline' AND epochs = 1, false)
 """
 # One row for each device. accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the
-# numbers that are gone as many as the device counts as dropped, damaged or skipped. lost: the others. "group": the
-# label in its configuration, else its board.
+# numbers that are gone as many as the device counts as dropped, damaged or skipped. lost: the others. "group": that of
+# the registry, else the label in its configuration, else its board.
 _DEVICES = f"""
 WITH counted AS (
     SELECT device, {", ".join(f"sum({name}) AS {name}" for name in _OF_JOURNALS)}, count(*) AS epochs
@@ -224,15 +224,17 @@ joined AS (
         last_status, last_status.next_s AS next_s, state_since, impossible.device IS NOT NULL AS impossible, expires,
         shared.device IS NOT NULL AS shared,
         coalesce(safe, false) AS safe, told.board AS board, told.micropython AS micropython,
-        coalesce(told."group", told.board) AS "group",
+        coalesce(registered."group", told."group", told.board) AS "group", registered.interval_s AS interval_s,
+        registered.note AS note, coalesce(epoch(seen) <= registered.retired, false) AS retired,
         coalesce(last.journal_limit > 0 AND last.journal_used >= {_NEARLY_FULL} * last.journal_limit, false)
             AS nearly_full
     FROM counted FULL JOIN dead USING (device) FULL JOIN heard USING (device)
         LEFT JOIN health_sums USING (device) LEFT JOIN states USING (device)
         LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device)
         LEFT JOIN undated USING (device) LEFT JOIN impossible USING (device)
-        LEFT JOIN expiries USING (device))
-SELECT * EXCLUDE (last_status, numbered), {_TAIL} AS tail, erased + {_CHANGED} AS given_up, gone - {_CHANGED} AS lost
+        LEFT JOIN expiries USING (device) LEFT JOIN registered USING (device))
+SELECT * EXCLUDE (last_status, numbered, interval_s), {_TAIL} AS tail, erased + {_CHANGED} AS given_up,
+    gone - {_CHANGED} AS lost
 FROM (SELECT *, {{silent}} AS silent FROM joined)
 """
 
@@ -276,15 +278,15 @@ def _span(database, now, times="times"):
 
 
 def _silent(now, span):
-    """SQL of the seconds since a device's last message, if that is much longer than it usually takes: what it told
-    before it slept, or its mean interval. Else 0. span: see _span()."""
+    """SQL of the seconds since a device's last message, if that is much longer than it usually takes: what the registry
+    expects, what it told before it slept, or its mean interval. Else 0. span: see _span()."""
     began, ended = "epoch(since)", "epoch(seen)"
     if span["outside"]:
         began, ended = f"greatest({began}, {span['since']!r})", f"least({ended}, {span['until']!r})"
     mean = f"({ended} - {began}) / (numbered - 1)"
-    usual = f"coalesce(next_s, CASE WHEN numbered > 2 THEN {mean} END, {_DAY_S})"
+    usual = f"coalesce(interval_s, next_s, CASE WHEN numbered > 2 THEN {mean} END, {_DAY_S})"
     silence = f"({now!r} - {ended})"
-    return f"CASE WHEN {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0 END"
+    return f"CASE WHEN NOT retired AND {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0 END"
 
 
 def _heard(until):

@@ -41,6 +41,8 @@ def health(device):
 def state(device):
     """(symbol, text) of the state that a device has told, if there is no reason to doubt it."""
     told = clip(device["state"] or "unknown", 24)
+    if device["retired"]:
+        return "unknown", "retired"
     if device["silent"] and told in ("online", "asleep"):
         return "unknown", f"was {told}"
     if device["safe"]:
@@ -49,10 +51,10 @@ def state(device):
 
 
 def build(device):
-    """Its group, and which release on which board."""
+    """Its note and group, and which release on which board."""
     python = device["micropython"] and f"MicroPython {clip(device['micropython'], 24)}"
     group = None if device["group"] == device["board"] else device["group"]
-    known = (group, device["firmware"], device["board"], python)
+    known = (device["note"], group, device["firmware"], device["board"], python)
     return " · ".join(clip(text, 40) for text in known if text)
 
 
