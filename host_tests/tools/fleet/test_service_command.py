@@ -41,13 +41,13 @@ def test_systemd_takes_them(tmp_path, data):
 
 
 def test_what_they_start_ends_quietly(tmp_path, mosquitto):
-    """At SIGTERM, with exit status 0: systemd takes another one for a failure."""
+    """At SIGTERM, with exit status 0: systemd takes another one for a failure. The console is there before data are."""
     units = written(
         tmp_path / "units", "--data", tmp_path / "my data", "--broker", f"127.0.0.1:{mosquitto().port}",
         "--listen", "0", JAVA_HOME="/usr/lib/my java",
     )  # fmt: skip
     assert shlex.split(line(units["inflight-tables"], "Environment"))[1] == "JAVA_HOME=/usr/lib/my java"
-    for name, ready in (("collect", "connected to"), ("serve", "is at http://127.0.0.1:")):
+    for name, ready in (("serve", "is at http://127.0.0.1:"), ("collect", "connected to")):
         with open(tmp_path / name, "w+") as said:
             process = subprocess.Popen(shlex.split(line(units[f"inflight-{name}"], "ExecStart")), stderr=said)
             try:
@@ -57,7 +57,7 @@ def test_what_they_start_ends_quietly(tmp_path, mosquitto):
             finally:
                 process.kill()
             assert "Traceback" not in (tmp_path / name).read_text()
-    assert (tmp_path / "my data/landing").is_dir()
+    assert (tmp_path / "my data/landing").is_dir() and "there is no folder" in (tmp_path / "serve").read_text()
 
 
 def test_a_password_that_units_do_not_have_is_refused(tmp_path):

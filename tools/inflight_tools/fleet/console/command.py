@@ -19,10 +19,12 @@ from inflight_tools.signals import stop_event
 
 def _of_data(data, landing, of, root, **how):
     """(what is shown, arguments for a Console)"""
-    from inflight_tools.fleet.locations import locations
+    from inflight_tools.fleet.locations import location
     from inflight_tools.fleet.query.errors import querying
 
-    landing, of = locations(data, landing, of)
+    if not (landing and of or data.is_dir()):
+        log(f"there is no folder {data} yet: `inflight fleet collect` makes it, if it has this name there")
+    landing, of = location(data, landing, "landing"), location(data, of, "tables")
     with querying():
         from inflight_tools.fleet.console.live import Live
         from inflight_tools.fleet.console.pages import of_tables
