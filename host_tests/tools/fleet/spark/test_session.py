@@ -20,7 +20,7 @@ from inflight_tools.fleet.spark.session import session
 name = "spark.hadoop.fs.s3a.secret.key"
 options = {"spark.driver.memory": "1g", name: sys.stdin.readline()[:-1]}
 spark = session("tests", Path(sys.argv[1]), "local[2]", options=options)
-spark.range(10).repartition(2).count()
+assert spark.sparkContext.parallelize(range(10), 2).map(str).count() == 10
 print(json.dumps(spark.sparkContext.getConf().get(name)), flush=True)
 sys.stdin.readline()
 spark.stop()
@@ -45,9 +45,10 @@ def listening(folder):
 
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_other_users_and_machines(tmp_path):
-    """A secret in an option is in no list of processes; all ports are on loopback, whatever the environment says."""
+    """A secret in an option is in no list of processes; all ports are on loopback, and this Spark and this Python run,
+    whatever the environment says."""
     words = [sys.executable, "-c", SCRIPT, tmp_path]
-    env = os.environ | {"SPARK_LOCAL_IP": "0.0.0.0"}
+    env = os.environ | {"SPARK_LOCAL_IP": "0.0.0.0", "SPARK_HOME": "/none", "PYSPARK_PYTHON": "/none/python"}
     pipe = subprocess.PIPE
     with subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe, encoding="utf-8") as running:
         running.stdin.write(SECRET + "\n")

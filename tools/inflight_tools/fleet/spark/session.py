@@ -82,8 +82,9 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_local = master.startswith("local")
-    if is_local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_local:  # what is meant for another installation takes no part
+        os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        os.environ.pop("SPARK_HOME", None)
     from pyspark.sql import SparkSession  # after JAVA_HOME is set
 
     folder.mkdir(parents=True, exist_ok=True)
