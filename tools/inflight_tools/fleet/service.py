@@ -31,6 +31,7 @@ CacheDirectory=inflight
 {writes}
 Restart=always
 RestartSec=5
+KillMode=mixed
 
 NoNewPrivileges=yes
 CapabilityBoundingSet=

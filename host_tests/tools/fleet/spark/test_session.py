@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,16 +14,18 @@ from inflight_tools.fleet.spark import session
 
 SECRET = "hush=\\u0041 :#!'\"\u00fc\\"
 SCRIPT = """
-import json, sys
+import json, signal, sys
 from pathlib import Path
 from inflight_tools.fleet.spark.session import session
 
+signal.signal(signal.SIGTERM, lambda *_: None)
 name = "spark.hadoop.fs.s3a.secret.key"
 options = {"spark.driver.memory": "1g", name: sys.stdin.readline()[:-1]}
 spark = session("tests", Path(sys.argv[1]), "local[2]", options=options)
 assert spark.sparkContext.parallelize(range(10), 2).map(str).count() == 10
 print(json.dumps(spark.sparkContext.getConf().get(name)), flush=True)
 sys.stdin.readline()
+assert spark.range(10).count() == 10
 spark.stop()
 """
 LISTENS = "0A"
@@ -50,7 +53,8 @@ def test_other_users_and_machines(tmp_path):
     words = [sys.executable, "-c", SCRIPT, tmp_path]
     env = os.environ | {"SPARK_LOCAL_IP": "0.0.0.0", "SPARK_HOME": "/none", "PYSPARK_PYTHON": "/none/python"}
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe, encoding="utf-8") as running:
+    how = {"stdin": pipe, "stdout": pipe, "encoding": "utf-8", "start_new_session": True}
+    with subprocess.Popen(words, env=env, **how) as running:
         running.stdin.write(SECRET + "\n")
         running.stdin.flush()
         assert json.loads(running.stdout.readline()) == SECRET
@@ -63,6 +67,7 @@ def test_other_users_and_machines(tmp_path):
         assert not [command for command in commands if b"hush" in command]
         assert ports and set(ports) <= set(LOOPBACK), ports
         assert (tmp_path / "spark.properties").stat().st_mode & 0o777 == 0o600
+        os.killpg(running.pid, signal.SIGTERM)  # as `timeout` and systemd do: Java goes on until the program ends it
         running.communicate("\n")
     assert running.returncode == 0
 

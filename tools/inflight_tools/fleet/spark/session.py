@@ -85,7 +85,9 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     if is_local:  # what is meant for another installation takes no part
         os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         os.environ.pop("SPARK_HOME", None)
-    from pyspark.sql import SparkSession  # after JAVA_HOME is set
+    from pyspark import SparkConf, SparkContext  # after JAVA_HOME is set
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
 
     folder.mkdir(parents=True, exist_ok=True)
     settings = _DEFAULTS | (_LOOPBACK if is_local else {})
@@ -99,6 +101,12 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     file = shlex.quote(str(properties))
     os.environ[_SUBMIT] = f"--load-spark-defaults --properties-file {file} {given or 'pyspark-shell'}"
     try:
+        if not SparkContext._gateway:
+            # A signal for this process and those that it has started is not for Java: that ends when this one does.
+            how = {"start_new_session": True}
+            SparkContext._ensure_initialized(
+                gateway=launch_gateway(SparkConf().setMaster(master).setAppName(name), how)
+            )
         spark = SparkSession.builder.master(master).appName(name).getOrCreate()
     finally:  # the file is this session's alone, not that of a process which this one starts
         del os.environ[_SUBMIT]
