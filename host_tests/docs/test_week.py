@@ -48,7 +48,7 @@ def test_days_with_outages(automatic, clock, monkeypatch, page, hours):  # noqa:
     monkeypatch.setattr(inflight, "FileFlash", flash)
     readings = itertools.count()
     broker = automatic()
-    program = first_program(page, "127.0.0.1", broker.port).replace('"21.4"', "str(next(readings))")
+    program = first_program(page, "127.0.0.1", broker.port).replace(", read_sensor(),", ", str(next(readings)),")
     with pytest.raises(KeyboardInterrupt):
         exec(program, {"readings": readings})
     (client,) = clients
