@@ -96,9 +96,15 @@ def test_an_unknown_board_is_a_wrong_argument(words, tmp_path, monkeypatch):
     assert completed.split() == taken
 
 
-def test_help_names_each_board():
-    text = " ".join(run("board", "deploy", "--help").output.replace("│", " ").split())
-    assert f"one of {', '.join(BOARDS)}; `deploy`, `freeze`, `library` and `release` also take rp2040, unix" in text
+@pytest.mark.parametrize("words", NAMES, ids=" ".join)
+def test_the_help_of_a_command_tells_of_this_command_alone(words):
+    """Options of several commands have a text that fits each; flags take no value, and show no type."""
+    command = get_command(COMMAND)
+    for word in words:
+        command = command.commands[word]
+    names = "|".join({name[-1] for name in NAMES} - {words[-1]})
+    assert not [option.help for option in command.params if re.search(rf"`({names})`", option.help)]
+    assert not [line for line in run(*words, "--help").output.splitlines() if "<bool>" in line and "--help" not in line]
 
 
 @pytest.mark.parametrize(
@@ -135,12 +141,14 @@ def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
     assert run("release", "--help", command=command).exit_code == 0
 
 
+_OWN = ("show_default", "help", "callback", "autocompletion")
+
+
 def test_an_option_means_the_same_in_every_command():
-    """Its help, its type and its bounds are the same; some commands need it, or take several. Only a default is a
-    command's own."""
+    """Its type and its bounds; some commands need it, or take several. A default and a help are a command's own."""
     meanings = collections.defaultdict(list)
     for name, kind, declared in options(COMMAND):
-        meaning = {key: value for key, value in vars(declared).items() if key != "show_default"}
+        meaning = {key: value for key, value in vars(declared).items() if key not in _OWN}
         meanings[name].append(meaning | {"type": bare(kind)})
     assert len(meanings["--key"]) == 15 and len(meanings["--json"]) == 17
     assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()

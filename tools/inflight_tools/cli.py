@@ -51,7 +51,7 @@ def build(asked=None):
     app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
 
     @app.callback(invoke_without_command=True)
-    def options(version: bool = typer.Option(False, "--version", help="print the version of Inflight")):
+    def options(version: bool = typer.Option(False, "--version", help="print the version of Inflight", metavar="")):
         if version:
             print(f"inflight {inflight.__version__}")
             raise typer.Exit

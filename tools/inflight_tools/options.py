@@ -1,5 +1,4 @@
-"""The options that more than one command has: each means the same wherever it stands. Defaults differ, and what a
-command does with it is in the command's own text."""
+"""The options that more than one command has: one type wherever an option stands, a help that fits the command."""
 
 import dataclasses
 import inspect
@@ -12,96 +11,104 @@ import typer
 from inflight_tools.boards.images.variants import names, without_image
 from inflight_tools.settings import Tls
 
-_FILE = {"exists": True, "dir_okay": False}
+
+def flag(name: str, text: str) -> Any:
+    """An option without a value: its help shows no type."""
+    return typer.Option(name, help=text, metavar="")
+
 
 # --- results ---
 
-Json = Annotated[bool, typer.Option("--json", help="print results to stdout as JSON, one object a line")]
+Json = Annotated[bool, flag("--json", "print results to stdout as JSON, one object a line")]
 
 
-def out(default: str) -> Any:
+def out(what: str, default: str) -> Any:
     """The option --out; `default`: what its help says of it."""
-    return typer.Option("--out", help="where the result is written", show_default=default)
+    return typer.Option("--out", help=what, show_default=default)
 
 
 # --- boards ---
 
-_TAKE_ALL = ("deploy", "freeze", "library", "release")  # commands that make no image
+
+def _board(*others: str, **more: Any) -> Any:
+    """The option --board: what images are made for, and `others`."""
+
+    def known(value: Any) -> Any:
+        for name in value if isinstance(value, (list, tuple)) else [value]:
+            if name is not None and name not in found:
+                raise typer.BadParameter(f"{name!r} is not one of {', '.join(found)}")
+        return value
+
+    found = [*names(), *others]
+    help_ = f"one of {', '.join(found)}"
+    return typer.Option(help=help_, callback=known, autocompletion=lambda: found, **more)
 
 
-def _boards(context: typer.Context) -> list[str]:
-    """The values of --board of this command."""
-    return [*names(), *(without_image() if context.info_name in _TAKE_ALL else ())]
-
-
-def _known(context: typer.Context, value: Any) -> Any:
-    known = _boards(context)
-    for name in value if isinstance(value, (list, tuple)) else [value]:
-        if name is not None and name not in known:
-            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}")
-    return value
-
-
-_BOARD: dict[str, Any] = {
-    "help": f"one of {', '.join(names())}; {', '.join(f'`{name}`' for name in _TAKE_ALL[:-1])} and `{_TAKE_ALL[-1]}` "
-    f"also take {', '.join(without_image())}",
-    "callback": _known,
-    "autocompletion": _boards,
-}
-Board = Annotated[str, typer.Option(**_BOARD)]
-BoardOrNone = Annotated[str | None, typer.Option(**_BOARD)]
-BoardFound = Annotated[str | None, typer.Option(**_BOARD, show_default="what is connected")]
-Boards = Annotated[list[str] | None, typer.Option(**_BOARD, show_default="all")]
+_CONNECTED = "what is connected"
+Board = Annotated[str, _board()]
+BoardFound = Annotated[str | None, _board(show_default=_CONNECTED)]
+Boards = Annotated[list[str] | None, _board(show_default="all")]
+AnyBoard = Annotated[str, _board(*without_image())]  # of commands that make no image
+AnyBoardOrNone = Annotated[str | None, _board(*without_image())]
+AnyBoardFound = Annotated[str | None, _board(*without_image(), show_default=_CONNECTED)]
 Firmware = Annotated[Path | None, typer.Option(help="file of MicroPython's firmware for the board")]
 Sha256 = Annotated[str | None, typer.Option(help="the SHA-256 that the firmware's file must have")]
 FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
-Ota = Annotated[bool, typer.Option("--ota", help="ESP32: space for a second firmware, for updates over MQTT")]
+Ota = Annotated[bool, flag("--ota", "ESP32: space for a second firmware, for updates over MQTT")]
 _BYTECODE = "no machine code: for devices of several processors, or with MicroPython older than 1.23"
-Bytecode = Annotated[bool, typer.Option("--bytecode", help=_BYTECODE)]
-Romfs = Annotated[bool, typer.Option("--romfs", help="modules go to the ROM file system of the firmware")]
-_PORT = "serial port of the board, /dev/ttyACM0 for example; `flash` also takes a Pico's mounted boot drive"
+Bytecode = Annotated[bool, flag("--bytecode", _BYTECODE)]
+Romfs = Annotated[bool, flag("--romfs", "modules go to the ROM file system of the firmware")]
+_PORT = "serial port of the board, /dev/ttyACM0 for example"
+_FOUND = "the one that has a board"
 PortOrNone = Annotated[str | None, typer.Option(help=_PORT)]
-PortFound = Annotated[str | None, typer.Option(help=_PORT, show_default="the one that has a board")]
+PortFound = Annotated[str | None, typer.Option(help=_PORT, show_default=_FOUND)]
+PortOrDrive = Annotated[str | None, typer.Option(help=f"{_PORT}, or a Pico's mounted boot drive", show_default=_FOUND)]
 Wait = Annotated[float, typer.Option(min=0, help="seconds to wait for the birth message; 0: not at all")]
 WAIT_S = 90  # the default
 SigningKey = Annotated[
     Path, typer.Option("--signing-key", help="file of the private key that signs releases, as `inflight keys` makes it")
 ]
 
-# --- a device's configuration, and the broker ---
+# --- a board's configuration ---
 
-_CONFIG = "a device's configuration file: a board gets it; broker, user and root of a connection from here are in it"
-Config = Annotated[Path, typer.Option(help=_CONFIG)]
-ConfigOrNone = Annotated[Path | None, typer.Option(help=_CONFIG)]
+_FOR_BOARD = "file of the configuration that the board gets"
+BoardConfig = Annotated[Path | None, typer.Option(help=_FOR_BOARD)]
+BoardConfigHere = Annotated[Path | None, typer.Option(help=_FOR_BOARD, show_default="config.json, if there is one")]
 CONFIG = Path("config.json")  # the default, where a command needs one
-ConfigHere = Annotated[Path | None, typer.Option(help=_CONFIG, show_default="config.json, if there is one")]
-App = Annotated[
-    Path | None,
-    typer.Option(help="folder of your own modules", show_default="app beside the configuration, or in this folder"),
+_APP = "folder of your own modules"
+App = Annotated[Path | None, typer.Option(help=_APP, show_default="app beside the configuration, or in this folder")]
+AppHere = Annotated[Path | None, typer.Option(help=_APP, show_default="app in this folder")]
+
+
+def _file(what: str) -> Any:
+    return typer.Option(exists=True, dir_okay=False, help=what)
+
+
+BoardCa = Annotated[Path | None, _file("file for tls_ca of the configuration: the CA's certificate, PEM or DER")]
+BoardCert = Annotated[Path | None, _file("file for tls_cert: the device's certificate, PEM or DER")]
+BoardKey = Annotated[Path | None, _file("file for tls_key: its private key, PEM or DER")]
+BrokerHere = Annotated[
+    str | None,
+    typer.Option(help="host or host:port of the broker as this computer knows it", show_default="as the configuration"),
 ]
-Ca = Annotated[Path | None, typer.Option(**_FILE, help="TLS: the CA's certificate, PEM or DER; tls_ca on a board")]
-Cert = Annotated[
-    Path | None,
-    typer.Option(**_FILE, help="TLS: the client's certificate, PEM, for a board alone also DER; tls_cert on a board"),
-]
-Key = Annotated[
-    Path | None,
-    typer.Option(**_FILE, help="TLS: its private key, PEM, for a board alone also DER; tls_key on a board"),
-]
-Broker = Annotated[str | None, typer.Option(help="host or host:port of the broker as this computer knows it")]
+
+# --- the broker ---
+
+_OF_DEVICE = "a device's configuration file: broker, user and root are in it"
+Config = Annotated[Path, typer.Option(help=_OF_DEVICE)]
+ConfigOrNone = Annotated[Path | None, typer.Option(help=_OF_DEVICE)]
+Ca = Annotated[Path | None, _file("TLS: the CA's certificate, PEM or DER")]
+Cert = Annotated[Path | None, _file("TLS: the certificate with which this computer connects, PEM")]
+Key = Annotated[Path | None, _file("TLS: its private key, PEM")]
+Broker = Annotated[str | None, typer.Option(help="host or host:port of the broker")]
 Websocket = Annotated[str | None, typer.Option(help="path of a WebSocket at the broker (/mqtt): port 80, with TLS 443")]
 User = Annotated[str | None, typer.Option(help="user name at the broker")]
 PASSWORD = "INFLIGHT_PASSWORD"
-PasswordFile = Annotated[
-    Path | None, typer.Option(**_FILE, help=f"file with the password; default: the environment variable {PASSWORD}")
-]
+PasswordFile = Annotated[Path | None, _file(f"file with the password; default: the environment variable {PASSWORD}")]
 ProtocolLevel = Annotated[
     int | None,
-    typer.Option(
-        min=4, max=5, help="5: MQTT 5, keeps properties; 4: MQTT 3.1.1; default: 5 if the configuration has 5"
-    ),
+    typer.Option(min=4, max=5, help="5: MQTT 5; 4: MQTT 3.1.1; default: 5 if the configuration has 5"),
 ]
-Devices = Annotated[list[str] | None, typer.Option("--device", help="a device, as in its topics; can be repeated")]
 
 # --- the pipeline ---
 
@@ -110,12 +117,11 @@ _DATA: dict[str, Any] = {"file_okay": False, "help": "folder of landing/ and tab
 Data = Annotated[Path, typer.Option("--data", **_DATA)]
 DataOrNone = Annotated[Path | None, typer.Option("--data", **_DATA)]
 DATA = Path("telemetry")  # the default
-Landing = Annotated[
-    str | None,
-    typer.Option(
-        help="folder of the landing files; default: landing in --data. A URI if they are only read, or Spark reads them"
-    ),
-]
+_LANDING = "of the landing files"
+_IN_DATA = "landing in --data"
+LandingFolder = Annotated[str, typer.Option(help=f"folder {_LANDING}")]
+LandingFolderOrNone = Annotated[str | None, typer.Option(help=f"folder {_LANDING}", show_default=_IN_DATA)]
+Landing = Annotated[str | None, typer.Option(help=f"folder or URI {_LANDING}", show_default=_IN_DATA)]
 
 
 def local_folder(folder: str, name: str = "--landing") -> Path:
@@ -133,8 +139,15 @@ Tables = Annotated[
         show_default="tables in --data",
     ),
 ]
-Once = Annotated[bool, typer.Option("--once", help="take what is there, and end: for a cron job")]
-Every = Annotated[float, typer.Option(min=0.1, help="seconds between micro-batches, or between looks for files")]
+Once = Annotated[bool, flag("--once", "take what is there, and end: for a cron job")]
+
+
+def every(what: str) -> Any:
+    """The option --every; `what`: what happens so often."""
+    return typer.Option(min=0.1, help=f"seconds between {what}")
+
+
+Batches = Annotated[float, every("micro-batches")]
 EVERY_S = 10  # the default
 Age = Annotated[float, typer.Option(min=0.1, help="seconds after which a landing file is finished")]
 AGE_S = 10
@@ -156,12 +169,11 @@ Master = Annotated[str, typer.Option(help="Spark's master: local[*], spark://hos
 MASTER = "local[*]"  # the default
 Partitions = Annotated[int, typer.Option(min=1, help="shuffle partitions: two for each core")]
 Conf = Annotated[list[str] | None, typer.Option(help="a Spark property, name=value; can be repeated")]
-Metrics = Annotated[
+_METRICS = "serve metrics for Prometheus at this port of 127.0.0.1, or at host:port"
+Metrics = Annotated[str | None, typer.Option(help=_METRICS)]
+BothMetrics = Annotated[
     str | None,
-    typer.Option(
-        help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port; `pipeline` serves the "
-        "collector's there, and the tables' at the next port"
-    ),
+    typer.Option(help=f"{_METRICS}: the collector's there, and the tables' at the next port"),
 ]
 
 
@@ -179,6 +191,13 @@ class _WithTls:
 
 
 @dataclasses.dataclass(frozen=True)
+class BoardTlsOptions(_WithTls):
+    ca: BoardCa = None
+    cert: BoardCert = None
+    key: BoardKey = None
+
+
+@dataclasses.dataclass(frozen=True)
 class TlsOptions(_WithTls):
     ca: Ca = None
     cert: Cert = None
@@ -192,11 +211,11 @@ class ImageOptions(_WithTls):
     board: Board
     firmware: Firmware = None
     sha256: Sha256 = None
-    config: ConfigHere = None
+    config: BoardConfigHere = None
     app: App = None
-    ca: Ca = None
-    cert: Cert = None
-    key: Key = None
+    ca: BoardCa = None
+    cert: BoardCert = None
+    key: BoardKey = None
     flash_mb: FlashMb = None
     ota: Ota = False
     romfs: Romfs = False

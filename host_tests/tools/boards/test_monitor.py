@@ -117,21 +117,33 @@ def test_messages_at_the_broker(tmp_path, broker):
             assert monitor.until(rf"  {shown.split()[0]} ").split()[1:] == shown.split()
 
 
+def test_what_happens_to_the_broker(tmp_path, broker):
+    with Monitor("--config", configure(tmp_path, broker)) as monitor:
+        monitor.until("connected")
+        broker.stop()
+        assert "the connection is lost" in monitor.until("  monitor ")
+        assert "Connection refused" in monitor.until("  monitor ")
+        broker.start()
+        assert "connected" in monitor.until("  monitor ")
+
+
 def test_how_readings_are_shown():
     now = 1_790_000_000
     taken = {"bt": now - 3600, "n": "a", "u": "V", "v": 3.3000001}
-    assert readings(pack(taken, {"n": "b", "vs": "up"}), now) == "a=3.3 V  b=up  (taken 2026-09-21 13:13:20Z)"
-    assert readings(pack(taken | {"bt": now - 2, "v": 7}), now) == "a=7 V"
-    gathered = {"bt": now - 70, "seq": 1, "epoch": 2, "n": ["a"], "u": ["V"], "rows": [[0, 1], [5, 2], [70, 3]]}
-    shown = readings(json.dumps(gathered, separators=(",", ":")).encode(), now)
-    assert shown == "a=1 V  (taken 2026-09-21 14:12:10Z)  a=2 V  (taken 2026-09-21 14:12:15Z)  a=3 V"
+    assert readings(pack(taken, {"n": "b", "vs": "up"}), now) == ["a=3.3 V  b=up  (taken 2026-09-21 13:13:20Z)"]
+    assert readings(pack(taken | {"bt": now - 2, "v": 7}), now) == ["a=7 V"]
+    gathered = {"bt": now - 70, "seq": 1, "epoch": 2, "n": ["a"], "u": ["V"], "rows": [[0, 1], [5, None], [70, 3]]}
+    at = ["2026-09-21 14:12:10Z", "2026-09-21 14:13:20Z"]
+    for start, times in (({}, at), ({"bt": 0, "up": 8.5}, ["8.5 s after the boot", "78.5 s after the boot"])):
+        shown = readings(json.dumps(gathered | start, separators=(",", ":")).encode(), now)
+        assert shown == [f"a={value} V  (taken {when})" for value, when in zip((1, 3), times, strict=True)]
     for payload in (b"[]", b"{}", b"21.5", b"\xff"):
         with pytest.raises(ValueError):
             readings(payload, now)
-        assert describe(payload, "telemetry") == payload.decode(errors="replace")
-    assert describe(b'{"a": {"b": {"c": 1}, "d": 0}, "e": null, "f": "x"}') == "a.b.c=1 f=x"
+        assert describe(payload, "telemetry") == [payload.decode(errors="replace")]
+    assert describe(b'{"a": {"b": {"c": 1}, "d": 0}, "e": null, "f": "x"}') == ["a.b.c=1 f=x"]
     for payload in (b"not JSON", b"[1]", b"[" * 100_000):
-        assert describe(payload) == payload.decode()
+        assert describe(payload) == [payload.decode()]
 
 
 def test_console_and_messages_of_several_devices(tmp_path, broker, board):

@@ -137,12 +137,12 @@ def _run(console, board, port, config, app, tls, broker, wait, in_rom):
 
 @options.spread
 def main(
-    board: options.BoardFound = None,
+    board: options.AnyBoardFound = None,
     port: options.PortFound = None,
-    config: options.ConfigOrNone = None,
+    config: options.BoardConfig = None,
     app: options.App = None,
-    tls: options.TlsOptions = None,
-    broker: options.Broker = None,
+    tls: options.BoardTlsOptions = None,
+    broker: options.BrokerHere = None,
     wait: options.Wait = options.WAIT_S,
     romfs: options.Romfs = False,
     as_json: options.Json = False,

@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from inflight_tools import options
 from inflight_tools.boards.connected import INFO, board_id, find, mounted
 from inflight_tools.boards.deploy import Birth
@@ -26,9 +24,9 @@ _LOST = "undelivered messages in the board's journal"
 @options.spread
 def main(
     image: options.FlashOptions,
-    port: options.PortFound = None,
-    erase: Annotated[bool, typer.Option("--erase", help=f"erase all of the flash first, {_LOST} too")] = False,
-    broker: options.Broker = None,
+    port: options.PortOrDrive = None,
+    erase: Annotated[bool, options.flag("--erase", f"erase all of the flash first, {_LOST} too")] = False,
+    broker: options.BrokerHere = None,
     wait: options.Wait = options.WAIT_S,
 ):
     """Writes firmware, application and settings to a board on a port or boot drive: the pinned MicroPython, unless

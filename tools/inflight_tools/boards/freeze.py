@@ -23,8 +23,8 @@ def main(
     folder: Annotated[Path, typer.Argument(help="is made if it is missing; its files are replaced")] = Path(
         "build/frozen"
     ),
-    board: options.BoardOrNone = None,
-    application: Annotated[bool, typer.Option("--application", help="the firmware's application as well")] = False,
+    board: options.AnyBoardOrNone = None,
+    application: Annotated[bool, options.flag("--application", "the firmware's application as well")] = False,
     bytecode: options.Bytecode = False,
 ):
     """Writes modules and a manifest for a firmware of your own: the library, or the whole application. With --board the

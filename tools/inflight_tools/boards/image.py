@@ -17,7 +17,7 @@ from inflight_tools.settings import configured
 @options.spread
 def main(
     image: options.ImageOptions,
-    out: Annotated[Path | None, options.out("build/inflight-BOARD.bin or .uf2")] = None,
+    out: Annotated[Path | None, options.out("file of the image", "build/inflight-BOARD.bin or .uf2")] = None,
     as_json: options.Json = False,
 ):
     """Writes the image of a bare board to a file, with the pinned MicroPython unless --firmware names another. It

@@ -41,34 +41,41 @@ def flat(fields, above=""):
 
 
 def describe(payload, kind=""):
-    """A message in one line; kind: its topic below the device's."""
+    """The lines that show a message: gathered readings have one for each row. kind: its topic below the device's."""
     try:
         if kind == "telemetry":
             return readings(payload, time.time())
         fields = fields_of(payload)
         if kind.startswith("reply/"):
             outcome = "ok" if fields.pop("ok", None) is True else "refused"
-            return " ".join([kind[6:], outcome, *flat(fields)])
-        return " ".join([*([kind.partition("/")[2]] if "/" in kind else []), *flat(fields)])
+            return [" ".join([kind[6:], outcome, *flat(fields)])]
+        return [" ".join([*([kind.partition("/")[2]] if "/" in kind else []), *flat(fields)])]
     except (ValueError, RecursionError):  # flat() may find it too deep as well
-        return payload.decode(errors="replace")
+        return [payload.decode(errors="replace")]
 
 
-def records(payload, now):
-    """The readings of a message as the pipeline reads them, of gathered ones each row: [(name, unit or "", value, when
-    it was taken by the device's clock in s since 1970, or None)]. now: s since 1970."""
+def _rows(payload, now):
+    """Yields (the readings of a row, seconds from the boot to a row without a time) of a message, as the pipeline reads
+    them; see records()."""
     at = {"at": int(now * 1000), "by": "-", "topic": "-/-/telemetry", "qos": 0, "dup": False, "retain": False}
     line = json.dumps(at | {"text": payload.decode()}, separators=(",", ":")).encode()
-    for row in [parse(one, _TOPICS)["records"] or () for one in expanded(line)]:
-        yield [
+    for row in [parse(one, _TOPICS) for one in expanded(line)]:
+        found = [
             (
                 name,
                 "" if unit in (None, _RATIO) else unit,
                 next((value for value in values[:4] if value is not None), ""),
                 taken / 1e6 if clock == "device" else None,
             )
-            for name, unit, taken, clock, *values in row
+            for name, unit, taken, clock, *values in row["records"] or ()
         ]
+        yield found, row["up"]
+
+
+def records(payload, now):
+    """The readings of each row of a message: [(name, unit or "", value, when it was taken by the device's clock in s
+    since 1970, or None)]. now: s since 1970."""
+    return [found for found, _ in _rows(payload, now)]
 
 
 def spelled(name, unit, value):
@@ -81,17 +88,21 @@ def spelled(name, unit, value):
 
 
 def readings(payload, now):
-    """The readings of a message, and when they were taken if that is not just now; of gathered ones each row so.
-    ValueError if there are none."""
-    words = []
-    for row in records(payload, now):
-        words += [spelled(*record[:3]) for record in row]
-        taken = row[-1][3] if row else None
-        if taken is not None and now - taken > _LATE_S:
+    """A line for each row of a message: its readings, and when they were taken if there are several rows or that is not
+    just now. ValueError if there are none."""
+    rows = [row for row in _rows(payload, now) if row[0]]
+    lines = []
+    for row, up in rows:
+        words = [spelled(*record[:3]) for record in row]
+        taken = row[-1][3]
+        if taken is not None and (len(rows) > 1 or now - taken > _LATE_S):
             words.append(time.strftime("(taken %Y-%m-%d %H:%M:%SZ)", time.gmtime(taken)))
-    if not words:
+        elif up is not None and len(rows) > 1:
+            words.append(f"(taken {up:g} s after the boot)")
+        lines.append("  ".join(words))
+    if not lines:
         raise ValueError("no readings")
-    return "  ".join(words)
+    return lines
 
 
 class Stream:
@@ -108,8 +119,8 @@ class Stream:
     def message(self, device, kind, payload, retained):
         """For Watch(on_message=...)."""
         who = "" if device == self._device else f"{device}: "
-        told = describe(payload, kind)
-        self.add(kind.partition("/")[0], f"{who}{told}{' (retained)' if retained else ''}")
+        for line in describe(payload, kind):
+            self.add(kind.partition("/")[0], f"{who}{line}{' (retained)' if retained else ''}")
 
     def console(self, line):
         """For BoardConsole: translates function names in tracebacks to the names of the source."""
@@ -142,7 +153,7 @@ def main(
     port: options.PortFound = None,
     config: options.ConfigOrNone = None,
     tls: options.TlsOptions = None,
-    broker: options.Broker = None,
+    broker: options.BrokerHere = None,
 ):
     """Shows the console of the board that is connected, or of that on --port, and with --config what a board publishes,
     readings and replies to commands among it, until Ctrl-C; the board keeps running. With --config alone it shows no

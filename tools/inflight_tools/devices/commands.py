@@ -24,8 +24,15 @@ _BY_CABLE = ("update_keys", "setup")  # fields that no command changes, beside t
 
 app = typer.Typer(no_args_is_help=True, help=devices.__doc__)
 Name = Annotated[str, typer.Argument(help="a device, as in its topics, or how its name alone begins")]
-Timeout = Annotated[float, typer.Option(min=0.1, max=86_400, help="seconds to wait for what a device tells")]
-Yes = Annotated[bool, typer.Option("--yes", help="do not ask before the change is sent")]
+
+
+def _timeout(what):
+    return typer.Option(min=0.1, max=86_400, help=f"seconds to wait for {what}")
+
+
+Timeout = Annotated[float, _timeout("readings and health")]
+AnswerTimeout = Annotated[float, _timeout("the device's answer")]
+Yes = Annotated[bool, options.flag("--yes", "do not ask before the change is sent")]
 
 
 def _add(example):
@@ -113,7 +120,7 @@ def set_(
     fields: Annotated[list[str], typer.Argument(help="field=value; field=null removes it")],
     at: options.BrokerOptions,
     yes: Yes = False,
-    timeout: Timeout = 30,
+    timeout: AnswerTimeout = 30,
 ):
     """Changes fields of a device's configuration: checks them as the device does, shows what changes, asks, and waits
     until the device has restarted with the change. With --config of its own file it shows the old values too; the file
@@ -133,7 +140,7 @@ def restore(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a configuration file of the device")],
     at: options.BrokerOptions,
     yes: Yes = False,
-    timeout: Timeout = 30,
+    timeout: AnswerTimeout = 30,
 ):
     """Sends the fields of a configuration file to a device, as `set` does. Fields that the file does not have stay as
     they are, and so do those that only a cable changes: tls_..., update_keys, setup."""
@@ -155,7 +162,7 @@ def restore(
 
 
 @_add("log attic --broker broker.example")
-def log(name: Name, at: options.BrokerOptions, timeout: Timeout = 30, as_json: options.Json = False):
+def log(name: Name, at: options.BrokerOptions, timeout: AnswerTimeout = 30, as_json: options.Json = False):
     """Prints the last lines of a device's log: seconds since its start, level, text."""
     with _connected(at) as connection:
         device = _found(connection, name)
@@ -168,7 +175,7 @@ def log(name: Name, at: options.BrokerOptions, timeout: Timeout = 30, as_json: o
 
 
 @_add("restart attic --broker broker.example")
-def restart(name: Name, at: options.BrokerOptions, timeout: Timeout = 30):
+def restart(name: Name, at: options.BrokerOptions, timeout: AnswerTimeout = 30):
     """Restarts a device when all its messages are delivered, and waits until it is there again."""
     with _connected(at) as connection:
         device = _found(connection, name)

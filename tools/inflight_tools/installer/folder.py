@@ -30,12 +30,12 @@ _IMPROV_S = 30  # a new board makes its file system and scans for networks befor
 
 
 def main(
-    out: Annotated[Path, options.out("build/installer")] = Path("build/installer"),
+    out: Annotated[Path, options.out("folder of the page", "build/installer")] = Path("build/installer"),
     board: options.Boards = None,
     board_firmware: Annotated[
         list[str] | None, typer.Option(help="BOARD=FILE: MicroPython for that board; default: the pinned one")
     ] = None,
-    app: options.App = None,
+    app: options.AppHere = None,
     web_tools_file: Annotated[
         Path | None, typer.Option("--web-tools", help="the package of esp-web-tools; default: npm fetches it")
     ] = None,

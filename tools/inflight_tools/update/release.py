@@ -150,18 +150,20 @@ def application(board, number, processor="", app=None):
 
 
 def main(
-    board: options.Board,
+    board: options.AnyBoard,
     number: Annotated[int, typer.Option(help="number of the release, higher than the number of each earlier release")],
     signing_key: options.SigningKey = keys.DEFAULT,
-    app: options.App = None,
-    firmware: options.Firmware = None,
+    app: options.AppHere = None,
+    firmware: Annotated[
+        Path | None, typer.Option(help="ESP32: file of MicroPython's firmware, .bin, which becomes the release")
+    ] = None,
     trial: Annotated[int, typer.Option(min=0, max=3600, help="seconds that it has to run before it is good")] = 300,
     accept: Annotated[
         list[str] | None,
         typer.Option(help="public key that devices accept from this release on, in place of theirs; two at most"),
     ] = None,
     bytecode: options.Bytecode = False,
-    out: Annotated[Path | None, options.out("build/BOARD-NUMBER.release")] = None,
+    out: Annotated[Path | None, options.out("file of the release", "build/BOARD-NUMBER.release")] = None,
     as_json: options.Json = False,
 ):
     """Builds the application for a board, signs it, and writes it to a file for `inflight rollout`. With --firmware, a

@@ -179,7 +179,9 @@ def main(
         Path | None, typer.Argument(help="file of `inflight release`; without one: shows the fleet")
     ] = None,
     config: options.Config = options.CONFIG,
-    device: options.Devices = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="a device, as in its topics, or a pattern, attic-*; can be repeated")
+    ] = None,
     canary: Annotated[int, typer.Option(min=0, help="devices of the first wave")] = 1,
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
@@ -189,13 +191,13 @@ def main(
         typer.Option(help="file of the private key: takes the release back from all devices that do not run it"),
     ] = None,
     tls: options.TlsOptions = None,
-    broker: options.Broker = None,
+    broker: options.BrokerHere = None,
     as_json: options.Json = False,
 ):
     """Rolls a release out to the devices at a broker, and shows who runs what. Runs until every device has an outcome;
     after Ctrl-C the same command goes on. On a terminal the last line tells how much of the release each device has.
-    --device also takes a pattern, attic-*; default: all devices. --json prints each change, each quarter of a fetch,
-    and the end. A device that is offline, or has no update_keys, is skipped, and named, unless it connects meanwhile.
+    Without --device these are all devices. --json prints each change, each quarter of a fetch, and the end. A device
+    that is offline, or has no update_keys, is skipped, and named, unless it connects meanwhile.
     Exit status 0: all of them run it, or with --withdraw none of them ever will."""
     console = Console(stderr=as_json)
     with failing():

@@ -1,15 +1,18 @@
 """A device's messages at the broker of its configuration."""
 
+import sys
 import threading
 
 from paho.mqtt.enums import MQTTErrorCode
 
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.broker import client_of
+from inflight_tools.output import reason as why_failed
 from inflight_tools.payload import fields_of, whole
 
 _ALIVE = ("online", "asleep")  # published by a device; "offline" may be the will of an earlier start
 _NUMBERS = 2**32 - 1
+_UNKNOWN = "Unspecified error"  # what paho says of a connection that was closed or broke
 
 
 class Watch:
@@ -25,7 +28,7 @@ class Watch:
         self._trouble = "no answer"
         client = client_of(broker, "watch")
         client.on_connect = self._on_connect
-        client.on_connect_fail = lambda *_: self._say("no connection")
+        client.on_connect_fail = lambda *_: self._say(why_failed(sys.exc_info()[1]))  # in which paho calls it
         client.on_disconnect = self._on_disconnect
         client.on_message = self._take
         client.on_unsubscribe = self._on_caught_up
@@ -36,7 +39,7 @@ class Watch:
         try:
             self._client.connect(self.broker.host, self.broker.port)
         except OSError as e:  # only here paho reports the reason; it retries by itself
-            self._say(e.strerror or str(e))
+            self._say(why_failed(e))
             self._answered.set()
             self._client.connect_async(self.broker.host, self.broker.port)
         self._client.loop_start()
@@ -97,7 +100,7 @@ class Watch:
 
     def _on_disconnect(self, client, userdata, flags, reason, properties):
         if self._connected.is_set() and reason.is_failure:  # otherwise the reason was reported already
-            self._say(str(reason))
+            self._say("the connection is lost" if str(reason) == _UNKNOWN else f"it has ended the connection: {reason}")
         self._connected.clear()
 
     def _say(self, trouble):

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @options.spread
 def collect(
-    landing: options.Landing,
+    landing: options.LandingFolder,
     at: options.BrokerOptions,
     name: Annotated[str, typer.Option(help="client id of the session: unique, and never changed")] = "collector-0",
     share: Annotated[str | None, typer.Option(help="group of collectors that share the load")] = None,

@@ -57,7 +57,7 @@ def main(
     landing: options.Landing = None,
     of: options.Tables = None,
     changes: Annotated[
-        bool, typer.Option("--changes", help="with a broker: viewers may change settings, restart devices, read logs")
+        bool, options.flag("--changes", "with a broker: viewers may change settings, restart devices, read logs")
     ] = False,
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
     viewer_password_file: Annotated[

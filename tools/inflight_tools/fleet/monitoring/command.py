@@ -17,7 +17,7 @@ FIGURES = {name.replace("_", "-"): name for name in (*JUDGED, "repeated") if nam
 
 def _most(what):
     """An option of `check`."""
-    return typer.Option(min=0, help=f"most {what} without an alarm")
+    return typer.Option(min=0, help=f"raise an alarm above this number of {what}")
 
 
 def check(

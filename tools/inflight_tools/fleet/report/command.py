@@ -40,8 +40,10 @@ def report(
     landing: options.Landing = None,
     of: options.Tables = None,
     root: options.Root = "inflight",
-    out: Annotated[Path | None, options.out("report.html in --data")] = None,
-    device: options.Devices = None,
+    out: Annotated[Path | None, options.out("file of the page", "report.html in --data")] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="a device whose measurements are shown; can be repeated")
+    ] = None,
     since: options.Since = None,
     until: options.Until = None,
     grace: options.Grace = options.GRACE_S,

@@ -155,12 +155,12 @@ def tables(
     root: options.Root = "inflight",
     master: options.Master = options.MASTER,
     once: options.Once = False,
-    every: options.Every = options.EVERY_S,
+    every: options.Batches = options.EVERY_S,
     files: Annotated[
         int | None, typer.Option(min=1, help="most landing files in a micro-batch; default: 256 MB")
     ] = None,
     new_checkpoint: Annotated[
-        bool, typer.Option("--new-checkpoint", help="begin a new checkpoint, for tables that have lost theirs")
+        bool, options.flag("--new-checkpoint", "begin a new checkpoint, for tables that have lost theirs")
     ] = False,
     as_json: options.Json = False,
     metrics: options.Metrics = None,

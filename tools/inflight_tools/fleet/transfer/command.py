@@ -47,12 +47,10 @@ def _moving(make):
             typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment"),
         ],
         data: options.Data = options.DATA,
-        landing: options.Landing = None,
-        keep_moved: Annotated[
-            bool, typer.Option("--keep-moved", help="keep what was moved, in another folder")
-        ] = False,
+        landing: options.LandingFolderOrNone = None,
+        keep_moved: Annotated[bool, options.flag("--keep-moved", "keep what was moved, in another folder")] = False,
         once: options.Once = False,
-        every: options.Every = options.EVERY_S,
+        every: Annotated[float, options.every("looks for files")] = options.EVERY_S,
         as_json: options.Json = False,
         metrics: options.Metrics = None,
     ):
