@@ -34,7 +34,7 @@ _LACKS = {"micropython-x64": ("import threading", "asyncio.to_thread"), "cpython
 def _runs():
     """Each block on the first runtime that has all of it, and with INFLIGHT_TOOLS=1 on the other, too."""
     for block in blocks("python"):
-        if block.page.name != "tables.md":
+        if block.page.name not in ("tables.md", "CONTRIBUTING.md"):  # other tests run these
             able = [name for name, lacks in _LACKS.items() if not any(word in block.text for word in lacks)]
             for name in able:
                 marks = pytest.mark.long("INFLIGHT_TOOLS") if name != able[0] else ()
@@ -49,8 +49,6 @@ def test_python_runs(block, runtime, tmp_path, certificate):
     assert status in (None, 0, 75), printed  # 75: deep sleep of the unix board
     assert broker.arrived or not broker.sessions or "publish(" not in block.text, "its message did not arrive"
 
-
-# The queries in docs/pipeline/tables.md run with the pipeline's tests.
 
 MAKEFILE = (CHECKOUT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.M))

@@ -8,8 +8,6 @@ import subprocess
 
 import pytest
 
-import config
-import entries
 from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import LIMIT_S
 from host_tests.processes import INFLIGHT
@@ -43,12 +41,6 @@ def broker(tmp_path):
         made.stop()
         file.write_text("\n".join([*others, *BROKER]).replace("listener 1883", f"listener {made.port}") + "\n")
         yield made.start()
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: _option(words, "-m")[2:8])
-def test_a_device_takes_the_settings(words):
-    own = {"host": "192.168.1.10", "device": "attic-1", "wifi_ssid": "home", "wifi_key": "the-wifi-key"}
-    entries.check(config.check(own | json.loads(_option(words, "-m")), "attic-1"), lambda *pin: None)
 
 
 def _numbers(messages):

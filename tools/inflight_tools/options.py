@@ -40,8 +40,7 @@ def _board(*others: str, **more: Any) -> Any:
         return value
 
     found = [*names(), *others]
-    help_ = f"one of {', '.join(found)}"
-    return typer.Option(help=help_, callback=known, autocompletion=lambda: found, **more)
+    return typer.Option(help=f"one of {', '.join(found)}", callback=known, autocompletion=lambda: found, **more)
 
 
 _CONNECTED = "what is connected"
@@ -171,41 +170,32 @@ Partitions = Annotated[int, typer.Option(min=1, help="shuffle partitions: two fo
 Conf = Annotated[list[str] | None, typer.Option(help="a Spark property, name=value; can be repeated")]
 _METRICS = "serve metrics for Prometheus at this port of 127.0.0.1, or at host:port"
 Metrics = Annotated[str | None, typer.Option(help=_METRICS)]
-BothMetrics = Annotated[
-    str | None,
-    typer.Option(help=f"{_METRICS}: the collector's there, and the tables' at the next port"),
-]
+BothMetrics = Annotated[str | None, typer.Option(help=f"{_METRICS}: the collector's; the tables' at the next port")]
 
 
 # --- options that go together ---
 
 
-class _WithTls:
-    ca: Path | None
-    cert: Path | None
-    key: Path | None
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TlsOptions:
+    ca: Ca = None
+    cert: Cert = None
+    key: Key = None
 
     @property
     def tls(self) -> Tls:
         return Tls(self.ca, self.cert, self.key)
 
 
-@dataclasses.dataclass(frozen=True)
-class BoardTlsOptions(_WithTls):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoardTlsOptions(TlsOptions):
     ca: BoardCa = None
     cert: BoardCert = None
     key: BoardKey = None
 
 
-@dataclasses.dataclass(frozen=True)
-class TlsOptions(_WithTls):
-    ca: Ca = None
-    cert: Cert = None
-    key: Key = None
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageOptions(_WithTls):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageOptions(BoardTlsOptions):
     """What an image consists of, see images.board_image.make()."""
 
     board: Board
@@ -213,9 +203,6 @@ class ImageOptions(_WithTls):
     sha256: Sha256 = None
     config: BoardConfigHere = None
     app: App = None
-    ca: BoardCa = None
-    cert: BoardCert = None
-    key: BoardKey = None
     flash_mb: FlashMb = None
     ota: Ota = False
     romfs: Romfs = False
@@ -231,23 +218,20 @@ class ImageOptions(_WithTls):
         return own | {"config": self.configuration, "tls": self.tls} | others
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FlashOptions(ImageOptions):
     """ImageOptions for a board that is there, and can tell what it is."""
 
     board: BoardFound = None
 
 
-@dataclasses.dataclass(frozen=True)
-class BrokerOptions(_WithTls):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BrokerOptions(TlsOptions):
     """Which broker, and as whom, see broker.find_broker(). With `config` the others go before it."""
 
     broker: Broker = None
     config: ConfigOrNone = None
     root: Root = None
-    ca: Ca = None
-    cert: Cert = None
-    key: Key = None
     websocket: Websocket = None
     user: User = None
     password_file: PasswordFile = None
@@ -262,7 +246,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     for name, found in inspect.signature(command).parameters.items():
         if dataclasses.is_dataclass(found.annotation):
             groups[name] = found.annotation
-            flat += inspect.signature(groups[name]).parameters.values()
+            own = inspect.signature(groups[name]).parameters.values()
+            flat += sorted(own, key=lambda one: one.name in Tls._fields)  # these are for few
         else:
             flat.append(found)
 

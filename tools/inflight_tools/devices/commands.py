@@ -25,13 +25,9 @@ _BY_CABLE = ("update_keys", "setup")  # fields that no command changes, beside t
 app = typer.Typer(no_args_is_help=True, help=devices.__doc__)
 Name = Annotated[str, typer.Argument(help="a device, as in its topics, or how its name alone begins")]
 
-
-def _timeout(what):
-    return typer.Option(min=0.1, max=86_400, help=f"seconds to wait for {what}")
-
-
-Timeout = Annotated[float, _timeout("readings and health")]
-AnswerTimeout = Annotated[float, _timeout("the device's answer")]
+_TIMES = {"min": 0.1, "max": 86_400}
+Timeout = Annotated[float, typer.Option(**_TIMES, help="seconds to wait for readings and health")]
+AnswerTimeout = Annotated[float, typer.Option(**_TIMES, help="seconds to wait for the device's answer")]
 Yes = Annotated[bool, options.flag("--yes", "do not ask before the change is sent")]
 
 

@@ -155,7 +155,7 @@ def main(
     signing_key: options.SigningKey = keys.DEFAULT,
     app: options.AppHere = None,
     firmware: Annotated[
-        Path | None, typer.Option(help="ESP32: file of MicroPython's firmware, .bin, which becomes the release")
+        Path | None, typer.Option(help="ESP32: a .bin of MicroPython, which becomes the release")
     ] = None,
     trial: Annotated[int, typer.Option(min=0, max=3600, help="seconds that it has to run before it is good")] = 300,
     accept: Annotated[

@@ -179,9 +179,7 @@ def main(
         Path | None, typer.Argument(help="file of `inflight release`; without one: shows the fleet")
     ] = None,
     config: options.Config = options.CONFIG,
-    device: Annotated[
-        list[str] | None, typer.Option(help="a device, as in its topics, or a pattern, attic-*; can be repeated")
-    ] = None,
+    device: Annotated[list[str] | None, typer.Option(help="a device, or a pattern, attic-*; can be repeated")] = None,
     canary: Annotated[int, typer.Option(min=0, help="devices of the first wave")] = 1,
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,

@@ -41,9 +41,7 @@ def report(
     of: options.Tables = None,
     root: options.Root = "inflight",
     out: Annotated[Path | None, options.out("file of the page", "report.html in --data")] = None,
-    device: Annotated[
-        list[str] | None, typer.Option(help="a device whose measurements are shown; can be repeated")
-    ] = None,
+    device: Annotated[list[str] | None, typer.Option(help="whose measurements are shown; can be repeated")] = None,
     since: options.Since = None,
     until: options.Until = None,
     grace: options.Grace = options.GRACE_S,
