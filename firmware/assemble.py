@@ -136,7 +136,10 @@ def _journal_flash(board, kb):
 def kind(config):
     # Its class. Devices need not know the names of modules that others load.
     if config.sleep_ms and hasattr(config, "wake_on_pin"):
-        return __import__("wake_pin_app").App
+        try:
+            return __import__("wake_pin_app").App
+        except ImportError:  # a board that no pin wakes
+            say("wake_on_pin: nothing wakes this board but the time: leave it out")
     if config.sleep_ms:
         from sleeping_app import SleepingApp
 

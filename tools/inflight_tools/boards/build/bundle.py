@@ -47,6 +47,8 @@ def sources(board, lib=LIB):
     found = {f"inflight/{file.stem}": file for file in modules_in(lib / "inflight")}
     for folder in (BOARDS / "common", BOARDS / board, FIRMWARE):
         found |= {file.stem: file for file in modules_in(folder)}
+    if found["wake_pin"].parent == BOARDS / "common":  # a board that no pin wakes
+        del found["wake_pin_app"]
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
 
 
