@@ -144,6 +144,7 @@ TOGETHER = {
     "node": ("files", "telemetry", "log", "node"),
     "app": ("connectivity", "app"),
     "radio": ("wifi", "radio"),
+    "setup": ("setup_attempt", "setup"),
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Those of them that drivers and programs import by their own names.
