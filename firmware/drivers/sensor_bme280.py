@@ -30,13 +30,13 @@ def temperature(t, raw):
 
 
 def pressure(p, raw, fine):
-    """Pa; p: dig_P1 to dig_P9. None if the calibration makes no sense."""
+    """Pa; p: dig_P1 to dig_P9. OSError if the calibration makes no sense."""
     x = fine / 2 - 64000
     y = x * x * p[5] / 32768 + x * p[4] * 2
     y = y / 4 + p[3] * 65536
     scale = (1 + (p[2] * x * x / 524288 + p[1] * x) / 524288 / 32768) * p[0]
     if not scale:
-        return None
+        raise OSError(EIO, "no calibration")
     value = (1048576 - raw - y / 4096) * 6250 / scale
     return value + (p[8] * value * value / 2147483648 + value * p[7] / 32768 + p[6]) / 16
 
@@ -48,6 +48,14 @@ def humidity(h, raw, fine):
     value *= h[1] / 65536 * (1 + h[5] / 67108864 * x * (1 + h[2] / 67108864 * x))
     value *= 1 - h[0] * value / 524288
     return min(max(value, 0), 100)
+
+
+def _or_error(formula, calibration, fine, *raw):
+    # What the formula says of `raw`, the arguments of measured(); an error of this quantity alone.
+    try:
+        return formula(calibration, measured(*raw), fine)
+    except OSError as e:
+        return e
 
 
 class Driver:
@@ -90,8 +98,8 @@ class Driver:
         d = self._chip.read_register(_DATA, 8 if self._h else 6)
         fine = temperature(self._t, measured(d[3] << 12 | d[4] << 4 | d[5] >> 4, 20, _SKIPPED))
         yield self._name + "-temperature", "Cel", fine / 5120
-        value = pressure(self._p, measured(d[0] << 12 | d[1] << 4 | d[2] >> 4, 20, _SKIPPED), fine)
-        yield self._name + "-pressure", "Pa", OSError(EIO, "no calibration") if value is None else value
+        raw = d[0] << 12 | d[1] << 4 | d[2] >> 4
+        yield self._name + "-pressure", "Pa", _or_error(pressure, self._p, fine, raw, 20, _SKIPPED)
         if self._h:
-            raw = measured(d[6] << 8 | d[7], 16, _SKIPPED_HUMIDITY)
-            yield self._name + "-humidity", "%RH", humidity(self._h, raw, fine)
+            raw = d[6] << 8 | d[7]
+            yield self._name + "-humidity", "%RH", _or_error(humidity, self._h, fine, raw, 16, _SKIPPED_HUMIDITY)

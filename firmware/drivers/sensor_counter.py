@@ -1,16 +1,34 @@
-# Pulses at a pin since the start, counted by interrupt: a rain gauge, an electricity meter. A sleeping sensor counts
-# none.
+# Pulses at a pin, counted by interrupt: a rain gauge, an electricity meter. A sleeping sensor counts none.
+#
+# The total is in a file before it is published, so no reading is lower than one before it; a restart loses the pulses
+# since the last reading. A file wears the flash: it is written each _KEEP_MS at most, and readings between two writes
+# repeat the total.
 #
 # With `debounce_ms` a level counts once it has lasted that long: neither a contact that bounces, when it closes or when
 # it opens, nor a disturbance makes a pulse. Each edge is noted, and the next one, or read(), tells whether the level
 # after it has lasted. Only the interrupt writes what it shares with read(), and it allocates nothing.
 
+import json
+
+from files import beside, read_file, write
 from inflight.compat import const, passed, ticks_ms
 from sensor_digital import debounce_of, pull_of
 from sensors import NEEDED, SensorError, pin
 
-FIELDS = {"pin": NEEDED, "pull": "", "edge": "falling", "unit": "count", "scale": 1, "debounce_ms": 5}
+FIELDS = {
+    "pin": NEEDED,
+    "pull": "",
+    "edge": "falling",
+    "unit": "count",
+    "scale": 1,
+    "debounce_ms": 5,
+    "first": 0,
+    "measures": "",  # for Home Assistant
+}
 _MOST = const(0x3FFFFFFF)  # a larger number would need heap, which an interrupt cannot allocate
+_KEEP_MS = const(10_000)
+_SHORT = const(200)  # levels that did not last, between two readings: more are neither disturbances
+_BOUNCES = const(20)  # nor, for each pulse, a contact that bounces
 
 
 class Driver:
@@ -20,9 +38,15 @@ class Driver:
         edge = fields["edge"]
         if edge not in ("falling", "rising"):
             raise SensorError('edge: write "falling" or "rising"')
+        if fields["measures"] not in ("", "energy", "gas", "rain", "water"):
+            raise SensorError('measures: write "energy", "gas", "rain" or "water"')
         self._f = fields
         self._name = name
-        self._n = 0
+        self._n = self._read = self._short = 0
+        self._path = beside(__import__("board"), "counters.json")  # {name: (pulses, first)}
+        pulses, first = read_file(self._path, {}).get(name, (0, None))
+        self._before = self._kept = pulses if first == fields["first"] else 0  # another `first` begins anew
+        self._kept_at = None  # ticks, until it may be written again
         self._debounce = debounce_of(fields["debounce_ms"])
         self._pin = pin(fields["pin"], Pin.IN, pull_of(fields["pull"]))
         self._active = 1 if edge == "rising" else 0  # the level of a pulse
@@ -38,6 +62,18 @@ class Driver:
         except TypeError:
             self._pin.irq(handler, trigger)  # ports whose interrupts are all soft
 
+    def _keep(self, pulses):
+        # Returns those in the file: these, or those before them.
+        if self._kept_at is not None and passed(ticks_ms(), self._kept_at, _KEEP_MS):
+            self._kept_at = None
+        if pulses != self._kept and self._kept_at is None:
+            totals = read_file(self._path, {})
+            totals[self._name] = pulses, self._f["first"]
+            write(self._path, json.dumps(totals))
+            self._kept = pulses
+            self._kept_at = ticks_ms()
+        return self._kept
+
     def _count(self, _):
         self._n = self._n + 1 & _MOST
 
@@ -47,6 +83,8 @@ class Driver:
             self._lasting = self._level
             if self._level == self._active:
                 self._n = self._n + 1 & _MOST
+        elif self._level != self._lasting:
+            self._short = self._short + 1 & _MOST
         self._level = self._pin.value()
         self._at = now
 
@@ -62,4 +100,18 @@ class Driver:
                 return n + pulse
 
     def read(self):
-        yield self._name, self._f["unit"], self._total() * self._f["scale"]
+        f = self._f
+        short, self._short = self._short, 0
+        n = self._total()
+        wrong = None
+        if short > max(_SHORT, _BOUNCES * (n - self._read)):
+            wrong = SensorError("pulses shorter than debounce_ms are not counted: write a lower one")
+        self._read = n
+        pulses = self._before + n
+        try:
+            pulses = self._keep(pulses)
+        except OSError as e:
+            wrong = e
+        yield self._name, f["unit"], f["first"] + pulses * f["scale"]
+        if wrong:
+            yield self._name, None, wrong

@@ -14,24 +14,32 @@ from telemetry import describe
 _OWN = "device"
 _GONE = ""
 _TOPIC = "%s/%s/%s/%s/config"  # prefix, component, device, object
-# SenML's unit, Home Assistant's, and its device class: as one text, since each short text of its own would stay in the
-# interpreter's table of names.
-_UNITS = """
-Cel    °C   temperature
-%RH    %    humidity
-Pa     Pa   pressure
-V      V    voltage
-A      A    current
-W      W    power
-lx     lx   illuminance
-Hz     Hz   frequency
-B      B    data_size
-s      s    duration
-m      m    distance
-kg     kg   weight
-dBm    dBm  signal_strength
-/
-count
+# Home Assistant's device class, and its units: as in SenML, or behind `=` as Home Assistant writes them. As one text,
+# since each short text of its own would stay in the interpreter's table of names.
+_UNITS = """apparent_power VA
+battery %EL=%
+current A mA
+data_rate bit/s B/s Mbit/s
+data_size B KiB GB
+distance m mm cm km
+duration s ms min h
+energy kWh Wh J
+frequency Hz MHz
+humidity %RH=%
+illuminance lx
+irradiance W/m2=W/m²
+power W kW
+precipitation_intensity mm/h
+pressure Pa hPa
+reactive_power var
+signal_strength dBm
+sound_pressure dB
+speed m/s km/h
+temperature Cel=°C K
+voltage V mV
+volume_flow_rate m3/s=m³/s l/s=L/s
+volume_storage m3=m³ L l=L
+weight kg g
 """
 # Field of the state's `health`: name, SenML unit, object.
 _DIAGNOSTICS = {
@@ -49,17 +57,26 @@ def _identifier(text):
     return "".join(c if c.isalpha() or c.isdigit() or c in "-_" else "_%02x" % ord(c) for c in text)
 
 
-def _with_unit(fields, unit):
+def _with_unit(fields, unit, measures=None):
+    # measures: what a counter does, see there.
+    name = unit
     kind = None
-    for line in _UNITS.split("\n"):
-        row = line.split()
-        if row and row[0] == unit:
-            unit, kind = row[1:] or (None, None)
-            break
+    for row in _UNITS.split("\n"):
+        for text in row.split()[1:]:
+            known, _, theirs = text.partition("=")
+            if known == unit:
+                name = theirs or unit
+                kind = row.split()[0]
     if fields["name"].endswith("-co2"):  # parts per million can be of anything
         kind = "carbon_dioxide"
-    if unit:
-        fields["unit_of_measurement"] = unit
+    if measures is not None:
+        kind = {"mm": "precipitation", "m3": "volume", "L": "water", "l": "water"}.get(unit, kind)
+        if measures:
+            kind = "precipitation" if measures == "rain" else measures
+    if measures is not None or kind == "energy":
+        fields["state_class"] = "total_increasing"
+    if unit and unit not in ("/", "count"):
+        fields["unit_of_measurement"] = name
     if kind:
         fields["device_class"] = kind
     return fields
@@ -160,9 +177,15 @@ class _Device:
             fields["payload_off"] = "False"
             return "binary_sensor", _identifier(name), owner, fields
         if field == "v":
-            fields["state_class"] = "total_increasing" if owner.startswith("counter ") else "measurement"
-            _with_unit(fields, unit)
+            fields["state_class"] = "measurement"
+            _with_unit(fields, unit, self._measures(owner))
         return "sensor", _identifier(name), owner, fields
+
+    def _measures(self, owner):
+        # Of a counter, what its entry says; None of another sensor.
+        for entry in self._app.config.sensors or ():
+            if owner == "counter " + (entry.get("name") or "counter"):
+                return entry.get("measures", "")
 
     def _diagnostic(self, field):
         name, unit, object_id = _DIAGNOSTICS[field]

@@ -14,8 +14,8 @@ from tools.setup import home_assistant
 from tools.setup.common import CHECKOUT
 
 PREFIX = "homeassistant"
-UNITS = [row.split()[0] for row in _UNITS.strip().split("\n")]
-READINGS = [(f"in-{n}", unit, n + 0.5) for n, unit in enumerate([*UNITS, "ppm", "count/min"])]
+UNITS = [text.partition("=")[0] for row in _UNITS.strip().split("\n") for text in row.split()[1:]]
+READINGS = [(f"in-{n}", unit, n + 0.5) for n, unit in enumerate([*UNITS, "/", "count", "ppm", "count/min"])]
 READINGS += [
     ("air-co2", "ppm", 500),
     ("door", None, True),

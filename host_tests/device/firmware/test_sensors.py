@@ -1,5 +1,6 @@
 """The configured sensors on fake hardware: their values, and their errors."""
 
+import json
 from binascii import unhexlify
 from errno import ETIMEDOUT
 
@@ -30,6 +31,7 @@ def test_errors_name_the_invalid_field():
         for value in ("2", True, None, [2]):
             assert "scale: write a number" in fails({"driver": "counter", "pin": 4, "scale": value}), value
         assert '"falling" or "rising"' in fails({"driver": "counter", "pin": 4, "edge": "both"})
+        assert '"gas", "rain" or "water"' in fails({"driver": "counter", "pin": 4, "measures": "steam"})
         for driver in ("counter", "digital"):
             for ms in (-1, 1001, 2.5):
                 text = fails({"driver": driver, "pin": 4, "debounce_ms": ms})
@@ -153,27 +155,42 @@ def test_counter_uses_hard_interrupts_if_available():
 
 
 class Meter:
-    """A counter at a pin with an idle level of 1, on a clock of its own. kind: the class of pins."""
+    """A counter at a pin with an idle level of 1, on a clock of its own. kind: the class of pins. files: {path: text}
+    of the device."""
 
-    def __init__(self, kind=Pin, **fields):
+    def __init__(self, kind=Pin, files=None, total=0, **fields):
         Pin.made.clear()
         Pin.level = fields.pop("idle", 1)
         self.clock = Clock()
+        self.files = {} if files is None else files
+        self.writes = 0
+        self.errors = {}
         sensor_counter.ticks_ms = self.clock.ticks_ms
-        fields.update({"driver": "counter", "pin": 3, "name": "rain"})
-        self.sensor = Sensor(fields)
-        self.machine = With(machine=Module(Pin=kind))
-        eq(self.total(), 0)
+        sensor_counter.write = self.write
+        sensor_counter.read_file = lambda path, default: json.loads(self.files[path]) if path in self.files else default
+        self.fields = dict(fields, driver="counter", pin=3, name="rain")
+        self.sensor = Sensor(self.fields)
+        self.machine = With(machine=Module(Pin=kind), board=Module(config_path=lambda: "/config.json"))
+        eq(self.total(), total)
+
+    def write(self, path, text):
+        self.writes += 1
+        self.files[path] = text
 
     def readings(self):
-        errors = {}
         with self.machine:
             telemetry.start([self.sensor])
-            readings = list(telemetry.read([self.sensor], errors))
-        eq(errors, {})
-        return readings
+            return list(telemetry.read([self.sensor], self.errors))
 
-    def total(self):
+    def pulses(self, n):
+        for _ in range(n):
+            self.edges(100, 100)
+        self.clock.sleep_ms(10_000)
+
+    def total(self, waited=True):
+        """waited: the file was written long ago."""
+        if waited and self.sensor._driver:
+            self.sensor._driver._kept_at = None
         return self.readings()[0][2]
 
     def edges(self, *times):
@@ -182,6 +199,60 @@ class Meter:
             self.clock.sleep_ms(ms)
             Pin.level ^= 1
             Pin.made[0].handler(Pin.made[0])
+
+
+def test_counter_goes_on_after_a_power_cut():
+    """What was published is in the file: no total is lower than one before it."""
+    meter = Meter(scale=0.001)
+    meter.pulses(100)
+    eq("%.3f" % meter.total(), "0.100")
+    meter.pulses(3)
+    meter = Meter(files=meter.files, scale=0.001, total=100 * 0.001)
+    meter.pulses(5)
+    eq("%.3f" % meter.total(), "0.105")
+    meter = Meter(files=meter.files, first=1234, total=1234)  # somebody has read the meter
+    meter.pulses(2)
+    eq(meter.total(), 1236)
+    eq(Meter(files=meter.files, first=1234, total=1236).errors, {})
+
+
+def test_counter_wears_the_flash_little():
+    """Only by pulses, and readings between two writes repeat the total that is in the file."""
+    meter = Meter()
+    totals = []
+    for _ in range(60):
+        meter.edges(100, 900)
+        totals.append(meter.total(False))
+    eq((meter.writes, totals == sorted(totals), totals[0]), (6, True, 1))
+    meter.pulses(0)
+    eq(meter.total(False), 60)
+    for days in (7, 13):  # ticks begin again after 12 days
+        meter.clock.now = (meter.clock.now + days * 86_400_000) % (1 << 30)
+        meter.total(False)
+        meter.pulses(1)
+        meter.total(False)
+    eq((meter.total(False), meter.writes), (62, 9))
+
+
+def test_counter_without_space_in_the_flash():
+    meter = Meter()
+    sensor_counter.write = lambda path, text: open("/no/such/folder", "w")
+    meter.pulses(2)
+    eq(meter.total(), 2)
+    assert "OSError" in meter.errors["rain"] or "No such file" in meter.errors["rain"], meter.errors
+    sensor_counter.write = meter.write
+    meter.pulses(1)
+    eq((meter.total(), meter.errors), (3, {}))
+
+
+def test_pulses_that_are_too_fast_are_told():
+    meter = Meter()
+    for _ in range(2):
+        meter.edges(*[2, 3, 2, 2] * 500)  # some 225 Hz
+        eq(meter.total(), 0)
+        assert "pulses shorter than debounce_ms are not counted" in meter.errors["rain"], meter.errors
+    meter.edges(*[20] * 400)
+    eq((meter.total(), meter.errors), (200, {}))
 
 
 def test_counter_counts_a_contact_that_bounces_once():
@@ -344,6 +415,13 @@ def test_dht_below_zero():
     eq(dht("dht11", "30050f83"), ([-15.3, 48.5], None))
 
 
+def test_a_dht_configured_as_the_other_one_is_told():
+    for driver, frame, other in (("dht11", "01e000d7", "dht22"), ("dht22", "30001504", "dht11")):
+        values, error = dht(driver, frame)
+        assert values == [] and "write " + other in error, (driver, error)
+    eq(dht("dht22", "01e000d7"), ([21.5, 48], None))
+
+
 def test_dht_that_has_not_measured():
     """A wire that nobody drives, or that is held low: the sum of such a frame is right. Impossible values."""
     for driver in ("dht22", "dht11"):
@@ -357,7 +435,7 @@ def test_dht_that_has_not_measured():
         ("dht22", "03e900d7"),  # 100.1 %
         ("dht11", "30003d00"),  # 61 degrees
         ("dht11", "30001580"),
-        ("dht11", "65001500"),
+        ("dht11", "65001500"),  # 101 %
     ):
         values, error = dht(driver, frame)
         assert values == [] and "check its wires" in error, (driver, frame, values)
