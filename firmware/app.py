@@ -114,9 +114,8 @@ class App(Node):
         self._batch = None  # it leaves from now on
 
     def _after_connection(self):
-        self._confirm()
-        if not (self.config.when_full or self.journal.fits(OUT, _SPACE)):
-            return  # the broker takes some of what fills the journal first
+        if self._confirm() or not (self.config.when_full or self.journal.fits(OUT, _SPACE)):
+            return  # it starts with other settings; or the broker takes some of what fills the journal first
         self._connected_anew = False
         self._publish_status("online")
         if self.actuators:

@@ -171,7 +171,6 @@ def build(board, began, crash=None, limit=None, path=None, trial=False):
     Application = kind(config)
     # Behind the application: with that of a sensor that sleeps a Pico W collects no garbage any more.
     from inflight import Client, Journal
-    from log import report
     from node import will
 
     if limit:
@@ -205,7 +204,5 @@ def build(board, began, crash=None, limit=None, path=None, trial=False):
         when_full=config.when_full,
         timeout_ms=Application.timeout(config),
         reconnect=Application.RECONNECT,
-        on_disconnect=report,
-        on_error=report,
     )
     return Application(board, config, journal, client, flash, () if limit else None, began, crash)

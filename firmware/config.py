@@ -182,6 +182,8 @@ def check(given, device):
             from suggestion import unknown
 
             raise ConfigError(unknown("unknown field", name, _FIELDS))
+        if name in ("ha", "ntp") and given[name] in ("true", "false"):
+            raise ConfigError("%s: write %s without quotes" % (name, given[name]))
     config = Config()
     for name in _NUMBERS:
         setattr(config, name, check_number(name, given[name]) if name in given else _NUMBERS[name][0])
@@ -219,6 +221,8 @@ def _check_together(given, config):
     for name in ("expiry_s", "will_delay_s"):
         if getattr(config, name) and config.protocol_level < 5:
             raise ConfigError('%s needs MQTT 5: write "protocol_level": 5, or leave it out' % name)
+    if config.port == 8883 and not config.tls_ca:
+        raise ConfigError("port: 8883 is that of TLS: write tls_ca, or leave port out")
     for name, other in _NEEDS:
         if getattr(config, name) and not getattr(config, other):
             raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))

@@ -1,7 +1,5 @@
 # The health message: the state of the device itself.
 
-import gc
-
 from inflight.compat import const
 from telemetry import describe
 
@@ -33,9 +31,9 @@ def report(app):
     repaired there, if the board reports that. outbox_full: messages refused by a full journal. Among the counters
     `thinned`: readings that a full journal gave up since it was formatted. errors: by the name of a sensor, or of a
     message that is set aside. counters: of the client, since the start; a device's connections after its first are its
-    reconnects, `resent` its resends. heap: free bytes, null if unlimited. Without a connection it is short, since it
-    takes space in the journal: counters that are 0 are left out, and the network, and where the journal is."""
-    gc.collect()
+    reconnects, `resent` its resends. heap: free bytes, null if unlimited; heap_least: the fewest that a health
+    message told since the start. Without a connection it is short, since it takes space in the journal: counters that
+    are 0 are left out, and the network, and where the journal is."""
     journal = app.journal
     kept = {
         "live": journal.live,
@@ -49,7 +47,8 @@ def report(app):
     fields = {
         "firmware": app.version,
         "up": app.uptime(),
-        "heap": gc.mem_free() if hasattr(gc, "mem_free") else None,
+        "heap": app.heap,
+        "heap_least": app.heap_least,
         "journal": kept,
         "outbox_full": app.full,
         "reset": app.board.reset_cause(),

@@ -1,6 +1,7 @@
 # Common to all applications: publishes readings, status and health through the journal, and executes commands. The
 # application decides when.
 
+import gc
 import json
 import sys
 import time
@@ -66,7 +67,10 @@ class Node:
         self.client = client
         self.flash = flash
         self.full = 0  # messages refused by a full journal
-        self.errors = {}  # errors of sensors, by name
+        self.errors = {}  # errors of sensors, by name; `client`: what the client reports of this connection
+        self.heap = self.heap_least = None  # free bytes, before health is composed
+        client.on_error = self._hear
+        client.on_disconnect = self._forget
         self.stopping = False  # a command requested a restart
         self.later = None  # a function: what a command requested that its handler may not do
         self.synchronised = False  # the clock is right
@@ -265,7 +269,21 @@ class Node:
             more["safe"] = True
         return self.report("status", more, True)
 
+    def _hear(self, error):
+        log.report(error)
+        # A refused subscription is asked for again at the next connection. Till then health tells it.
+        if self.client.connected and "refused" not in self.errors.get("client", ""):
+            self.errors["client"] = telemetry.describe(error)
+
+    def _forget(self, error):
+        self.errors.pop("client", None)
+        log.report(error)
+
     def _publish_health(self, **more):
+        gc.collect()
+        if hasattr(gc, "mem_free"):
+            self.heap = gc.mem_free()  # now: what composes the message takes some of it
+            self.heap_least = min(self.heap, self.heap_least or self.heap)
         from health import report
 
         more.update(report(self))
@@ -332,10 +350,11 @@ class Node:
             publish_log(self)
 
     def _confirm(self):
+        # Returns True if what is tried was given up.
         if self.config.trial:
             from settings import confirm
 
-            confirm(self)
+            return confirm(self)
 
     def _on_command(self, message):
         from commands import answer

@@ -7,7 +7,7 @@ import json
 import os
 
 from config import ConfigError, check, parse
-from files import exists, write
+from files import exists, read_file, write
 from network_fields import PLACE
 
 _NEW = ".new"
@@ -106,7 +106,14 @@ def give_up(board, reason):
 
 
 def confirm(app):
-    """The device has connected with what it tried."""
+    """The device has connected with what it tried. Returns True if a driver does not take it: then it is given up."""
     app.config.trial = False
     path = app.board.config_path()
+    if app.config.sensors != read_file(path, {}).get("sensors"):
+        for source in app.sources:
+            error = getattr(source, "error", None)
+            if type(error).__name__ == "SensorError":
+                give_up(app.board, "sensors: %s: %s" % (source.__name__, error))
+                app.stopping = True
+                return True
     _rename(path + _TRY, path)

@@ -29,6 +29,7 @@ from inflight.counters import CONNECTS, DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
 from node import Node
 
+_DAY_S = const(86_400)
 _QUIET_MS = const(250)  # after so long without a packet the broker has sent everything
 _SLICE = const(50)  # polling interval for that
 _JOINS = const(3)  # attempts to join: the first of a radio may find nothing, or refuse the right key
@@ -280,8 +281,9 @@ class SleepingApp(Node):
         # Returns True if the broker has completed all messages.
         memory = self._memory
         config = self.config
-        self._confirm()
-        if self.board.reset_cause() != DEEP_SLEEP:
+        given_up = self._confirm()
+        first = self.board.reset_cause() != DEEP_SLEEP
+        if first and not given_up:
             self._publish_status("online")
         if log.waiting:
             self._publish_log()
@@ -293,7 +295,9 @@ class SleepingApp(Node):
                 self._publish_health(wake=self._wake())
             self._publish_asleep(ticks_diff(ticks_ms(), self._began))
         if self.home:
-            self.home.step(self.board.reset_cause() != DEEP_SLEEP)  # what was announced is retained
+            # What was announced is retained, unless the broker has lost it: with the session, or nobody knows when.
+            daily = self.synchronised and self.time() % _DAY_S * 1000 < config.sleep_ms * config.report_every
+            self.home.step(first or daily or not self.client.session.present)
         until_report_ms = ticks_diff(ticks_ms(), self._began)
         done = self._exchange(True)
         if self._end_of_stay() and not self.stopping:

@@ -31,17 +31,17 @@ class SensorError(ValueError):
 
 
 class Sensor:
-    """The sensor that `entry` (a dict) describes, a source of telemetry."""
+    """The sensor that `entry` (a dict) describes, a source of telemetry. error: of the measurement."""
 
     def __init__(self, entry):
         self._entry = entry
         self._driver = None
-        self._error = None
+        self.error = None
         self.__name__ = entry.get("name") or entry["driver"]
 
     def start(self):
         """Starts a measurement. Returns how many ms it takes."""
-        self._error = None
+        self.error = None
         try:
             if not self._driver:
                 self._driver = make("sensor", self._entry, self.__name__, KNOWN)
@@ -54,8 +54,8 @@ class Sensor:
     def __call__(self):
         """Returns a list of (name, unit, value). Raises an error that occurred since start(), and ValueError if a value
         is beyond its range: then what came with it is not to be believed either."""
-        if self._error:
-            raise self._error
+        if self.error:
+            raise self.error
         try:
             readings = list(self._driver.read())
             ranges = getattr(self._driver, "RANGES", _RANGES)
@@ -69,7 +69,7 @@ class Sensor:
     def _failed(self, error):
         # The next start() creates it again.
         self._driver = None
-        self._error = error
+        self.error = error
 
 
 def within(limits, name, value):

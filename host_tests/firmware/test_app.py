@@ -1,5 +1,6 @@
 """The application with a broker: its messages, and its commands."""
 
+import gc
 import json
 import sys
 import time
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import commands
+import crash
 import files
 from codes import IDLE, ONLINE
 from config import Config
@@ -17,7 +19,7 @@ from host_tests.firmware.conftest import Counting, gathered
 from host_tests.waiting import wait_for
 from inflight import RamFlash
 from inflight.journal.journal import OUT
-from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
+from tools.reference.kinds import CONNECT, PUBACK, SUBACK, SUBSCRIBE
 
 
 def numbers(broker):
@@ -247,6 +249,31 @@ def test_fields_of_health(make, broker, until, published):
     assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
 
 
+def test_health_tells_of_a_refused_subscription_until_it_is_granted(make, broker, until, published):
+    refused = True
+    broker.faults.answer = lambda raw: [raw[:4] + b"\x80" if refused and raw[0] >> 4 == SUBACK else raw]
+    app = make(broker.port, health_ms=1000)
+    until(app, lambda: len(published("health")) > 1)
+    for told in published("health")[-1:]:
+        assert "subscription refused: inflight/dev/command/#, code 128" in told["errors"]["client"]
+    app.client.on_error(ValueError("a bug"))  # what comes later does not hide it
+    assert "refused" in app.errors["client"]
+    refused = False
+    broker.connections[-1].finish()
+    until(app, lambda: published("health")[-1]["errors"] == {})
+
+
+def test_free_heap_is_that_before_the_message_is_composed(make, broker, until, published, monkeypatch):
+    monkeypatch.delitem(sys.modules, "health", raising=False)
+    free = iter([7000, 5000, 6000])
+    monkeypatch.setattr(gc, "mem_free", lambda: next(free) - ("health" in sys.modules), raising=False)
+    app = make(broker.port, health_ms=1000, interval_ms=60_000)
+    for count, told in enumerate([(7000, 7000), (5000, 5000), (6000, 5000)], 1):
+        until(app, lambda count=count: len(published("health")) == count)
+        assert (published("health")[-1]["heap"], published("health")[-1]["heap_least"]) == told
+        sys.modules.pop("health")  # as the build does it
+
+
 def test_messages_tell_the_oldest_number_that_the_broker_has_not_completed(make, broker, until, published):
     """The broker acknowledges nothing on the first connection, and everything on the second one."""
     app = make(broker.port)
@@ -281,6 +308,27 @@ def test_a_command_that_waited_may_end_the_start_in_which_a_trial_connects(make,
     app.run()
     assert not app.config.trial
     assert [m["state"] for m in published("status")] == ["online", "offline"]
+
+
+@pytest.mark.parametrize("before", [None, [{"driver": "counter", "pin": 4, "edge": "both"}]])
+def test_a_trial_whose_sensors_cannot_start_is_given_up(make, broker, published, before, monkeypatch):
+    """Not if they are those of the configuration that is in force."""
+    monkeypatch.setattr(Config, "trial", True)
+    monkeypatch.setitem(sys.modules, "machine", SimpleNamespace(Pin=None))
+    sensors = [{"driver": "counter", "pin": 4, "edge": "both"}]
+    app = make(broker.port, sensors=sensors)
+    path = app.board.path
+    path.with_name("config.json.try").write_text(path.read_text())
+    path.write_text(json.dumps({"host": "127.0.0.1", "sensors": before}))
+    broker.give("inflight/dev/command/reboot", b"", 2)
+    app.run()
+    assert app.board.configuration["sensors"] == (before or None) and not path.with_name("config.json.try").exists()
+    error = crash.last(app.board)["error"]
+    if before:
+        assert not error and [m["state"] for m in published("status")] == ["online", "offline"]
+        return
+    assert error.startswith('set: sensors: counter: edge: write "falling" or "rising", the old ones are back')
+    assert [m["state"] for m in published("status")] == ["offline"]
 
 
 # --- commands ---

@@ -9,6 +9,7 @@ import pytest
 from codes import IDLE, ONLINE
 from host_tests.firmware.conftest import Board
 from inflight import RamFlash
+from sleeping_app import SleepingApp
 
 RUNTIMES = "micropython-x86"
 MORE_RUNTIMES = "cpython"
@@ -18,6 +19,7 @@ ACTUATORS = [
     {"driver": "led", "pin": 7, "name": "lamp"},
 ]
 STATE = "inflight/dev/state"
+NOON = 1_764_072_000
 TOPICS = {f"sensor/dev/health-{name}" for name in ("rssi", "heap", "up", "journal_2elive")}
 TOPICS |= {"sensor/dev/temperature", "button/dev/reboot", "number/dev/interval"}
 
@@ -68,6 +70,54 @@ def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, a
     assert {tuple(fields["device"]["identifiers"]) for fields in announced().values()} == {("dev",)}
     numbers = [m.payload for m in broker.arrived if m.topic.startswith("inflight/") and m.topic != STATE]
     assert len(numbers) == app.journal.next_seq
+
+
+METERS = {
+    "kWh": ("kWh", "energy"),
+    "Wh": ("Wh", "energy"),
+    "J": ("J", "energy"),
+    "m3": ("m³", "volume"),
+    "m3 water": ("m³", "water"),
+    "m3 gas": ("m³", "gas"),
+    "L": ("L", "water"),
+    "l": ("L", "water"),
+    "mm": ("mm", "precipitation"),
+    "count": (None, None),
+    "mm rain": ("mm", "precipitation"),
+}
+
+
+class Meter:
+    """A counter without hardware."""
+
+    def __init__(self, fields, name):
+        self._reading = name, fields["unit"], 7
+
+    def read(self):
+        yield self._reading
+
+
+def test_meters(make, broker, until, announced, monkeypatch):
+    fields = {"unit": "count", "measures": ""}
+    monkeypatch.setitem(sys.modules, "sensor_counter", types.SimpleNamespace(FIELDS=fields, Driver=Meter))
+    entries = [{"driver": "counter", "name": f"meter-{n}"} for n in range(len(METERS))]
+    for entry, words in zip(entries, METERS, strict=True):
+        entry["unit"], _, entry["measures"] = words.partition(" ")
+    app = make(broker.port, ha=True, interval_ms=60_000, sensors=entries)
+    app.board.readings += [("power", "kW", 2), ("tank", "L", 30), ("bought", "kWh", 9)]
+    names = [f"sensor/dev/{name}" for name in (f"meter-{len(METERS) - 1}", "bought")]
+    until(app, lambda: set(names) <= set(announced()))
+    found = announced()
+
+    def told(name):
+        fields = found[f"sensor/dev/{name}"]
+        return fields.get("unit_of_measurement"), fields.get("device_class"), fields["state_class"]
+
+    for n, right in enumerate(METERS.values()):
+        assert told(f"meter-{n}") == (*right, "total_increasing")
+    assert told("power") == ("kW", "power", "measurement")
+    assert told("tank") == ("L", "volume_storage", "measurement")
+    assert told("bought") == ("kWh", "energy", "total_increasing")
 
 
 @pytest.mark.parametrize("given, qos", [({}, 2), ({"qos": 1}, 1)])
@@ -140,11 +190,38 @@ def test_readings_expire_after_some_intervals(make, broker, until, announced):
     assert expiries(announced) == wanted | {"sensor/dev/temperature": 10_860}
 
 
-def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, announced, published):
+def test_a_sensor_that_sleeps_announces_itself_again(make, broker, announced, monkeypatch):
+    """At the wake that finds no session; and once a day, since a broker may lose retained messages alone."""
+    from codes import DEEP_SLEEP
+
+    flash = RamFlash(8, 4096)
+    board = Board()
+    now = NOON
+
+    def wakes(n):
+        broker.arrived.clear()
+        for _ in range(n):
+            make(broker.port, flash, board=board, ha=True, sleep_ms=60_000).run()
+            board.cause = DEEP_SLEEP
+        return len([m for m in broker.arrived if m.topic.startswith("homeassistant")])
+
+    monkeypatch.setattr(SleepingApp, "time", lambda self: now)
+    all = wakes(2)
+    assert all == len(TOPICS) - 1 and wakes(3) == 0
+    broker.forget()
+    assert (wakes(1), wakes(2)) == (all, 0)
+    now = NOON + 43_230
+    assert wakes(1) == all
+    now += 60
+    assert wakes(2) == 0
+
+
+def test_each_report_of_a_sensor_that_sleeps_has_a_state(make, broker, announced, published, monkeypatch):
     """The newest reading, although it waited with others for the report; and when that was. It announces itself after
     power-on only."""
     from codes import DEEP_SLEEP
 
+    monkeypatch.setattr(SleepingApp, "time", lambda self: NOON)
     flash = RamFlash(8, 4096)
     board = Board()
     for degrees in range(7):

@@ -122,6 +122,8 @@ def test_fields_that_need_another():
     assert "tls_ca" in refused(tls_cert="c", tls_key="k")
     assert "wifi_ssid" in refused(wifi_key="x")
     assert "oldest" in refused(when_full="all")
+    eq(refused(port=8883), "port: 8883 is that of TLS: write tls_ca, or leave port out")
+    eq(config(port=8883, tls_ca="ca").port, 8883)
 
 
 def test_connect_fits_the_buffer():
@@ -229,6 +231,8 @@ def test_prefix_of_home_assistant():
     for given in (1, 0, "", [], {}):
         assert '"ha": "homeassistant"' in refused(ha=given), given
     assert "ha: use letters" in refused(ha="a/#")
+    for name, text in (("ha", "true"), ("ha", "false"), ("ntp", "false")):
+        eq(refused(**{name: text}), "%s: write %s without quotes" % (name, text))
 
 
 def test_actuators():
