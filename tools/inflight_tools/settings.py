@@ -11,10 +11,11 @@ import re
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from inflight_tools import dry_run
 from inflight_tools.sources import device_sources, search_path
 
 CONFIG = "/config.json"  # its path on every board
@@ -39,16 +40,16 @@ NO_TLS = Tls()
 def settings(
     config_file: Path | str,
     tls: Tls = NO_TLS,
-    pin: Callable[[Any, str, str], None] | None = None,
+    board: Any = None,
     app: Path | None = None,
 ) -> dict[str, bytes]:
     """{absolute path on the device: content} of the configuration in `config_file`, and of the certificates it names:
     the files in `tls` become DER at the paths that tls_ca, tls_cert and tls_key say.
-    pin(number, driver, field): raises ValueError if the board has no such pin; by default it has every one. app: the
-    folder of one's own drivers, by default APP beside the configuration.
+    board: the Variant; by default it has every pin. app: the folder of one's own drivers, by default APP beside the
+    configuration.
     ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
     path = Path(config_file)
-    fields, content = _checked(path, pin, app or path.parent / APP)
+    fields, content = _checked(path, board, app or path.parent / APP)
     secrets = [name for name in SECRETS if fields.get(name)]
     if secrets:
         keep_from_git(path, f"holds {' and '.join(secrets)}")
@@ -85,16 +86,16 @@ def known_drivers(kind: str) -> list[str]:
 def settings_given(
     config_file: Path | None,
     tls: Tls,
-    pin: Callable[[Any, str, str], None] | None = None,
+    board: Any = None,
     app: Path | None = None,
 ) -> dict[str, bytes] | None:
     """settings(), or None without a configuration. ValueError if there are certificates without one."""
     if not config_file and any(tls):
         raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
-    return settings(config_file, tls, pin, app) if config_file else None
+    return settings(config_file, tls, board, app) if config_file else None
 
 
-def _checked(path: Path, pin: Callable[[Any, str, str], None] | None, app: Path) -> tuple[dict[str, Any], bytes]:
+def _checked(path: Path, board: Any, app: Path) -> tuple[dict[str, Any], bytes]:
     """(the fields of the configuration, the file that a device gets), checked by the firmware's own code."""
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
@@ -104,14 +105,8 @@ def _checked(path: Path, pin: Callable[[Any, str, str], None] | None, app: Path)
         try:
             fields = config.parse(content, functools.partial(_strict, config.ConfigError))
             checked = config.check(fields, "device")
-            for kind in ("sensor", "actuator"):  # a driver of one's own checks its entry on the device
-                found = [
-                    entry
-                    for entry in getattr(checked, f"{kind}s") or ()
-                    if not (app / f"{kind}_{entry['driver']}.py").is_file()
-                ]
-                setattr(checked, f"{kind}s", found)
-            importlib.import_module("entries").check(checked, pin or (lambda *of: None))
+            own = {file.stem.partition("_")[2] for kind in ("sensor", "actuator") for file in app.glob(f"{kind}_*.py")}
+            dry_run.check(checked, board, own)
         except ValueError as e:
             problem = str(e)
         else:

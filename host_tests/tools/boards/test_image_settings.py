@@ -194,7 +194,42 @@ def test_other_packages_keep_their_modules(folder, monkeypatch):
 )
 def test_pins_that_a_board_does_not_have(folder, board, fields, problem):
     with pytest.raises(ValueError, match=re.escape(problem)):
-        settings(entry(**fields), pin=variant(board).check_pin)
+        settings(entry(**fields), board=variant(board))
+
+
+ATTIC = {"driver": "dht22", "pin": 4, "name": "attic"}
+JOINS = {"wifi_ssid": "home"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"sensors": [{"driver": "adc", "pin": 25}]}, None),
+        ({"sensors": [{"driver": "adc", "pin": 34}], **JOINS}, None),
+        ({"sensors": [{"driver": "adc", "pin": 25}], **JOINS}, "adc: pin 25: with Wi-Fi ESP32 measures at 32-39 alone"),
+        ({"sensors": [{"driver": "counter", "pin": 35}]}, None),
+        ({"sensors": [{"driver": "counter", "pin": 35, "pull": "up"}]}, "counter: pull: the pins 34-39 of ESP32 have "),
+        ({"sensors": [{"driver": "counter", "pin": 4, "edge": "both"}]}, 'counter: edge: write "falling" or "rising"'),
+        ({"sensors": [{"driver": "ina219", "sda": 4, "scl": 5, "shunt": 0}]}, "ina219: shunt: write its resistance"),
+        ({"sensors": [{"driver": "sht4x", "sda": 4, "scl": 5, "address": 1}]}, "sht4x: address: use one of 68, 69, 70"),
+        ({"sensors": [{"driver": "ds18x20", "pin": 4}, {"driver": "hx711", "data": 12, "clock": 13}]}, None),
+        ({"sensors": [ATTIC], "interval_ms": 100}, "attic: it measures each 2000 ms at most: interval_ms is 100"),
+        ({"sensors": [ATTIC], "interval_ms": 100, "sleep_ms": 60_000}, None),
+        ({"sensors": [ATTIC | {"report_on_change": 1}]}, "attic: it measures each 2000 ms at most: check_ms is 1000"),
+        (
+            {"sensors": [ATTIC, {"driver": "adc", "pin": 34, "name": "attic-humidity"}]},
+            "attic-humidity is a reading of attic, too: give it another name",
+        ),
+        ({"sensors": [{"driver": "adc", "pin": 34, "name": "memory"}]}, "memory is a reading of this board, too"),
+        ({"port": 8883}, "port: 8883 is that of TLS"),
+        ({"ntp": "false"}, "ntp: write false without quotes"),
+        ({"user": "u", "password": "token" * 400}, "buffer: write 4"),
+    ],
+)
+def test_what_would_not_run(folder, fields, problem):
+    """As the parts of the device see it, each made without hardware."""
+    with pytest.raises(ValueError, match=re.escape(problem)) if problem else nullcontext():
+        settings(write({"host": "b", **fields}), board=variant("esp32"))
 
 
 @pytest.mark.parametrize(
@@ -214,20 +249,19 @@ def test_pins_that_wake_a_board(folder, board, number, problem):
     fields = {"sleep_ms": 60_000, "wake_on_pin": number, "sensors": [{"driver": "digital", "pin": number}]}
     path = write({"host": "b", **fields})
     with pytest.raises(ValueError, match=re.escape(problem)) if problem else nullcontext():
-        settings(path, pin=variant(board).check_pin)
+        settings(path, board=variant(board))
 
 
 @pytest.mark.parametrize("board", names())
 def test_pins_that_each_board_has(folder, board):
-    pin = variant(board).check_pin
     given = [
         {"driver": "dht22", "pin": 4},
         {"driver": "adc", "pin": "LED"},
         {"driver": "hx711", "data": 5, "clock": 10},
     ]
-    settings(write({"host": "b", "sensors": given}), pin=pin)
+    settings(write({"host": "b", "sensors": given}), board=variant(board))
     for number in {"esp32": (34, "GPIO39"), "esp32s2": (46,)}.get(board, ()):
-        settings(entry(driver="digital", pin=number), pin=pin)
+        settings(entry(driver="digital", pin=number), board=variant(board))
 
 
 def test_the_locale_does_not_matter(tmp_path):

@@ -115,7 +115,9 @@ def test_settings_that_the_device_gives_up(answering, device):
     ("words", "text"),
     [
         ("set attic intervall_ms=5", 'unknown field "intervall_ms": did you mean "interval_ms"?'),
-        ("set attic wifi_password=", 'unknown field "wifi_password": did you mean "password"?'),
+        ("set attic wifi_password=", 'there is no field wifi_password: did you mean "wifi_key"?'),
+        ('set attic sensors=[{"driver":"counter","pin":4,"edge":"both"}]', "sensors: counter: edge: write"),
+        ('set attic ha="true"', "ha: write true without quotes"),
         ("set attic interval_ms=5", "interval_ms: write a whole number from 100 to 86400000"),
         ("set attic interval_ms=fast", "interval_ms: write a whole number from 100 to 86400000"),
         ("set attic interval_ms", "interval_ms: write a whole number from 100 to 86400000"),

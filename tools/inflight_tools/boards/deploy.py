@@ -112,7 +112,7 @@ def _run(console, board, port, config, app, tls, broker, wait, in_rom):
             board = running_board(link)
         say(f"{board} on {port}")
     modules = own.folder_of(app, config)
-    chosen = settings_given(config, tls, variants.pins_of(board), modules)
+    chosen = settings_given(config, tls, variants.known(board), modules)
     with ExitStack() as stack:
         birth = None
         if chosen and wait:

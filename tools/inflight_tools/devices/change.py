@@ -7,12 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from inflight_tools import dry_run
 from inflight_tools.devices.roster import WrongArgument
-from inflight_tools.settings import SECRETS, configured, device_code
+from inflight_tools.settings import SECRETS, configured, device_code, known_drivers
 
 # A device whose configuration is not known may have one of these. What none of them takes, no device takes.
 _USUAL = {"host": "-", "user": "-", "protocol_level": 5, "watchdog_ms": 0, "buffer": 32768}
 _POSSIBLE = [_USUAL | {"wifi_ssid": "-"}, _USUAL | {"wifi_ssid": "-", "sleep_ms": 60_000}, _USUAL]
+_OTHER_NAMES = {"wifi_password": "wifi_key", "wifi_pass": "wifi_key", "ssid": "wifi_ssid", "broker": "host"}
 
 
 def read(words, ask):
@@ -23,6 +25,8 @@ def read(words, ask):
     given = {}
     for word in words:
         name, _, text = word.partition("=")
+        if name in _OTHER_NAMES:
+            raise WrongArgument(f'there is no field {name}: did you mean "{_OTHER_NAMES[name]}"?')
         if name in given:
             raise WrongArgument(f"{name} is there twice: name it once")
         if name not in SECRETS and not text:
@@ -58,8 +62,8 @@ def message(fields):
 
 def check(fields, device, known=None):
     """Raises WrongArgument if the device of that name would refuse the change, by the firmware's own code for the
-    command `set`. known: its configuration, a dict; without it, what depends on other fields is left to the device, as
-    are pins and drivers of its own."""
+    command `set`, and a dry run. known: its configuration, a dict; without it, what depends on other fields is left to
+    the device, as are pins and drivers of its own."""
     problem = None
     for before in [known] if known else _POSSIBLE:
         with device_code(), tempfile.TemporaryDirectory() as folder:  # which nobody else may read
@@ -68,13 +72,21 @@ def check(fields, device, known=None):
             board = SimpleNamespace(config_path=lambda path=path: path)
             stand_in = SimpleNamespace(board=board, config=SimpleNamespace(device=device, trial=False))
             entries: Any = importlib.import_module("entries")
-            entries.check = lambda config: None  # the device knows its pins, and drivers of its own
+            check_entries, entries.check = entries.check, lambda config: None
             try:
                 importlib.import_module("settings").change(stand_in, message(fields))
+                entries.check = check_entries
+                config = importlib.import_module("config").check({**before, **fields}, device)
+                dry_run.check(config, own=_own_drivers(config))  # the device knows its pins
                 return
             except ValueError as e:
                 problem = problem or str(e)
     raise WrongArgument(problem)
+
+
+def _own_drivers(config):
+    known = {*known_drivers("sensor"), *known_drivers("actuator")}
+    return {entry["driver"] for entry in [*(config.sensors or ()), *(config.actuators or ())]} - known
 
 
 def without_secrets(fields):

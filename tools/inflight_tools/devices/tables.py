@@ -31,7 +31,9 @@ def wrong(device):
     if isinstance(health.get("error"), dict):
         found.append(f"it ended with {health['error'].get('text')}")
     found += [f"{health[name]} {words}" for name, words in _COUNTED.items() if health.get(name)]
-    journal = health.get("journal")
+    counters, journal = health.get("counters"), health.get("journal")
+    if isinstance(counters, dict) and counters.get("too_long"):
+        found.append(f"{counters['too_long']} messages to it were longer than its `buffer` takes")
     if isinstance(journal, dict) and journal.get("damaged"):
         found.append(f"{journal['damaged']} damaged records of the journal")
     return [text[:_LONGEST] for text in found] if found or health else None

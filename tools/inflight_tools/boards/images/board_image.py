@@ -18,7 +18,7 @@ def make(board, firmware, sha256, config, tls=NO_TLS, flash_mb=None, ota=False, 
     are checked first. ValueError with one line for any error."""
     chosen = variant(board)
     folder = own.folder_of(app, config)
-    given = settings_given(config, tls, chosen.check_pin, folder) or {}
+    given = settings_given(config, tls, chosen, folder) or {}
     more = own.files(folder, chosen.folder)
     return _composed(chosen, obtain(chosen, firmware, sha256), given, more, config, flash_mb, ota, romfs)
 

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from inflight_tools.sources import device_sources
 
 _READERS = (("digital", "pin"), ("counter", "pin"), ("adc", "pin"), ("hx711", "data"))  # driver, field
 _JOURNAL_KB = re.compile(r"^JOURNAL_KB = (\d+)", re.MULTILINE)
+_READING = re.compile(r'\("(\w+)", "[^"]+", _')
 KINDS = ("esp32", "uf2")  # of images; board_image makes them
 
 
@@ -50,7 +50,18 @@ class Variant:
     pins: str = ""  # "0-22, 26-28": those that are free for sensors and actuators; "": nobody knows
     inputs: str = ""  # those of them that read, and cannot be set
     analog: str = ""  # those of them that measure a voltage
+    analog_with_wifi: str = ""  # those of `analog` that measure while Wi-Fi is on; "": all
     wake: str = ""  # those of them that end a deep sleep; "": MicroPython has none
+    readings: tuple[str, ...] = ()  # of the board itself
+
+    def check_entry(self, entry: dict[str, Any], config: Any) -> None:
+        """ValueError unless an entry of `sensors`, whose pins are right, works beside what else there is."""
+        number = _number(entry.get("pin"))
+        free = entry["driver"] == "adc" and config.wifi_ssid and self.analog_with_wifi
+        if free and number is not None and number not in _ranges(free):
+            raise ValueError(f"pin {number}: with Wi-Fi {self.title} measures at {free} alone")
+        if entry.get("pull") and number in _ranges(self.inputs):
+            raise ValueError(f"pull: the pins {self.inputs} of {self.title} have none: leave it out, add a resistor")
 
     def check_pin(self, number: Any, driver: str, field: str) -> None:
         """ValueError unless `field` of an entry with that driver, or the field wake_on_pin, may be the pin `number`, or
@@ -64,16 +75,21 @@ class Variant:
                 raise ValueError(f"the pins that wake {self.title} are {self.wake}, not {number}")
             return
         if isinstance(number, str):
-            digits = number.upper().removeprefix("GP").removeprefix("IO")
-            if not digits.isdecimal():
+            number = _number(number)
+            if number is None:
                 return  # a name that this board has
-            number = int(digits)
         if type(number) is not int or number not in _ranges(self.pins):
             raise ValueError(f"{field} {number}: the pins of {self.title} are {self.pins}")
         if driver == "adc" and number not in _ranges(self.analog):
             raise ValueError(f"{field} {number}: the analogue pins of {self.title} are {self.analog}")
         if number in _ranges(self.inputs) and (driver, field) not in _READERS:
             raise ValueError(f"{field} {number}: the pins {self.inputs} of {self.title} can only be read")
+
+
+def _number(pin: Any) -> int | None:
+    """The number of a pin, or in its name; None: it has none."""
+    digits = str(pin).upper().removeprefix("GP").removeprefix("IO")
+    return int(digits) if digits.isdecimal() else None
 
 
 def _ranges(text: str) -> set[int]:
@@ -91,10 +107,12 @@ def _read(path: Path) -> Board:
     try:
         given = toml.read(path)
         image = given.get("image", "")
-        if not (kb := _JOURNAL_KB.search(path.with_name("board.py").read_text("utf-8"))):
+        code = path.with_name("board.py").read_text("utf-8")
+        if not (kb := _JOURNAL_KB.search(code)):
             raise ValueError("board.py has no line JOURNAL_KB = 64, or another number")
         own: dict[str, Any] = {"folder": folder, "journal_kb": int(kb[1])}
-        variants = tuple(Variant(**own, image=image, **one) for one in given.pop("variants", ()))
+        readings = tuple(_READING.findall(code))
+        variants = tuple(Variant(**own, image=image, readings=readings, **one) for one in given.pop("variants", ()))
         board = Board(**own, variants=variants, **given)
     except (ValueError, TypeError) as e:
         raise ValueError(f"{path}: {e}: see boards/esp32/board.toml") from None
@@ -137,12 +155,12 @@ def variant(name: str) -> Variant:
 
 def processor(name: str) -> str:
     """The processor of the Variant of that name; "" of a folder, whose processor nobody knows."""
-    return next((found.processor for found in variants() if found.name == name), "")
+    return getattr(known(name), "processor", "")
 
 
-def pins_of(name: str) -> Callable[[Any, str, str], None] | None:
-    """check_pin() of the Variant of that name; None of a folder, whose boards differ."""
-    return next((found.check_pin for found in variants() if found.name == name), None)
+def known(name: str) -> Variant | None:
+    """The Variant of that name; None of a folder, whose boards differ."""
+    return next((found for found in variants() if found.name == name), None)
 
 
 def board(name: str) -> Board:
