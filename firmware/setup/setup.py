@@ -43,6 +43,7 @@ class Setup:
         self._doing = ""  # what an attempt does now
         self._result = ()  # of the success: device, broker, topic of the readings, whether Home Assistant lists it
         self._note, self._kind = "", ""
+        self._wrong = ""  # the name of the form's field that the note is about
         self.ends = None  # ticks when the device restarts
         self._farewell = False  # the page that tells the success was asked for
 
@@ -96,6 +97,7 @@ class Setup:
         self.ends = ticks_add(ticks_ms(), _FAREWELL_MS)
 
     def _tell(self, note, kind="bad"):
+        self._wrong, note = _unloaded("setup_outcome").labelled(note)
         self._note, self._kind = note[:1].upper() + note[1:], kind
 
     # --- the page ---
@@ -210,7 +212,7 @@ class Setup:
 
     def _page(self):
         note = (self._doing, "") if self._attempt else (self._note, self._kind)
-        return _pieces((self.name, note, self.busy), *self._parts())
+        return _marked(self._wrong, self._note, _pieces((self.name, note, self.busy), *self._parts()))
 
     def _parts(self):
         # What follows the note: a module, its function, and the arguments.
@@ -283,6 +285,17 @@ def _unloaded(name):
     module = __import__(name)
     sys.modules.pop(name)
     return module
+
+
+def _marked(field, note, pieces):
+    # With the note at that field of the form, which gets the focus.
+    if field:
+        from setup_http import escape
+
+        mark = '<b id="wrong">%s</b><input autofocus aria-invalid="true" aria-describedby="wrong" name="%s"'
+        mark = (mark % (escape(note), field)).encode()
+    for piece in pieces:
+        yield piece.replace(b'<input name="%s"' % field.encode(), mark) if field else piece
 
 
 def _pieces(head, module=None, what=None, *given):

@@ -1,6 +1,25 @@
-# What follows the beginning of a page of the set-up, see setup_page, when a form was sent.
+# What follows the beginning of a page of the set-up, see setup_page, when a form was sent; and the texts of its errors.
 
 from setup_http import escape
+
+# {field of the configuration: (its name in the form, its label there)}
+_LABELS = {
+    "wifi_key": ("key", "Key"),
+    "wifi_ssid": ("other", "Name"),
+    "host": ("host", "Host"),
+    "port": ("port", "Port"),
+    "user": ("user", "User"),
+    "password": ("password", "Password"),
+    "device": ("device", "Name"),
+}
+
+
+def labelled(error):
+    """(the name of the form's field that this text of an error is about, or "", the text for a person who sees the
+    form)."""
+    field = error.split(" ")[0].rstrip(":")
+    name, label = _LABELS.get(field, ("", field))
+    return name, (label + error[len(field) :]).split(': write {"')[0].split(', "')[0] if name else error
 
 
 def again(access_point):

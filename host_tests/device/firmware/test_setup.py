@@ -162,16 +162,24 @@ def test_one_thing_is_tried_at_a_time():
 
 
 def test_the_page_tells_what_the_check_of_the_file_would():
+    """With the label of the field, and beside it."""
     for change, note in (
         ({"host": "192.168.0.37:1883"}, "Host: write the port in `port`"),
         ({"host": "mqtt://broker"}, "Host: write a name or an address alone"),
-        ({"key": "short"}, "Wifi_key: write 8 to 63 characters"),
-        ({"other": "\u00e4" * 17}, "Wifi_ssid: write 32 bytes at most"),
+        ({"host": ""}, "Host is missing"),
+        ({"port": "mqtt"}, "Port: write a whole number from 0 to 65535"),
+        ({"key": "short"}, "Key: write 8 to 63 characters, or 64 hexadecimal digits"),
+        ({"other": "\u00e4" * 17}, "Name: write 32 bytes at most"),
     ):
         with Site(ONLINE) as site:
             site.request("POST", "/", dict(OWNERS, **change))
-            assert note in site.request("GET", "/")[1], note
+            text = site.request("GET", "/")[1]
+            assert ">%s</p>" % note in text, text
+            mark = '<b id="wrong">%s</b><input autofocus aria-invalid="true" aria-describedby="wrong" name="%s"'
+            assert mark % (note, next(iter(change))) in text, text
             assert not site.setup.busy
+            site.request("POST", "/", OWNERS)
+            assert "wrong" not in site.request("GET", "/")[1]
 
 
 def test_sensors_that_a_configuration_for_a_cable_has_are_checked():
