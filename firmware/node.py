@@ -69,8 +69,7 @@ class Node:
         self.full = 0  # messages refused by a full journal
         self.errors = {}  # errors of sensors, by name; `client`: what the client reports of this connection
         self.heap = self.heap_least = None  # free bytes, before health is composed
-        client.on_error = self._hear
-        client.on_disconnect = self._forget
+        client.on_error = client.on_disconnect = self._hear
         self.stopping = False  # a command requested a restart
         self.later = None  # a function: what a command requested that its handler may not do
         self.synchronised = False  # the clock is right
@@ -270,14 +269,11 @@ class Node:
         return self.report("status", more, True)
 
     def _hear(self, error):
-        log.report(error)
         # A refused subscription is asked for again at the next connection. Till then health tells it.
-        if self.client.connected and "refused" not in self.errors.get("client", ""):
-            self.errors["client"] = telemetry.describe(error)
-
-    def _forget(self, error):
-        self.errors.pop("client", None)
         log.report(error)
+        told = self.errors.pop("client", "")
+        if self.client.connected:
+            self.errors["client"] = told if "refused" in told else telemetry.describe(error)
 
     def _publish_health(self, **more):
         gc.collect()

@@ -33,8 +33,8 @@ def test_a_command(monkeypatch):
     module = types.ModuleType("inflight_tools.boards.hello")
     exec(next(block.text for block in blocks("python") if block.page == PAGE), module.__dict__)
     monkeypatch.setattr(commands, "app", typer.Typer())
-    commands._add(module, "--board esp32")
-    commands._add(commands.image, "")  # one command alone would have no name
+    commands.add(module, "--board esp32")
+    commands.add(commands.image, "")  # one command alone would have no name
     run = lambda *words: CliRunner().invoke(commands.app, words, env={"COLUMNS": "200"})  # noqa: E731
     assert run("hello", "--board", "esp32").stdout == "Hello, esp32\n"
     assert run("hello", "--board", "esp8266").exit_code == 2

@@ -14,7 +14,7 @@ from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import LIMIT_S, ReplyingBroker, running
 from host_tests.firmware.conftest import Machine, packs
 from host_tests.waiting import wait_for
-from inflight_tools.boards.images.variants import pins_of
+from inflight_tools.boards.images.variants import variant
 
 RUNTIMES = "micropython-x64"
 BUS = CHECKOUT / "host_tests/firmware/device_scripts/bus"
@@ -45,7 +45,7 @@ def test_the_pins_of_a_drawing_are_those_of_the_configuration(name):
     labels = {element.text for element in ElementTree.fromstring(drawing).iter() if element.tag.endswith("}text")}
     sensors = WIRED[name][0]["sensors"]
     assert {label for label in labels if "GPIO" in label} == {f"GPIO {entry['pin']}" for entry in sensors}
-    entries.check(config.check({"host": "-", "sensors": sensors}, "device"), pins_of("esp32"))
+    entries.check(config.check({"host": "-", "sensors": sensors}, "device"), variant("esp32").check_pin)
     assert {"3V3", "GND"} < labels
 
 

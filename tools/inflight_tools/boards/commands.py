@@ -9,15 +9,15 @@ from inflight_tools.output import epilog
 app = typer.Typer(no_args_is_help=True, help=boards.__doc__)
 
 
-def _add(module, example):
+def add(module, example):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=epilog(f"board {name} {example}"))(module.main)
 
 
-_add(image, "--board esp32 --config attic.json --out attic.bin")
-_add(flash, "--board esp32 --port /dev/ttyUSB0 --config attic.json")
-_add(deploy, "--board pico_w --port /dev/ttyACM0 --config attic.json")
-_add(monitor, "--port /dev/ttyACM0 --config attic.json")
-_add(traceback, "< crash.txt")
-_add(freeze, "build/frozen")
-_add(library, "build/library --board pico_w")
+add(image, "--board esp32 --config attic.json --out attic.bin")
+add(flash, "--board esp32 --port /dev/ttyUSB0 --config attic.json")
+add(deploy, "--board pico_w --port /dev/ttyACM0 --config attic.json")
+add(monitor, "--port /dev/ttyACM0 --config attic.json")
+add(traceback, "< crash.txt")
+add(freeze, "build/frozen")
+add(library, "build/library --board pico_w")
