@@ -71,7 +71,7 @@ _OTHERS = (
     "tools/inflight_tools/project/templates/",
 )
 BY_HAND = [page for page in PAGES if not page.relative_to(CHECKOUT).as_posix().startswith(_OTHERS)]
-WORDS = 31_500  # outside of blocks of code; lower it with what you remove
+WORDS = 31_440  # outside of blocks of code; lower it with what you remove
 # A sentence begins with its noun: these are pronouns without one, and what the house wrote in such a way.
 _PRONOUN_FIRST = re.compile(
     r"(?:^|[.:;|] |\n(?:- |\d\. )?)(?:(?:Of (?:what|these|those|which)|That of|Those of)\b"
@@ -81,7 +81,9 @@ _PRONOUN_FIRST = re.compile(
 
 
 def _prose(page):
-    return re.sub(r"^( *)```.*?^\1```$", "", page.read_text(), flags=re.M | re.S)
+    # Nor what a command writes between these marks.
+    by_hand = re.sub(r"<!-- measured: begin -->.*?<!-- measured: end -->", "", page.read_text(), flags=re.S)
+    return re.sub(r"^( *)```.*?^\1```$", "", by_hand, flags=re.M | re.S)
 
 
 def test_words_do_not_grow():
