@@ -18,12 +18,13 @@ from inflight_tools import cli
 from tools.setup.common import CHECKOUT
 
 COMMANDS = {
-    "board": {"image", "flash", "deploy", "monitor", "freeze", "library"},
+    "board": {"image", "flash", "deploy", "monitor", "freeze", "library", "traceback"},
     "device": {"list", "show", "set", "restore", "log", "restart", "update"},
     "fleet": {"collect", "tables", "report", "check", "compact", "export", "pipeline", "where", "upload"}
-    | {"download", "history"},
+    | {"download", "history", "service"},
+    "fleet device": {"retire", "expect", "group", "note", "list"},
 }
-NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
+NAMES = [(*group.split(), name) for group, names in COMMANDS.items() for name in sorted(names)]
 NAMES += [("new",), ("test",), ("installer",), ("keys",), ("release",), ("rollout",), ("serve",)]
 
 
@@ -54,9 +55,10 @@ def run(*words, command=COMMAND):
 
 def test_the_groups_and_their_commands():
     found = get_command(COMMAND).commands
-    groups = {name: command.commands for name, command in found.items() if hasattr(command, "commands")}
+    groups = {name: dict(command.commands) for name, command in found.items() if hasattr(command, "commands")}
+    groups["fleet device"] = groups["fleet"].pop("device").commands
     assert {group: set(groups[group]) for group in groups} == COMMANDS
-    assert found.keys() - groups == {"installer", "keys", "new", "release", "rollout", "serve", "test"}
+    assert found.keys() - groups.keys() == {"installer", "keys", "new", "release", "rollout", "serve", "test"}
 
 
 @pytest.mark.parametrize("words", NAMES, ids=" ".join)
@@ -150,7 +152,7 @@ def test_an_option_means_the_same_in_every_command():
     for name, kind, declared in options(COMMAND):
         meaning = {key: value for key, value in vars(declared).items() if key not in _OWN}
         meanings[name].append(meaning | {"type": bare(kind)})
-    assert len(meanings["--key"]) == 15 and len(meanings["--json"]) == 17
+    assert len(meanings["--key"]) == 16 and len(meanings["--json"]) == 17
     assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()
 
 

@@ -16,7 +16,7 @@ from inflight_tools.visible import visible
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 Name = Annotated[str, typer.Argument(help="the device, as in its topics")]
-Undo = Annotated[bool, typer.Option("--undo", help="forget it again")]
+Undo = Annotated[bool, options.flag("--undo", "forget it again")]
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
