@@ -29,6 +29,7 @@ def test_a_call_interrupted_at_any_line(client, level, event):
         assert not found, found
 
 
+_TASKS = ("_start", "_run", "_watch", "_run_connection", "_run_anew")
 # What comes, in which call, at each line or bytecode ("opcode") of which functions.
 CLOSELY = {
     "packets of one read": ("KeyboardInterrupt", "run, connected", "line", "_step"),
@@ -50,7 +51,7 @@ CLOSELY = {
     "a mount": ("KeyboardInterrupt", "run, which recovers", "line", "recover", "_mount_again", "_clear"),
     "a search": ("KeyboardInterrupt", "is_pending", "line", "is_pending", "_begin"),
     "the end": ("KeyboardInterrupt", "disconnect", "line", "disconnect", "_end", "_close", "_stop", "_try_disconnect"),
-    "tasks": ("KeyboardInterrupt", "connect", "line", "_start", "_run", "_watch", "_run_connection", "_run_anew"),
+    "tasks": ("KeyboardInterrupt", "connect", "line", "__setattr__", *_TASKS),
     "a message that is handed over": ("KeyboardInterrupt", "async for", "line", "_take", "take", "next", "_release"),
     "a record in RAM": ("KeyboardInterrupt", "run", "line", "_put"),
     "the lock": ("publish", "run, which recovers", "line", "call"),

@@ -151,9 +151,13 @@ class AsyncClient(Base):
         self._restart(error)
         super()._recover(error)
 
+    def _is_mine(self):
+        # False of a task behind whose start an interrupt came, before anybody could note it.
+        return asyncio.current_task() in self._tasks
+
     async def _run(self):
         try:
-            while not self._closed:
+            while not self._closed and self._is_mine():
                 await sleep_ms(0)  # a network that fails at once leaves time to the others
                 try:
                     await self._run_connection()
@@ -198,14 +202,16 @@ class AsyncClient(Base):
 
     async def _watch(self):
         try:
-            while self._tasks and not self._tasks[0].done():
+            while self._is_mine():
+                if self._has_lost_a_task():
+                    self._restart()
+                    return
                 await sleep_ms(self._tick)
                 try:
                     self._changed.set()
                     self._wake()
                 except MemoryError:
                     pass  # the next tick does it
-            self._restart()
         except KeyboardInterrupt:
             self._restart()
             raise
