@@ -109,10 +109,12 @@ def confirm(app):
     """The device has connected with what it tried. Returns True if a driver does not take it: then it is given up."""
     app.config.trial = False
     path = app.board.config_path()
-    if app.config.sensors != read_file(path, {}).get("sensors"):
+    old = read_file(path, {}).get("sensors") or ()
+    new = [entry.get("name") or entry["driver"] for entry in app.config.sensors or () if entry not in old]
+    if new:
         for source in app.sources:
             error = getattr(source, "error", None)
-            if type(error).__name__ == "SensorError":
+            if source.__name__ in new and type(error).__name__ == "SensorError":
                 give_up(app.board, "sensors: %s: %s" % (source.__name__, error))
                 app.stopping = True
                 return True

@@ -42,10 +42,13 @@ class Driver:
             raise SensorError('measures: write "energy", "gas", "rain" or "water"')
         self._f = fields
         self._name = name
+        if fields["scale"] <= 0:
+            raise SensorError("scale: write a number above 0")
         self._n = self._read = self._short = 0
-        self._path = beside(__import__("board"), "counters.json")  # {name: (pulses, first)}
-        pulses, first = read_file(self._path, {}).get(name, (0, None))
-        self._before = self._kept = pulses if first == fields["first"] else 0  # another `first` begins anew
+        self._path = beside(__import__("board"), "counters.json")  # {name and `first`: pulses}
+        self._key = "%s %s" % (name, fields["first"])  # another `first` begins anew
+        pulses = self._totals().get(self._key)
+        self._pulses = self._kept = pulses if type(pulses) is int and pulses > 0 else 0
         self._kept_at = None  # ticks, until it may be written again
         self._debounce = debounce_of(fields["debounce_ms"])
         self._pin = pin(fields["pin"], Pin.IN, pull_of(fields["pull"]))
@@ -62,17 +65,19 @@ class Driver:
         except TypeError:
             self._pin.irq(handler, trigger)  # ports whose interrupts are all soft
 
-    def _keep(self, pulses):
-        # Returns those in the file: these, or those before them.
+    def _totals(self):
+        found = read_file(self._path, {})
+        return found if type(found) is dict else {}
+
+    def _keep(self):
         if self._kept_at is not None and passed(ticks_ms(), self._kept_at, _KEEP_MS):
             self._kept_at = None
-        if pulses != self._kept and self._kept_at is None:
-            totals = read_file(self._path, {})
-            totals[self._name] = pulses, self._f["first"]
+        if self._pulses != self._kept and self._kept_at is None:
+            totals = self._totals()
+            totals[self._key] = self._pulses
             write(self._path, json.dumps(totals))
-            self._kept = pulses
+            self._kept = self._pulses
             self._kept_at = ticks_ms()
-        return self._kept
 
     def _count(self, _):
         self._n = self._n + 1 & _MOST
@@ -104,14 +109,15 @@ class Driver:
         short, self._short = self._short, 0
         n = self._total()
         wrong = None
-        if short > max(_SHORT, _BOUNCES * (n - self._read)):
+        new = (n - self._read) & _MOST
+        if short > max(_SHORT, _BOUNCES * new):
             wrong = SensorError("pulses shorter than debounce_ms are not counted: write a lower one")
         self._read = n
-        pulses = self._before + n
+        self._pulses += new
         try:
-            pulses = self._keep(pulses)
-        except OSError as e:
+            self._keep()
+        except (OSError, MemoryError) as e:
             wrong = e
-        yield self._name, f["unit"], f["first"] + pulses * f["scale"]
+        yield self._name, f["unit"], f["first"] + self._kept * f["scale"]
         if wrong:
             yield self._name, None, wrong

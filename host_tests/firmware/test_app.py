@@ -310,19 +310,24 @@ def test_a_command_that_waited_may_end_the_start_in_which_a_trial_connects(make,
     assert [m["state"] for m in published("status")] == ["online", "offline"]
 
 
-@pytest.mark.parametrize("before", [None, [{"driver": "counter", "pin": 4, "edge": "both"}]])
-def test_a_trial_whose_sensors_cannot_start_is_given_up(make, broker, published, before, monkeypatch):
+_BROKEN = [{"driver": "counter", "pin": 4, "edge": "both"}]
+
+
+@pytest.mark.parametrize(("before", "more"), [(None, []), (_BROKEN, []), (_BROKEN, [{"driver": "digital", "pin": 5}])])
+def test_a_trial_whose_sensors_cannot_start_is_given_up(make, broker, published, before, more, monkeypatch):
     """Not if they are those of the configuration that is in force."""
     monkeypatch.setattr(Config, "trial", True)
     monkeypatch.setitem(sys.modules, "machine", SimpleNamespace(Pin=None))
-    sensors = [{"driver": "counter", "pin": 4, "edge": "both"}]
-    app = make(broker.port, sensors=sensors)
+    app = make(broker.port, sensors=_BROKEN + more)
     path = app.board.path
     path.with_name("config.json.try").write_text(path.read_text())
     path.write_text(json.dumps({"host": "127.0.0.1", "sensors": before}))
     broker.give("inflight/dev/command/reboot", b"", 2)
     app.run()
-    assert app.board.configuration["sensors"] == (before or None) and not path.with_name("config.json.try").exists()
+    assert (
+        app.board.configuration["sensors"] == (before and before + more)
+        and not path.with_name("config.json.try").exists()
+    )
     error = crash.last(app.board)["error"]
     if before:
         assert not error and [m["state"] for m in published("status")] == ["online", "offline"]

@@ -54,7 +54,8 @@ def _readings(entry, name):
             del sys.modules[library]
             if before:
                 sys.modules[library] = before
-    return [name + end for end in re.findall(r'_name \+ "(-\w+)"', inspect.getsource(module))] or [name]
+    ends = re.findall(r'_name \+ "(-\w+)"', inspect.getsource(module))
+    return [name + end for end in ends if (entry["driver"], end) != ("bmp280", "-humidity")] or [name]
 
 
 class _Absent(ModuleType):

@@ -106,7 +106,8 @@ def test_a_sensor_that_broke_and_one_that_was_broken_before():
             eq(app.step(), works_again)
             if works_again:
                 del app.errors["new"]
-                app.errors["reply"] = "900 bytes do not fit the journal"  # whoever sends commands can do that
+                # Whoever sends commands can do that.
+                app.errors.update(reply="900 bytes do not fit the journal", client="acknowledged and lost")
                 app.step()
                 eq(device.states(), KEPT)
             else:

@@ -26,7 +26,7 @@ def line(unit, name):
     return found
 
 
-@pytest.mark.parametrize("data", ["/var/lib/inflight", '/srv/50% of "my" data;'])
+@pytest.mark.parametrize("data", ["/var/lib/inflight", '/srv/50% of "my" data;', "/srv/ü/$x", "/var/lib/../lib/a:b"])
 def test_systemd_takes_them(tmp_path, data):
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze")
@@ -38,6 +38,15 @@ def test_systemd_takes_them(tmp_path, data):
     paths = sorted((tmp_path / "units").iterdir())
     done = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    writes = [one.partition("=")[2] for one in units["inflight-serve"].splitlines() if one.startswith("ReadWritePaths")]
+    whole = data.replace("/../lib", "").replace("%", "%%")
+    assert [shlex.split(one) for one in writes] == ([[whole]] if data != "/var/lib/inflight" else [])
+
+
+@pytest.mark.parametrize("words", [("--listen", "x y"), ("--run-as", "a\nExecStart=b"), ("--data", "/srv/a\nb")])
+def test_what_no_unit_can_have_is_refused(tmp_path, words):
+    done = inflight("fleet", "service", tmp_path / "units", "--broker", "localhost", *words)
+    assert done.exit_code == 1 and not (tmp_path / "units").exists()
 
 
 def test_what_they_start_ends_quietly(tmp_path, mosquitto):

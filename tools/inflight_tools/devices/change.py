@@ -12,8 +12,9 @@ from inflight_tools.devices.roster import WrongArgument
 from inflight_tools.settings import SECRETS, configured, device_code, known_drivers
 
 # A device whose configuration is not known may have one of these. What none of them takes, no device takes.
-_USUAL = {"host": "-", "user": "-", "protocol_level": 5, "watchdog_ms": 0, "buffer": 32768}
+_USUAL = {"host": "-", "user": "-", "protocol_level": 5, "watchdog_ms": 0, "buffer": 32768, "timeout_ms": 1000}
 _POSSIBLE = [_USUAL | {"wifi_ssid": "-"}, _USUAL | {"wifi_ssid": "-", "sleep_ms": 60_000}, _USUAL]
+_POSSIBLE.append(_USUAL | {"wifi_ssid": "-", "tls_ca": "/ca.der"})
 _OTHER_NAMES = {"wifi_password": "wifi_key", "wifi_pass": "wifi_key", "ssid": "wifi_ssid", "broker": "host"}
 
 
@@ -76,7 +77,8 @@ def check(fields, device, known=None):
             try:
                 importlib.import_module("settings").change(stand_in, message(fields))
                 entries.check = check_entries
-                config = importlib.import_module("config").check({**before, **fields}, device)
+                whole = {name: value for name, value in {**before, **fields}.items() if value is not None}
+                config = importlib.import_module("config").check(whole, device)
                 dry_run.check(config, own=_own_drivers(config))  # the device knows its pins
                 return
             except ValueError as e:

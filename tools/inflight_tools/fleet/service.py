@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -12,9 +14,12 @@ import typer
 from inflight_tools import options
 from inflight_tools.broker import PASSWORD, find_broker, words_of
 from inflight_tools.cache import write_below
+from inflight_tools.fleet.monitoring.address import address
 from inflight_tools.output import failing, show
 
 _STATE = Path("/var/lib")  # where systemd makes a folder itself
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+_SPECIAL = re.compile(r"[^\w./=@,+:-]")
 _UNIT = """\
 # Written by `inflight fleet service`, which replaces it.
 [Unit]
@@ -75,7 +80,10 @@ def service(
         if os.environ.get(PASSWORD) and not at.password_file:
             raise ValueError(f"the units do not have {PASSWORD}: write it into a file, for --password-file")
         root = find_broker(at)[0].root
-        data = data.absolute()
+        address(listen, "--listen")
+        if not _USER.fullmatch(run_as):
+            raise ValueError(f"--run-as {run_as}: the name of a user of this machine")
+        data = Path(os.path.normpath(data.absolute()))
         of_tables = ["--data", str(data), "--root", root]
         started = {
             "collect": ["fleet", "collect", "--landing", str(data / "landing"), *words_of(at, root)],
@@ -84,21 +92,22 @@ def service(
         }
         units = {f"inflight-{name}.service": _unit(name, words, data, run_as) for name, words in started.items()}
         write_below(folder, {name: text.encode() for name, text in units.items()})
-    show(f"{folder}: sudo useradd --system {run_as}; sudo cp {folder}/*.service /etc/systemd/system/")
+    show(f"sudo useradd --system {run_as}; sudo install -d -o {run_as} {shlex.quote(str(data))}")
+    show(f"sudo cp {shlex.quote(str(folder))}/*.service /etc/systemd/system/")
     show(f"sudo systemctl enable --now inflight-{' inflight-'.join(started)}")
 
 
 def _unit(name, words, data, user):
     program = shutil.which("inflight")
-    command = [program] if program else [sys.executable, "-m", "inflight_tools"]
+    command = [os.path.abspath(program)] if program else [sys.executable, "-m", "inflight_tools"]
     java = [f"JAVA_HOME={os.environ['JAVA_HOME']}"] if os.environ.get("JAVA_HOME") else []
-    if data.is_relative_to(_STATE) and data != _STATE:
+    if data.is_relative_to(_STATE) and data != _STATE and ":" not in str(data):
         setting, place = "StateDirectory", data.relative_to(_STATE)
     else:
         setting, place = "ReadWritePaths", data
     return _UNIT.format(
         name=name,
-        command=" ".join(map(_quoted, [*command, *words])),
+        command=" ".join(map(_quoted, [*command, *words])).replace("$", "$$"),
         user=user,
         writes=f"{setting}={_quoted(str(place))}",
         environment=" ".join(map(_quoted, ["INFLIGHT_CACHE=/var/cache/inflight", *java])),
@@ -106,6 +115,7 @@ def _unit(name, words, data, user):
 
 
 def _quoted(word):
-    # As systemd has it: % and $ mean something there.
-    word = word.replace("%", "%%").replace("$", "$$")
-    return word if word.isascii() and word.isprintable() and not set(word) & set(" \"'\\;") else json.dumps(word)
+    # As systemd has it.
+    if not word.isprintable():
+        raise ValueError(f"{word!r}: systemd takes printable characters alone")
+    return json.dumps(word.replace("%", "%%"), ensure_ascii=False) if _SPECIAL.search(word) else word

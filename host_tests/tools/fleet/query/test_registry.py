@@ -78,13 +78,20 @@ def test_what_cannot_be_said_changes_nothing(say, fleet, words):
     assert not (fleet.root / "registry.json").exists()
 
 
-def test_a_registry_at_a_uri_is_not_changed(say):
-    status, _, said = say("retire", "attic", "--of", "s3://bucket/tables")
-    assert status == 1 and "a folder of this machine" in said and said.count("\n") == 1
+@pytest.mark.parametrize(("words", "why"), [
+    (("retire", "attic", "--of", "s3://bucket/tables"), "a folder of this machine"),
+    (("retire", ""), "one at least"), (("note", "attic", "\udcff"), "whole characters"),
+])  # fmt: skip
+def test_what_a_registry_cannot_have_is_refused(say, fleet, words, why):
+    status, _, said = say(*words)
+    assert status == 1 and why in said and said.count("\n") == 1
+    assert not (fleet.root / "registry.json").exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"devices": []}', '{"devices": {"a": {"retired": "x"}}}',
-                                  '{"devices": {"a": {"gone": 1}}}'])  # fmt: skip
+                                  '{"devices": {"a": {"gone": 1}}}', '{"devices": {"a": {"retired": 1e300}}}',
+                                  '{"devices": {"a": {"interval_s": NaN}}}', '{"devices": {"": {"note": "x"}}}',
+                                  '{"devices": {"a": {"note": "\\ud800"}}}', "[" * 9999])  # fmt: skip
 def test_a_damaged_registry_is_told_by_whoever_reads_it(say, fleet, text):
     (fleet.root / "registry.json").write_text(text)
     for status, _, said in (say("list"), say("retire", "attic"), command.fleet(fleet.root.parent, "check")):
