@@ -95,9 +95,9 @@ def main(
             shown, how = _of_broker(at, stack, changes)
         with failing(OSError):
             console = stack.enter_context(Console(host, port, access=access, **how))
+        stopping = stack.enter_context(stop_event())  # before anybody is told, who may stop it then
         place = f"[{host}]" if ":" in host else host
         log(f"{shown} is at http://{place}:{console.server_port}/")
-        stopping = stack.enter_context(stop_event())
         threading.Thread(target=console.serve_forever, daemon=True).start()
         stopping.wait()
         console.shutdown()
