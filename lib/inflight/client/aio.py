@@ -157,10 +157,8 @@ class AsyncClient(Base):
 
     async def _run(self):
         try:
-            while not self._closed:
-                await sleep_ms(0)  # a network that fails at once leaves time to the others; who starts this notes it
-                if not self._is_mine():
-                    return
+            while not self._closed and self._is_mine():
+                await sleep_ms(0)  # a network that fails at once leaves time to the others
                 try:
                     await self._run_connection()
                 except Exception as e:  # whatever it is: without this task nothing moves any more
@@ -204,7 +202,6 @@ class AsyncClient(Base):
 
     async def _watch(self):
         try:
-            await sleep_ms(0)  # who starts this notes it
             while self._is_mine():
                 if self._has_lost_a_task():
                     self._restart()
