@@ -10,6 +10,7 @@ import typer
 from inflight_tools import options
 from inflight_tools.fleet.locations import location, present
 from inflight_tools.fleet.query.errors import querying
+from inflight_tools.fleet.query.times import UNITS
 from inflight_tools.fleet.spark.storage import files_in
 from inflight_tools.output import epilog, show
 from inflight_tools.visible import visible
@@ -18,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help=__doc__)
 Name = Annotated[str, typer.Argument(help="the device, as in its topics")]
 Undo = Annotated[bool, options.flag("--undo", "forget it again")]
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SECONDS = {"s": 1} | UNITS
 
 
 def _add(example):
@@ -34,6 +35,13 @@ def _registry(data, of):
         from inflight_tools.fleet import registry
 
         yield registry, place
+
+
+def _or_undo(value, undo, what, argument):
+    """`value`, None to forget it: one of both has to be asked for."""
+    if undo == bool(value):
+        raise typer.BadParameter(f"write {what}, or --undo", param_hint=f"'{argument}'")
+    return value
 
 
 def _say(data, of, name, field, value):
@@ -59,10 +67,8 @@ def expect(
     """How often a device sends: it is silent when three times as long has passed, and ten minutes. Without this, its
     mean counts, or what it said before it slept."""
     found = _INTERVAL.fullmatch(interval or "")
-    if undo == bool(interval) or not (undo or found):
-        raise typer.BadParameter(
-            "write an interval, for example 30s, 10m, 24h or 7d, or --undo", param_hint="'interval'"
-        )
+    given = interval if undo or found else None
+    _or_undo(given, undo, "an interval, for example 30s, 10m, 24h or 7d", "interval")
     _say(data, of, name, "interval_s", found and int(found[1]) * _SECONDS[found[2]])
 
 
@@ -75,9 +81,7 @@ def group(
     undo: Undo = False,
 ):
     """The group of a device in report, metrics and alerts, in place of that in its configuration."""
-    if undo == bool(label):
-        raise typer.BadParameter("write a group, or --undo", param_hint="'label'")
-    _say(data, of, name, "group", label)
+    _say(data, of, name, "group", _or_undo(label, undo, "a group", "label"))
 
 
 @_add("note attic 'behind the stove' --data telemetry")
@@ -89,9 +93,7 @@ def note(
     undo: Undo = False,
 ):
     """A line for people, on the device's page and in the report."""
-    if undo == bool(text):
-        raise typer.BadParameter("write a text, or --undo", param_hint="'text'")
-    _say(data, of, name, "note", text)
+    _say(data, of, name, "note", _or_undo(text, undo, "a text", "text"))
 
 
 @_add("list --data telemetry")

@@ -3,7 +3,7 @@
 import datetime
 import re
 
-_UNITS = {"m": 60, "h": 3600, "d": 86_400}
+UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def when(option, text, now):
@@ -12,7 +12,7 @@ def when(option, text, now):
     if text is None:
         return None
     if ago := re.fullmatch(r"(\d{1,6})([mhd])", text):
-        return now - int(ago[1]) * _UNITS[ago[2]]
+        return now - int(ago[1]) * UNITS[ago[2]]
     try:
         found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
