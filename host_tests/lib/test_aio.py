@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+import types
 
 import pytest
 
@@ -24,6 +25,41 @@ def test_tcp_connect_times_out(unresponsive_port):
         await client.disconnect()
 
     run(scene())
+
+
+@types.coroutine
+def _the_rest(coroutine, awaited):
+    try:
+        while True:
+            value = yield awaited
+            awaited = coroutine.send(value)
+    except StopIteration as e:
+        return e.value
+
+
+def _run_eagerly(loop, coroutine, **options):
+    """As asyncio.eager_task_factory of Python 3.12: a task has begun before its maker knows it."""
+    if not loop.is_running():
+        return asyncio.Task(coroutine, loop=loop, **options)
+    try:
+        return asyncio.Task(_the_rest(coroutine, coroutine.send(None)), loop=loop, **options)
+    except StopIteration as e:
+        return asyncio.Task(asyncio.sleep(0, e.value), loop=loop, **options)
+
+
+def test_a_loop_that_starts_its_tasks_eagerly(automatic):
+    """The client's tasks do not begin before it can tell them from those that an interrupt left behind."""
+
+    async def scene(client):
+        asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", _run_eagerly))
+        async with client:
+            await client.connect()
+            await client.publish("t", b"1", 1)
+            assert await client.drain(LIMIT_S * 1000)
+
+    with automatic() as b:
+        run(scene(make(b.port)))
+    assert b.payloads() == [b"1"]
 
 
 # --- publishing ---

@@ -15,7 +15,7 @@ import inflight.counters as counters
 
 from ..compat import passed, ticks_diff, ticks_ms
 from ..errors import OutboxFull
-from ..net.io_waiter import IOWaiter, open_socket, sleep_ms
+from ..net.io_waiter import IOWaiter, create_task, open_socket, sleep_ms
 from ..net.transport import Transport
 from ..states import CONNECTING, CONSUMER, IDLE, INTERRUPTED, OPEN, POLL, READING, UP, WRITE
 from .base import Base
@@ -63,7 +63,7 @@ class AsyncClient(Base):
 
     def _run_anew(self):
         self._stop()
-        self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
+        self._tasks = (create_task(self._run()), create_task(self._watch()))
 
     def _stop(self):
         # Whoever calls this may be one of the tasks.

@@ -8,7 +8,7 @@ from errno import ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGR
 from ..compat import ticks_diff, ticks_ms
 
 if sys.implementation.name == "micropython":
-    sleep_ms = asyncio.sleep_ms
+    sleep_ms, create_task = asyncio.sleep_ms, asyncio.create_task
 
     async def look_up(addresses, host, port, timeout_ms):
         # There are no threads: it holds up the other tasks.
@@ -37,6 +37,8 @@ if sys.implementation.name == "micropython":
 else:
     from ..cpython import IOWaiter, look_up
     from ..cpython import aio_sleep_ms as sleep_ms
+
+    create_task = asyncio.Task  # a task factory of the loop's might run it before anybody could note it
 
 # What a second connect() says when the first one failed; anything else means that it stands.
 _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
