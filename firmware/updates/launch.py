@@ -22,9 +22,10 @@ def main(folder=None):
     for name in names:
         place = "%s/%s" % (folder, name)
         try:
-            from image import mount
+            import image
 
-            mount(place + ".image", place)
+            image.mount(place + ".image", place)
+            del image.mount  # the file system stays, and holds its module
             sys.path.insert(0, place)
             break
         except (ImportError, OSError, ValueError) as e:

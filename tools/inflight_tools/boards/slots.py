@@ -11,6 +11,7 @@ from inflight_tools.boards.build.loading import PACKAGE, PACKED
 
 APPLICATION = "/app.image"
 LAUNCHER = ("image", "launch", "starting", "trial", "update_record")  # modules that start an application in a slot
+_AT_START = ("image.mpy", "launch.mpy")  # those of them that no application imports
 _LIB = "/lib/"
 _SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
 
@@ -21,7 +22,7 @@ def needed(files):
     return {
         path.removeprefix(_LIB): content
         for path, content in files.items()
-        if path.startswith(_LIB) and not path.startswith(_SET_UP)
+        if path.startswith(_LIB) and not path.startswith(_SET_UP) and path.removeprefix(_LIB) not in _AT_START
     }
 
 
@@ -65,7 +66,7 @@ def packed(files, board):
 
 
 def _apart(files):
-    # What stays files, and the image of the others. What starts an image is in both.
+    # What stays files, and the image of the others. Applications import some of what starts an image: that is in both.
     inside = needed(files)
     moved = {_LIB + path for path in inside} - {f"{_LIB}{name}.mpy" for name in LAUNCHER}
     stay = {
