@@ -49,19 +49,25 @@ print(json.dumps(found))
 def mounted(image, prog=32, write=()):
     """Writes the files `write` into the littlefs in `image`, and returns {path: content} of all. `prog`: bytes of one
     program; 0: it is a ROM file system."""
-    interpreter = runtime("micropython-x64")
-    if interpreter.reason:
-        pytest.skip(f"micropython-x64: {interpreter.reason}")
     with tempfile.TemporaryDirectory() as folder:
         texts = {path: b64encode(data).decode() for path, data in dict(write).items()}
         Path(folder, "image").write_bytes(image + b"\xff" * (-len(image) % 4096))
         Path(folder, "work.json").write_text(json.dumps({"prog": prog, "write": texts}))
-        Path(folder, "script.py").write_text(_SCRIPT)
-        command = [*interpreter.command(f"{32 + 2 * (len(image) >> 20)}m"), "script.py"]
-        how = {"env": {"MICROPYPATH": f".frozen:{CHECKOUT}/tools/reference/flash"}, "capture_output": True}
-        done = subprocess.run(command, cwd=folder, text=True, timeout=480, **how)
+        done = on_micropython(_SCRIPT, folder, 32 + 2 * (len(image) >> 20))
+    return {path: b64decode(text) for path, text in json.loads(done).items()}
+
+
+def on_micropython(script, folder, megabytes=32):
+    """What `script` prints, run in `folder` with so much heap."""
+    interpreter = runtime("micropython-x64")
+    if interpreter.reason:
+        pytest.skip(f"micropython-x64: {interpreter.reason}")
+    Path(folder, "script.py").write_text(script)
+    command = [*interpreter.command(f"{megabytes}m"), "script.py"]
+    how = {"env": {"MICROPYPATH": f".frozen:{CHECKOUT}/tools/reference/flash"}, "capture_output": True}
+    done = subprocess.run(command, cwd=folder, text=True, timeout=480, **how)
     assert done.returncode == 0, done.stdout + done.stderr
-    return {path: b64decode(text) for path, text in json.loads(done.stdout).items()}
+    return done.stdout
 
 
 def blocks(image):

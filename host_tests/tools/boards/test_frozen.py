@@ -21,7 +21,6 @@ from inflight_tools.boards.frozen import Frozen, of
 from inflight_tools.boards.images.board_image import make, placed
 
 FOLDERS = {"esp32": "esp32", "pico_w": "rp2040"}
-DEPLOYED = {"esp32": "/lib/app.mpy", "pico_w": "/app.image"}
 LIBRARY = re.compile("/lib/inflight/")
 KIB = 1024
 APPLICATION = {path: data for path, data in test_deploy.APPLICATION.items() if "pages" not in path}
@@ -69,7 +68,7 @@ def test_an_image_leaves_out_the_library_that_is_frozen(tmp_path, board):
     found = files_of(made)
     assert json.loads(found.pop(RECORD)) == {path: sha(content) for path, content in wanted.items()}
     assert found == wanted | {"/config.json": (tmp_path / "config.json").read_bytes()}
-    assert {"/boot.py", "/main.py", "/lib/launch.mpy", DEPLOYED[board]} <= set(found)
+    assert {"/boot.py", "/main.py", "/lib/launch.mpy", slots.APPLICATION} <= set(found)
 
 
 OTHER = Frozen("0.0.9", "0123456789abcdef", "rp2040", "fedcba9876543210")
@@ -130,7 +129,7 @@ def test_what_is_frozen_or_does_not_fit_the_rom_decides_what_is_placed_where(boa
     application = bundle.files(folder)
     assert placed(application, stamp(folder, True), folder, None) == ({}, b"")
     found, rom = placed(application, None, folder, 128 * KIB)
-    assert DEPLOYED[board] in found and not any(map(LIBRARY.match, found))
+    assert slots.APPLICATION in found and not any(map(LIBRARY.match, found))
     library = {path: data for path, data in application.items() if LIBRARY.match(path)}
     assert mounted(rom, 0) == library
     for frozen, size, problem in (

@@ -13,13 +13,14 @@ import slot
 import update_record
 from host_tests.thorough import more
 from host_tests.tools.boards.made_firmware import CHIP_IDS, MB, OLD_BANNER, esp_application, esp_firmware
-from host_tests.tools.boards.mounted import mounted
+from host_tests.tools.boards.mounted import mounted, on_micropython
 from host_tests.tools.command import inflight
 from inflight_tools.boards import slots
 from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.board_image import make
 from inflight_tools.boards.images.esp32 import Esp32Image, application, read_table
+from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.outage import bridged_s, told
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.cache import write_atomic, write_private
@@ -157,6 +158,58 @@ def test_the_application_knows_the_day_of_its_build(monkeypatch):
     assert bundle.built() == "TIME = 1772323200\n"
 
 
+# Asks for each module as MicroPython's importer does, and reads it. Prints how often the flash was read.
+_IMPORTER = """
+import json, os, sys, vfs
+from nor import NorFlash
+
+class Flash(NorFlash):
+    reads = 0
+
+    def readblocks(self, *where):
+        self.reads += 1
+        super().readblocks(*where)
+
+flash = Flash(512, 4096, 256)
+with open("volume", "rb") as f:
+    f.readinto(flash.data)
+with open("names.json") as f:
+    names = json.load(f)
+vfs.umount("/")
+vfs.mount(vfs.VfsLfs2(flash), "/")
+flash.reads = 0
+sys.path[:] = ["/lib"]
+import launch
+launch.main("")
+for name in names:
+    for folder in sys.path:
+        try:
+            os.stat(folder + "/" + name + ".mpy")
+        except OSError:
+            continue
+        with open(folder + "/" + name + ".mpy", "rb") as f:
+            f.read(500)
+        break
+    else:
+        raise ImportError(name)
+print(flash.reads)
+"""
+
+
+def test_modules_are_found_in_an_image_without_reading_folders(tmp_path):
+    files = bundle.files("esp32")
+    names = [path[5:-4] for path in files if path.startswith("/lib/") and not path.startswith("/lib/setup")]
+    (tmp_path / "names.json").write_text(json.dumps(names))
+    reads = []
+    for brought in (files, slots.packed(files, "esp32")):
+        volume = bytearray(b"\xff") * (512 * 4096)
+        for at, data in build(brought, len(volume), 32):
+            volume[at : at + len(data)] = data
+        (tmp_path / "volume").write_bytes(volume)
+        reads.append(int(on_micropython(_IMPORTER, tmp_path)))
+    assert reads[1] * 10 < reads[0], reads
+
+
 @pytest.fixture
 def few(monkeypatch):
     """The application is a few files."""
@@ -186,8 +239,9 @@ def test_the_command_writes_the_application_and_tells_what_it_wrote(tmp_path, mo
         "outage_s": bridged_s(configured(config), 64),
     }
     # `deploy` compares this record with new files.
-    record = json.dumps({path: sha(content) for path, content in few.items()}).encode()
-    assert mounted(made[0x200000 - 0x1000 : 0x3F0000 - 0x1000]) == few | {"/config.json": config, RECORD: record}
+    brought = slots.packed(few, "esp32")
+    record = json.dumps({path: sha(content) for path, content in brought.items()}).encode()
+    assert mounted(made[0x200000 - 0x1000 : 0x3F0000 - 0x1000]) == brought | {"/config.json": config, RECORD: record}
 
 
 @pytest.mark.parametrize("mode, then", [(None, 0o600), (0o644, 0o600), (0o400, 0o400)])

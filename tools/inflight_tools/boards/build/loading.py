@@ -185,8 +185,9 @@ BORROWED = """
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
 # {board: module}
 KEEPING = {"rp2040": "sleeping_app"}
-# These boards get the application as one file, since to look for a module in a folder takes them 20 ms.
-PACKED = ("rp2040",)
+# These boards get the application as one file: to look for a module in a folder takes an RP2040 20 ms, and an ESP32
+# hundreds of reads of its flash.
+PACKED = ("rp2040", "esp32")
 # These stay, but what their import has left is collected as behind the others: messages wait for it.
 COLLECTED = ("receiving", "handlers")
 # These stay, too, and each message runs through them: see hold.
