@@ -40,8 +40,12 @@ def next_steps(access_point, address, device, broker, topic, home):
     device, broker, topic = [escape(text) for text in (device, broker, topic)]
     text = "<p>The readings of <b>%s</b> arrive at the broker <b>%s</b>, with the topic <b>%s/telemetry</b>.</p>\n"
     yield (text % (device, broker, topic)).encode()
-    text = "<p>To see them: <b>mosquitto_sub -h %s -p %s -v -t %s/#</b>, if it asks with -u USER -P PASSWORD.</p>\n"
-    yield (text % (broker.rpartition(":")[0], broker.rpartition(":")[2], topic)).encode()
+    host, _, port = broker.rpartition(":")
+    root = topic.rpartition("/")[0]
+    root = "" if root == "inflight" else " --root " + root
+    text = "<p>To see them in a browser: <b>inflight serve --broker %s%s</b>, if it asks with --user USER. Without \
+Inflight: <b>mosquitto_sub -h %s -p %s -v -t %s/#</b>, with -u USER -P PASSWORD.</p>\n"
+    yield (text % (broker, root, host, port, topic)).encode()
     if home:
         yield ("<p>Home Assistant lists <b>%s</b> in its integration MQTT.</p>\n" % device).encode()
     if address:

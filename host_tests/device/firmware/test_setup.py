@@ -374,6 +374,7 @@ def test_with_a_cable_no_network_is_asked_for():
         site.setup = setup.Setup(BOARD, wired)
         site.send({"host": "broker"})
         text = site.request("GET", "/")[1]
+        assert "<b>inflight serve --broker broker:1883 --root house</b>" in text
         assert "Home Assistant" in text and "<b>house/a1b2c3d4e5f6/telemetry</b>" in text and "goes away" not in text
 
 
