@@ -21,7 +21,7 @@ PAGE = CHECKOUT / "docs/start.md"
 BROKER = next(block.text for block in blocks("text") if block.page == PAGE).splitlines()
 LINES = [line for block in blocks("sh") if block.page == PAGE for line in block.text.splitlines()]
 SETTINGS = json.loads(next(block.text for block in blocks("json") if block.page == PAGE))
-COMMANDS = [shlex.split(line) for line in LINES if line.startswith("mosquitto_pub ")]
+COMMAND = next(shlex.split(line)[1:] for line in LINES if line.startswith("inflight device set "))
 WITNESS = next(shlex.split(line) for line in LINES if line.startswith("mosquitto_sub "))
 
 
@@ -57,10 +57,10 @@ def _numbers(messages):
 def monitor(folder, port):
     """`inflight board monitor` with the settings of the page, for the broker here. Yields a function that returns what
     it has shown."""
-    (folder / "config.json").write_text(json.dumps(SETTINGS | {"host": "127.0.0.1", "port": port}))
+    (folder / "broker.json").write_text(json.dumps(SETTINGS | {"host": "127.0.0.1", "port": port}))
     command = [*INFLIGHT, "board", "monitor"]
     with (folder / "shown").open("wb") as shown:
-        process = subprocess.Popen([*command, "--config", "config.json"], cwd=folder, stdout=shown, stderr=shown)
+        process = subprocess.Popen([*command, "--config", "broker.json"], cwd=folder, stdout=shown, stderr=shown)
         try:
             yield (folder / "shown").read_text
         finally:
@@ -77,13 +77,11 @@ def test_each_message_arrives_after_an_outage_and_a_power_cut(broker, tmp_path):
         sensor.on()
         try:
             wait_for(lambda: "telemetry  attic-1: " in shown(), LIMIT_S, shown)
-            words = COMMANDS[0]
-            subscriber.publish(_option(words, "-t"), _option(words, "-m"), int(_option(words, "-q")))
-            replies = wait_for(lambda: subscriber.find("inflight/attic-1/reply/set"), LIMIT_S, "the reply")
-            assert replies[0].fields["ok"]
-            wait_for(lambda: "attic-1: set ok" in shown(), LIMIT_S, shown)
-            wait_for(lambda: not sensor.running, LIMIT_S, "the restart")
-            sensor.on()
+            with subprocess.Popen([*INFLIGHT, *COMMAND, "--yes", "--timeout", str(LIMIT_S)], cwd=tmp_path) as command:
+                wait_for(lambda: "attic-1: set ok" in shown(), LIMIT_S, shown)
+                wait_for(lambda: not sensor.running, LIMIT_S, "the restart")
+                sensor.on()
+            assert command.returncode == 0
             broker.stop()
             for _ in range(2):
                 more = len(sensor.accepted()) + 5

@@ -25,9 +25,8 @@ def _blocks(page, language):
 
 
 def _sensors_of_start():
-    commands = [shlex.split(line) for text in _blocks("start.md", "sh") for line in text.splitlines()]
-    settings = [json.loads(words[-1]) for words in commands if words[:1] == ["mosquitto_pub"]]
-    return next(fields for fields in settings if "sensors" in fields)
+    words = [word for text in _blocks("start.md", "sh") for word in shlex.split(text)]
+    return {"sensors": json.loads(next(word for word in words if word.startswith("sensors="))[8:])}
 
 
 TANK = json.loads(_blocks("guide/battery.md", "json")[0])
