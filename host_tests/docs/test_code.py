@@ -132,6 +132,7 @@ CHECKS = {
     "pipx": lambda words: None,
     "pip": lambda words: None,
     "git": lambda words: None,
+    ".": lambda words: None,
     **dict.fromkeys(
         ("cd", "sudo", "hostname", "mosquitto_pub", "mosquitto_sub", "mosquitto_passwd", "ssh-keygen", "sha256sum"),
         lambda words: None,
