@@ -6,16 +6,13 @@ Exit status 1 when a statement that binds a client is open: no test, none that p
 in host_tests/spec/reasons.md.
 """
 
-import argparse
 import ast
 import re
-import subprocess
 import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -90,27 +87,26 @@ def assign(found, proven):
     return unknown
 
 
+class Outcomes:
+    """A plugin of pytest. found: {(file, function): failed, passed or skipped}. Parameters and runtimes of a function
+    count together: a failure anywhere is one; a pass outweighs a runtime that is not to be had here."""
+
+    def __init__(self):
+        self.found = {}
+
+    def pytest_runtest_logreport(self, report):
+        file, _, name = report.nodeid.partition("::")
+        key = file, name.split("[")[0]
+        if report.when == "call" or not report.passed:
+            order = ("failed", "passed", "skipped")
+            self.found[key] = min(self.found.get(key, "skipped"), report.outcome, key=order.index)
+
+
 def run(files, options):
-    """Runs pytest once; returns its results as XML text."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "results.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", "-o", "junit_family=xunit1"]
-        subprocess.run([*command, *options, *files], cwd=CHECKOUT, check=False)
-        return report.read_text()
-
-
-def outcomes(xml):
-    """{(file, function): passed, failed or skipped}; parameters and runtimes of a function count together."""
-    found = {}
-    for case in ElementTree.fromstring(xml).iter("testcase"):
-        file = case.get("file") or case.get("classname").replace(".", "/") + ".py"
-        key = (file, case.get("name").split("[")[0])
-        tags = {child.tag for child in case}
-        verdict = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
-        # A failure anywhere is a failure; a pass outweighs a runtime that is not to be had here.
-        order = ("failed", "passed", "skipped")
-        found[key] = min(found.get(key, "skipped"), verdict, key=order.index)
-    return found
+    """The outcomes of these test files."""
+    outcomes = Outcomes()
+    pytest.main(["-q", *options, *files], [outcomes])
+    return outcomes.found
 
 
 def table(found, results):
@@ -127,14 +123,12 @@ def table(found, results):
     return out
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description="prove the statements of the MQTT standards, and print the table")
-    parser.add_argument("--results", type=Path, help="junit XML of an earlier run, instead of a new one")
-    options, more = parser.parse_known_args(argv)
+def main(options):
+    """options: of pytest."""
     found = rules()
     unknown = assign(found, proofs())
     files = sorted({file for rule in found.values() for file, _ in rule.tests})
-    results = outcomes(options.results.read_text() if options.results else run(files, more))
+    results = run(files, options)
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table(found, results))
     needed = [rule for rule in found.values() if rule.needed]
@@ -149,4 +143,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -32,39 +32,30 @@ def test_every_statement_has_a_test_or_a_reason(proofs):
     assert [r.number for r in found.values() if r.tests and r.reason] == []
 
 
-XML = """<testsuites><testsuite>
-<testcase file="host_tests/device/lib/test_packet.py" name="test_a[cpython]"/>
-<testcase file="host_tests/device/lib/test_packet.py" name="test_a[micropython-x86]">
-<skipped message="unavailable"/></testcase>
-<testcase file="host_tests/device/lib/test_packet.py" name="test_b[cpython]"/>
-<testcase file="host_tests/device/lib/test_packet.py" name="test_b[micropython-x86]">
-<failure message="no"/></testcase>
-<testcase classname="host_tests.lib.test_flows" name="test_c"><skipped message="no broker"/></testcase>
-</testsuite></testsuites>"""
-
-
 def test_outcomes():
     """A device test has passed if it passed on every runtime that there is."""
-    device = "host_tests/device/lib/test_packet.py"
-    assert conformance.outcomes(XML) == {
-        (device, "test_a"): "passed",
-        (device, "test_b"): "failed",
-        ("host_tests/lib/test_flows.py", "test_c"): "skipped",
-    }
+    outcomes = conformance.Outcomes()
+    for name, when, outcome in (
+        ("test_a[cpython]", "call", "passed"),
+        ("test_a[micropython-x86]", "setup", "skipped"),
+        ("test_b[micropython-x86]", "call", "failed"),
+        ("test_b[cpython]", "call", "passed"),
+        ("test_c", "setup", "passed"),
+        ("test_c", "call", "skipped"),
+    ):
+        outcomes.pytest_runtest_logreport(pytest.TestReport(f"a.py::{name}", ("", 0, ""), {}, outcome, None, when))
+    assert outcomes.found == {("a.py", "test_a"): "passed", ("a.py", "test_b"): "failed", ("a.py", "test_c"): "skipped"}
 
 
 @pytest.mark.parametrize(
-    ("inside", "status", "text"),
-    [("", 0, r"\d+ passed, 0 failed"), ("<failure/>", 1, "open: MQTT5-"), (None, 1, "open: MQTT5-")],
-    ids=["passed", "failed", "covers nothing"],
+    ("outcome", "status", "text"),
+    [("passed", 0, r"\d+ passed, 0 failed"), ("failed", 1, "open: MQTT5-"), (None, 1, "open: MQTT5-")],
 )
-def test_main(tmp_path, capsys, monkeypatch, proofs, inside, status, text):
-    """The exit status, and a table, for results in which every test that carries a number ends like that."""
-    cases = {(str(file), name) for _, file, name in proofs} if inside is not None else ()
-    lines = "".join(f'<testcase file="{file}" name="{name}">{inside}</testcase>' for file, name in cases)
+def test_main(capsys, monkeypatch, proofs, outcome, status, text):
+    """The exit status, and a table, when every test that carries a number ends like that."""
+    results = {(str(file), name): outcome for _, file, name in proofs if outcome}
     monkeypatch.setattr(conformance, "proofs", lambda: proofs)
-    path = tmp_path / "results.xml"
-    path.write_text(f"<testsuites><testsuite>{lines}</testsuite></testsuites>")
-    assert conformance.main(["--results", str(path)]) == status
+    monkeypatch.setattr(conformance, "run", lambda *of: results)
+    assert conformance.main([]) == status
     printed = capsys.readouterr().out
     assert "MQTT-3.3.1-1" in printed and "MQTT31-9" in printed and re.search(text, printed)
