@@ -1,5 +1,6 @@
-"""Kept mutants fit the tree; a fixed tenth of them is seen by a test that each names; what `make mutants` does with a
-mutant that no test sees, with a tree that is not committed, and with names that there are not."""
+"""Kept mutants fit the tree; with INFLIGHT_TOOLS=1 a fixed tenth of them is seen by a test that each names; what
+`make mutants` does with a mutant that no test sees, with a tree that is not committed, and with names that there are
+not."""
 
 import subprocess
 import textwrap
@@ -53,6 +54,7 @@ def tree(tmp_path_factory):
     return Tree(CHECKOUT, tmp_path_factory.mktemp("mutants") / "tree")
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")  # each is a run of pytest
 @pytest.mark.parametrize("mutant", A_TENTH, ids=lambda mutant: mutant.name)
 def test_a_tenth_is_seen(tree, mutant):
     assert tree.seen_by(mutant, mutant.tests).failed
