@@ -17,9 +17,9 @@ from tools.demo.sensors import Fleet
 from tools.demo.subscriber import Subscriber
 from tools.patience import Patience
 from tools.peers.mosquitto import Mosquitto
-from tools.reference.oracle import Tally, judge
+from tools.reference.oracle import judge
 from tools.soak import day, storm
-from tools.soak.fleet import Share, more_files
+from tools.soak.fleet import LiveFleet, more_files
 from tools.soak.proxy import KINDS
 from tools.soak.result import Row, histogram, table_of
 
@@ -32,18 +32,15 @@ _HOURS = 24  # on the virtual clock
 class Soak:
     """Devices on the real clock, and the faults that they meet."""
 
-    def __init__(self, console, broker, watcher, shares, seconds):
+    def __init__(self, console, broker, watcher, fleet, seconds):
         self._console = console
         self._broker, self._watcher = broker, watcher
-        self._shares = shares
+        self._fleet = fleet
         self._seconds = seconds
         self._began = time.monotonic()
 
     def say(self, what):
         self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {what}", highlight=False)
-
-    def all(self, command):
-        return [share.ask(command) for share in self._shares]
 
     def _until(self, part):
         """Waits until that part of the time is over, and reports progress."""
@@ -51,7 +48,7 @@ class Soak:
         while time.monotonic() < end:
             time.sleep(min(15, max(0, end - time.monotonic())))
             seen = len(self._watcher.counts())
-            self.say(f"{sum(self.all('accepted'))} accepted by virtual devices, {seen} delivered of all")
+            self.say(f"{self._fleet.ask(self._fleet.accepted)} accepted by virtual devices, {seen} delivered of all")
 
     def run(self):
         away = min(30, self._seconds / 8)
@@ -60,12 +57,12 @@ class Soak:
         self._until(0.5)
         self._restart(away)
         self._until(0.75)
-        self.all("outage")
+        self._fleet.ask(self._fleet.outage)
         self.say(f"every access point is off for {away:.0f} s")
         time.sleep(away)
-        self.all("join")
+        self._fleet.ask(self._fleet.join)
         self._until(1)
-        self.all("clear")
+        self._fleet.ask(self._fleet.clear)
         self.say("no more faults; waiting for the last messages")
 
     def _restart(self, away):
@@ -82,24 +79,10 @@ class Soak:
         patience = Patience(_NO_PROGRESS_S)
         while True:
             seen = self._watcher.counts()
-            waiting = sum(not seen[device, seq] for device, seq, _ in accepted) + sum(self.all("unsettled"))
+            waiting = sum(not seen[device, seq] for device, seq, _ in accepted) + self._fleet.ask(self._fleet.unsettled)
             if not waiting or patience.over((waiting, len(seen))):
                 return
             time.sleep(0.5)
-
-
-def _rows(shares, seen):
-    """Returns ({kind: Row}, MB of RAM in each second for each process)."""
-    rows = {kind: Row() for kind in KINDS}
-    resident = []
-    for devices, connections, megabytes in (share.end() for share in shares):
-        for kind, counts in connections.items():
-            rows[kind].add_connections(counts)
-        for device in devices:
-            received = (n for n in range(1, device.accepted + 1) for _ in range(seen[device.name, n]))
-            rows[device.kind].add(device, Tally(received))
-        resident.append(megabytes)
-    return rows, resident
 
 
 def _firmware(accepted, seen):
@@ -112,24 +95,17 @@ def _firmware(accepted, seen):
 def _quarters(values):
     """The medians of the second and the last quarter; in the first one buffers still grow."""
     n = len(values) // 4
-    return (statistics.median(values[n : 2 * n]), statistics.median(values[-n:])) if n else (0, 0)
+    return statistics.median(values[n : 2 * n]), statistics.median(values[-n:])
 
 
-def _memory(console, resident, heaps):
-    problems = []
-    for i, megabytes in enumerate(resident):
-        early, late = _quarters(megabytes)
-        console.print(f"RAM of process {i}: {early:.1f} MB in the second quarter, {late:.1f} MB in the last")
-        if late > early * 1.15 + 2:
-            problems.append(f"process {i} grew from {early:.1f} to {late:.1f} MB")
+def _memory(console, heaps):
     least = [_quarters(values) for values in heaps.values() if len(values) >= 8]
-    if least:
-        early, late = min(e for e, _ in least), min(late for _, late in least)
-        console.print(f"heap free on MicroPython, the least of {len(least)}: {early:.0f} bytes, then {late:.0f}")
-        worst = min(late - early for early, late in least)
-        if worst < -2048:
-            problems.append(f"a device's heap shrank by {-worst:.0f} bytes")
-    return problems
+    if not least:
+        return []
+    early, late = min(e for e, _ in least), min(late for _, late in least)
+    console.print(f"heap free on MicroPython, the least of {len(least)}: {early:.0f} bytes, then {late:.0f}")
+    worst = min(late - early for early, late in least)
+    return [f"a device's heap shrank by {-worst:.0f} bytes"] if worst < -2048 else []
 
 
 def _virtual(console, devices, seed):
@@ -161,21 +137,19 @@ def _real(console, folder, devices, seconds, seed):
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(folder / "broker", "max_inflight_messages 2000"))
         watcher = stack.enter_context(Subscriber(broker.port))
-        interval = max(2, devices / 250)
-        numbers = [range(i, devices, 2) for i in range(2)]
-        shares = [Share(broker.port, some, interval, seed + i) for i, some in enumerate(numbers)]
-        ports = shares[0].ports  # sensors with the real firmware use the kinds of network in turn
+        fleet = LiveFleet(broker.port, range(devices), max(2, devices / 250), seed)
+        ports = fleet.ports  # sensors with the real firmware use the kinds of network in turn
         links = [(ports[i % len(ports)], 1 + i // len(ports) % 2) for i in range(_FIRMWARE)]
         sensors = stack.enter_context(Fleet(folder, links, 1000))
-        soak = Soak(console, broker, watcher, shares, seconds)
+        soak = Soak(console, broker, watcher, fleet, seconds)
         soak.run()
         accepted = sensors.accepted()  # they keep publishing; later messages do not count
         soak.settle(accepted)
         seen = watcher.counts()
-        rows, resident = _rows(shares, seen)
+        rows = fleet.end(seen)
         rows["all, real firmware"] = _firmware(accepted, seen)
         console.print(table_of(f"{devices} virtual devices, {_FIRMWARE} with firmware, {seconds:.0f} s", rows))
-        problems = _memory(console, resident, watcher.heap)
+        problems = _memory(console, watcher.heap)
     return problems + [problem for kind, row in rows.items() for problem in row.problems(kind)]
 
 

@@ -100,11 +100,8 @@ class _Fleet(Fleet):
 
     def judge(self, day):
         day.violations += self.broker.violations
-        for proxy in self.proxies:
-            day.rows[proxy.kind] = Row()
-            day.rows[proxy.kind].add_connections(proxy.connections)
+        day.rows = self.rows(lambda device: self.broker.seen[device.name])
         for device in self.devices:
-            day.rows[device.kind].add(device, self.broker.seen[device.name])
             day.cuts += device.cuts
             day.damaged += device.damaged
             self._judge_commands(day, device.commands, self.sent[device.name], self.broker.excused[device.name])

@@ -1,15 +1,15 @@
-"""Virtual devices and their networks; on the real clock each share of them runs in a process of its own."""
+"""Virtual devices and their networks."""
 
 import asyncio
-import multiprocessing
 import random
 import resource
-from types import SimpleNamespace
+import threading
 
+from tools.reference.oracle import Tally
 from tools.soak.device import Device, Way
 from tools.soak.proxy import KINDS, Proxy
+from tools.soak.result import Row
 
-_REPORTED = ("name", "kind", "qos", "accepted", "full", "settled", "when_full", "dropped", "excused")  # by each device
 _WAYS = Way(), Way(clean=(True,)), Way(when_full="oldest"), Way(when_full="newest"), Way()
 
 
@@ -18,12 +18,6 @@ def more_files():
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
-
-
-def _resident():
-    """Resident memory of this process in MB."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
 
 class Fleet:
@@ -64,88 +58,73 @@ class Fleet:
     def unsettled(self):
         return sum(not device.settled for device in self.devices)
 
+    def rows(self, tally):
+        """{kind of network: Row}. tally(device): the Tally of what has come from it."""
+        rows = {proxy.kind: Row() for proxy in self.proxies}
+        for proxy in self.proxies:
+            rows[proxy.kind].add_connections(proxy.connections)
+        for device in self.devices:
+            rows[device.kind].add(device, tally(device))
+        return rows
 
-class _Work(Fleet):
-    """Runs in the process of a Share."""
 
-    def __init__(self, pipe, broker, numbers, interval, seed):
+class LiveFleet(Fleet):
+    """Such devices, by number, on the real clock, in a thread of their own. `ports`: those of its proxies, in the order
+    of KINDS; other devices may use them too."""
+
+    def __init__(self, broker, numbers, interval, seed):
         super().__init__(lambda: asyncio.open_connection("127.0.0.1", broker), random.Random(seed))
-        self._pipe, self._numbers, self._interval = pipe, numbers, interval
-        self._resident = []  # MB, every second
         self._tasks = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.ports = self._run(self._begin(numbers, interval))
 
-    async def run(self):
+    def _run(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _begin(self, numbers, interval):
         ports = []
         for proxy in self.proxies:
             server = await asyncio.start_server(self._served(proxy), "127.0.0.1", 0, backlog=1024)
             ports.append(server.sockets[0].getsockname()[1])
-        self._pipe.send(ports)
-        for number in self._numbers:
-            self.add("virtual", number, ports, self._interval, _WAYS)
-        tasks = [asyncio.ensure_future(device.run()) for device in self.devices]
-        tasks.append(asyncio.ensure_future(self._watch()))
-        await self._serve_commands()
-        tasks += self._tasks
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for number in numbers:
+            self.add("virtual", number, ports, interval, _WAYS)
+            self._add_task(self.devices[-1].run())
+        return ports
 
     def _served(self, proxy):
-        def serve(reader, writer):  # its own task: asyncio logs an error when a task of start_server() is cancelled
-            task = asyncio.ensure_future(proxy.serve(reader, writer))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        # Its own task: asyncio logs an error when a task of start_server() is cancelled.
+        return lambda reader, writer: self._add_task(proxy.serve(reader, writer))
 
-        return serve
+    def _add_task(self, work):
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _watch(self):
-        while True:
-            self._resident.append(_resident())
-            await asyncio.sleep(1)
+    def ask(self, work):
+        """What work() returns, called while no device runs."""
 
-    async def _serve_commands(self):
-        readable = asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._pipe.fileno(), readable.set)
-        command = ""
-        while command != "end":
-            await readable.wait()
-            readable.clear()
-            if self._pipe.poll():  # the event may have been set twice for one command
-                try:
-                    command = self._pipe.recv()
-                except EOFError:  # the parent process has ended
-                    return
-                self._pipe.send(getattr(self, command)())
+        async def call():
+            return work()
 
-    def end(self):
-        connections = {proxy.kind: proxy.connections for proxy in self.proxies}
-        devices = [SimpleNamespace(**{name: getattr(device, name) for name in _REPORTED}) for device in self.devices]
-        return devices, connections, self._resident
+        return self._run(call())
 
+    def end(self, seen):
+        """Returns the rows(). seen: how often each (device, number) has come."""
 
-def _work(*arguments):
-    asyncio.run(_Work(*arguments).run())
+        def tally(device):
+            return Tally(n for n in range(1, device.accepted + 1) for _ in range(seen[device.name, n]))
 
+        rows = self.ask(lambda: self.rows(tally))
 
-class Share:
-    """Some of the devices, by number, in a process of their own. `ports`: those of its proxies, in the order of KINDS;
-    other devices may use them too."""
+        async def cancel():
+            tasks = [*self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def __init__(self, broker, numbers, interval, seed):
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, broker, numbers, interval, seed), daemon=True)
-        self._process.start()
-        theirs.close()
-        self.ports = self._pipe.recv()
-
-    def ask(self, command):
-        """Calls a method of its Fleet; returns what that returns."""
-        self._pipe.send(command)
-        return self._pipe.recv()
-
-    def end(self):
-        """Returns (fields of each device, connections of each kind of network, MB of RAM in each second)."""
-        answer = self.ask("end")
-        self._process.join(30)
-        return answer
+        self._run(cancel())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        return rows
