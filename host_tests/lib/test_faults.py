@@ -190,21 +190,6 @@ def test_cut_while_a_long_payload_arrives(make, automatic, what):
         play(Faults(**{what: k}), bool(k % 2))
 
 
-def test_broker_loses_sessions_at_every_cut(make_run):
-    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] QoS 1 and 2 arrive, and the client subscribes again."""
-    n = total(make_run, "in_packets", gifts=[])
-    for k in range(2, n):
-        faults = Faults(in_packets=k)
-        run = make_run(faults, gifts=[])
-        faults.after_cut = lambda run=run: run.broker.forget()
-        # Without its sessions a broker cannot deliver QoS 2 exactly once. So only check that nothing is lost.
-        run.check = lambda run=run: None
-        run.go()
-        arrived = {(m.topic, m.payload, m.qos) for m in run.broker.arrived}
-        assert arrived == set(OUT), k
-        assert all(s.subscriptions == {"cmd/#": 2} for s in run.broker.sessions.values())
-
-
 @only_blocking
 def test_level_5_sessions_lost(make_run):
     """[MQTT5-3.1.2-6] [MQTT5-3.2.2-3] [MQTT5-3.2.2-5] The broker loses the session with the connection: nothing is

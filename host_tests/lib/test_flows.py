@@ -52,27 +52,6 @@ def test_a_message_of_each_qos(broker, make, monkeypatch):
     assert len(writes) == 5  # CONNECT, three PUBLISH, PUBREL
 
 
-def test_drain_after_messages_were_discarded(broker, make):
-    """[MQTT-3.1.2-6] drain() returns True only if the broker completed all messages, not if a clean session discarded
-    some."""
-    client = make(broker.port, clean_session=True)
-
-    def script(b):
-        b.welcome(clean=True)
-        b.expect(PUBLISH, payload=b"1")
-        b.cut()
-        b.welcome(clean=True)
-        b.take(qos=1, payload=b"2")
-
-    with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=1)
-        assert not client.drain(60_000)
-        assert client.pending == 0
-        client.publish("t", b"2", qos=1)
-        assert client.drain(60_000)
-
-
 def test_drain_without_a_bound(broker, make, reads):
     """It takes as long as the broker takes, but where nothing is sent any more: behind disconnect(), or with
     reconnect=False."""

@@ -8,9 +8,7 @@ import trustme
 from host_tests import mosquitto_lines
 from host_tests.broker import PATIENCE_S
 from host_tests.lib.either import only_blocking
-from inflight import ConnectRefused
 from tools.peers.certificates import client_context
-from tools.peers.mosquitto import only
 from tools.reference.wire import packet, publish, string
 
 BOTH_CLIENTS = True
@@ -64,26 +62,6 @@ def test_a_small_buffer(mosquitto, make, pump, client_id, size):
 
 
 # --- passwords ---
-
-
-@pytest.fixture
-def password_broker(mosquitto, tmp_path):
-    """A broker that accepts the user "me" with the password "right" only."""
-    return mosquitto(*only(tmp_path, {"me": "right"}))
-
-
-@only_blocking
-def test_password(password_broker, make):
-    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] [MQTT-3.2.2-5] The right one is accepted; others are refused, with the return
-    code of CONNACK."""
-    client = make(password_broker.port, user="me", password="right")
-    client.connect()
-    assert client.ping() >= 0
-    for options in ({"user": "me", "password": "wrong"}, {"user": "me"}, {}):
-        client = make(password_broker.port, **options)
-        with pytest.raises(ConnectRefused) as caught:
-            client.connect()
-        assert caught.value.code in (4, 5)
 
 
 # --- TLS ---

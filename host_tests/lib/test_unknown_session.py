@@ -6,7 +6,6 @@ import errno
 import pytest
 
 from host_tests.lib import aio_clients
-from inflight import ProtocolError
 from inflight.net.transport import Transport
 from tools.reference.kinds import DISCONNECT, PUBLISH
 from tools.reference.wire import connack, publish
@@ -120,21 +119,6 @@ def test_the_disconnect_is_not_written_at_once(broker, make, monkeypatch, result
         await client.disconnect()
 
     aio_clients.play(broker, script, scene)
-
-
-def test_session_present_after_clean_start(broker, make):
-    """[MQTT5-3.2.2-2] A broker that does not end the session with Clean Start either."""
-
-    def script(b):
-        for _ in range(2):
-            end_session(b)
-        b.called(clean=True)
-        b.send(connack(1, 0, NONE))
-        b.expect_close()
-
-    client = make(broker.port, protocol_level=5, reconnect=False)
-    with broker.play(script), pytest.raises(ProtocolError):
-        client.connect()
 
 
 def test_the_link_breaks_after_the_disconnect(broker, make):

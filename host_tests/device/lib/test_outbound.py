@@ -185,16 +185,6 @@ def test_ids_of_an_earlier_larger_max_inflight():
     eq(Peer(device, max_inflight=1).publish(b"z"), 11)
 
 
-def test_wrong_acks():
-    """[MQTT-4.8.0-1] An acknowledgement of the wrong kind for an id in use is a protocol error; the message stays."""
-    for qos, before, first in ((1, b"", 0x50), (1, b"", 0x70), (2, b"", 0x40), (2, b"", 0x70), (2, ack(0x50, 1), 0x40)):
-        peer = Peer.connected()
-        peer.send(b"x", qos)
-        peer.feed(before)
-        raises(ProtocolError, peer.feed, ack(first, 1))
-        eq(peer.session.pending, 1)
-
-
 FIRST = (  # packets in place of CONNACK
     (b"\x20\x02\x02\0", b"\x20\x02\x80\0", b"\x21\x02\0\0", b"\x20\x01\0", b"\x20\x03\0\0\0")
     + tuple([ack(first, 1) for first in (0x40, 0x50, 0x62, 0x70, 0xB0)])

@@ -239,13 +239,6 @@ def test_decode():
     eq(decoded(h("40 82 80 80 00 0001"), 1), [(4, 1, b"")])
 
 
-def test_decode_at_every_offset_of_the_buffer():
-    """Every byte of every packet is once the last one in the buffer."""
-    for k in range(64):
-        lead = h("d000") * (k // 2) + (server_publish(b"x", b"") if k % 2 else b"")
-        eq(decoded(lead + STREAM + STREAM, 0, 0, 64)[-22:], EVENTS + EVENTS)
-
-
 def test_reset():
     """A new connection does not depend on where the previous one ended."""
     long = server_publish(b"topic", bytes(500), 1, 9)

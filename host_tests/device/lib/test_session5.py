@@ -987,18 +987,6 @@ def test_a_message_that_was_given_up_ends_with_the_session():
     eq((peer.session.pending, peer.count("orphaned"), peer.count("completed")), (0, 0, 0))
 
 
-def test_released_messages_behind_a_smaller_window():
-    """[MQTT5-3.2.2-5] The broker has lost the session: they are done, as those in the window."""
-    device = RamFlash()
-    peer = Peer5.connected(device, max_inflight=4)
-    peer.publish_numbers(4, 2)
-    peer.sent()
-    peer.feed(b"".join([wire.pubrec(mid) for mid in (1, 2, 3)]))
-    peer = Peer5(device, max_inflight=1)
-    eq(brief(peer.up(0)), [(PUBLISH, 4, False)])
-    eq((sorted(peer.session.ended), peer.count("orphaned"), peer.session.pending), ([1, 2, 3], 3, 1))
-
-
 def test_a_buffer_that_is_too_small_for_what_waits():
     """It is said at once: otherwise nothing would ever leave. Nothing is lost."""
     for topic, properties in ((b"t" * 80, None), (b"t" * 10, made(user=[("k", "v" * 70)]))):
