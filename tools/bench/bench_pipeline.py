@@ -13,7 +13,7 @@ import typer
 
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import log
-from tools.bench.pipeline import collector, commits, delay, history, stages
+from tools.bench.pipeline import collector, delay, history, stages
 from tools.setup.common import CHECKOUT
 from tools.shown import across, show
 
@@ -50,7 +50,6 @@ def main(
     millions: str = typer.Option("1", help="millions of measurement rows, separated by commas; a message has 3"),
     batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size"),
     few: int = typer.Option(100, "--small", min=0, help="micro-batches of few deliveries"),
-    most: int = typer.Option(2000, "--commits", min=0, help="batches in one table"),
     fleets: str = typer.Option("1000,100000,1000000", help="devices in the ledger, separated by commas"),
     messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
     devices: int = typer.Option(1000, min=1, help="devices that publish, except with --fleets"),
@@ -59,8 +58,7 @@ def main(
     out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="file for the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
 ):
-    """Measures stages, history, small batches, commits, fleets, collector and delay. A part of size 0 or "" is left
-    out."""
+    """Measures stages, history, small batches, fleets, collector and delay. A part of size 0 or "" is left out."""
     parts = [
         *(
             ("Stages, deliveries/s (share of the ceiling)", stages.measure, size, devices, runs)
@@ -68,7 +66,6 @@ def main(
         ),
         ("Micro-batch against history", history.measure, batches, devices),
         ("Small micro-batches", history.measure_small, few),
-        ("Commits to a table", commits.measure, most),
         *(
             ("Micro-batch against devices that the ledger knows", history.measure_devices, size)
             for size in _numbers(fleets, int)
