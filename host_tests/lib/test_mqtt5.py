@@ -244,28 +244,6 @@ def test_requests_that_are_too_long(broker, make5):
 # --- properties of messages that leave ---
 
 
-@pytest.mark.parametrize("level", [4, 5])
-def test_properties_arrive(automatic, make, level):
-    """[MQTT5-3.3.2-13] [MQTT5-3.3.2-19] Again and again to the same topic, with and without them; from a later life.
-    A lower level leaves them out: a program need not know the level that it is configured for."""
-    device = RamFlash()
-    will = ("w", b"lost", 0, False, properties(will_delay=9))
-    options = {"protocol_level": level, "will": will, "slept": 0 if level == 5 else 60}
-    with automatic() as broker:
-        make(broker.port, device, **options).publish("t", b"waiting", 1, properties=META)
-        client = make(broker.port, device, **options)
-        client.connect()
-        for k in range(9):
-            client.publish("t", b"%d" % k, k % 3, properties=META if k % 2 else None)
-        client.subscribe("in", 1)  # has no properties
-        client.unsubscribe("in")
-        client.ping()
-        assert client.drain(PATIENCE_S * 1000)
-        found = [(m.payload, list(m.properties)) for m in broker.arrived]
-    values = META_VALUES if level == 5 else []
-    assert found == [(b"waiting", values)] + [(b"%d" % k, values if k % 2 else []) for k in range(9)]
-
-
 def test_expiry_through_a_start(automatic, make5):
     """What a device knows of its sleep makes messages older. The journal's seconds end at 2**32 - 1: what is accepted
     then does not age."""

@@ -10,10 +10,10 @@ from tools.setup.common import CHECKOUT
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
     "product": 41_450,  # lib, boards, firmware, the command `inflight`
-    "maintainers": 18_150,  # other tools
-    "all": 119_490,
+    "maintainers": 18_040,  # other tools
+    "all": 119_265,
 }
-TESTS_FOR_A_LINE = 1.45  # lines of tests for each line of the product
+TESTS_FOR_A_LINE = 1.44  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered
 
 
