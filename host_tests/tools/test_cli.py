@@ -22,7 +22,7 @@ COMMANDS = {
     "device": {"list", "show", "set", "restore", "log", "restart", "update"},
     "fleet": {"collect", "tables", "report", "check", "compact", "export", "pipeline", "where", "upload"}
     | {"download", "history", "service"},
-    "fleet device": {"retire", "expect", "group", "note", "list"},
+    "fleet device": {"retire", "rename", "expect", "group", "note", "list"},
 }
 NAMES = [(*group.split(), name) for group, names in COMMANDS.items() for name in sorted(names)]
 NAMES += [("new",), ("test",), ("installer",), ("keys",), ("release",), ("rollout",), ("serve",)]

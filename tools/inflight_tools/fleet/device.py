@@ -1,6 +1,5 @@
 """What you know of devices, and no message says: report, check, console and metrics go by it."""
 
-import contextlib
 import re
 import time
 from typing import Annotated
@@ -22,85 +21,104 @@ _INTERVAL = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _SECONDS = {"s": 1} | UNITS
 
 
-def _add(example):
-    return app.command(example.split()[0], epilog=epilog(f"fleet device {example}"))
+class Missing(ValueError):
+    """The text says what has to be written."""
 
 
-@contextlib.contextmanager
-def _registry(data, of):
-    """Yields the registry's module, and where the tables are."""
+def _seconds(text):
+    found = _INTERVAL.fullmatch(text or "")
+    return found and int(found[1]) * _SECONDS[found[2]]
+
+
+# {command: (field of the registry, its value by the argument or None, what has to be written)}
+_FIELDS = {
+    "retire": ("retired", lambda _: time.time(), ""),
+    "expect": ("interval_s", _seconds, "an interval, for example 30s, 10m, 24h or 7d"),
+    "group": ("group", str, "a group"),
+    "note": ("note", str, "a text"),
+    "rename": ("renamed", str, "the new name"),
+}
+
+
+def say(root, command, name, text=None, undo=False):
+    """Does what a command of this group says of a device, of the tables in the folder `root`; undo: forgets it. Raises
+    Missing, ValueError, WrongTables, Busy, OSError."""
+    from inflight_tools.fleet import registry
+    from inflight_tools.fleet.query.rename import rename
+
+    field, read, needed = _FIELDS[command]
+    value = None if undo else read(text or "")
+    if text if undo else not value:
+        raise Missing(needed)
+    if value and field == registry.RENAMED:
+        rename(root, name, value)
+    else:
+        registry.change(root, name, field, value)
+
+
+def _place(data, of):
     place = location(data, of, "tables")
     present(place, "name that of `inflight fleet tables` with --data or --of")
+    return place
+
+
+def _say(command, name, value, data, of, undo):
     with querying():
-        from inflight_tools.fleet import registry
-
-        yield registry, place
-
-
-def _or_undo(value, undo, what, argument):
-    """`value`, None to forget it: one of both has to be asked for."""
-    if undo == bool(value):
-        raise typer.BadParameter(f"write {what}, or --undo", param_hint=f"'{argument}'")
-    return value
+        try:
+            say(_place(data, of), command, name, value, undo)
+        except Missing as e:
+            raise typer.BadParameter(f"write {e}, or --undo", param_hint="'value'") from None
 
 
-def _say(data, of, name, field, value):
-    with _registry(data, of) as (registry, place):
-        registry.change(place, name, field, value)
-
-
-@_add("retire attic --data telemetry")
+@app.command(epilog=epilog("fleet device retire attic --data telemetry"))
 def retire(name: Name, data: options.Data = options.DATA, of: options.Tables = None, undo: Undo = False):
     """A device was taken away: from now on it is not silent, nor is the end of its messages unknown. Its history stays,
     and when it sends again it is one like the others."""
-    _say(data, of, name, "retired", None if undo else time.time())
+    _say("retire", name, None, data, of, undo)
 
 
-@_add("expect attic 24h --data telemetry")
-def expect(
-    name: Name,
-    interval: Annotated[str | None, typer.Argument(help="30s, 10m, 24h, 7d")] = None,
-    data: options.Data = options.DATA,
-    of: options.Tables = None,
-    undo: Undo = False,
-):
+def _add(example, argument, text):
+    """Adds a command. argument: help of its argument."""
+    command = example.split()[0]
+
+    @app.command(command, help=text, epilog=epilog(f"fleet device {example} --data telemetry"))
+    def run(
+        name: Name,
+        value: Annotated[str | None, typer.Argument(help=argument)] = None,
+        data: options.Data = options.DATA,
+        of: options.Tables = None,
+        undo: Undo = False,
+    ):
+        _say(command, name, value, data, of, undo)
+
+
+_add(
+    "rename attic loft",
+    "its name from now on",
+    """A device has another name: what it sent under the old one counts for the new one. Without the old journal, what
+    that had not sent is given up.""",
+)
+_add(
+    "expect attic 24h",
+    "30s, 10m, 24h, 7d",
     """How often a device sends: it is silent when three times as long has passed, and ten minutes. Without this, its
-    mean counts, or what it said before it slept."""
-    found = _INTERVAL.fullmatch(interval or "")
-    given = interval if undo or found else None
-    _or_undo(given, undo, "an interval, for example 30s, 10m, 24h or 7d", "interval")
-    _say(data, of, name, "interval_s", found and int(found[1]) * _SECONDS[found[2]])
+    mean counts, or what it said before it slept.""",
+)
+_add(
+    "group attic north",
+    "the group",
+    "The group of a device in report, metrics and alerts, in place of that in its configuration.",
+)
+_add("note attic 'behind the stove'", "for people", "A line for people, on the device's page and in the report.")
 
 
-@_add("group attic north --data telemetry")
-def group(
-    name: Name,
-    label: Annotated[str | None, typer.Argument(help="the group")] = None,
-    data: options.Data = options.DATA,
-    of: options.Tables = None,
-    undo: Undo = False,
-):
-    """The group of a device in report, metrics and alerts, in place of that in its configuration."""
-    _say(data, of, name, "group", _or_undo(label, undo, "a group", "label"))
-
-
-@_add("note attic 'behind the stove' --data telemetry")
-def note(
-    name: Name,
-    text: Annotated[str | None, typer.Argument(help="for people")] = None,
-    data: options.Data = options.DATA,
-    of: options.Tables = None,
-    undo: Undo = False,
-):
-    """A line for people, on the device's page and in the report."""
-    _say(data, of, name, "note", _or_undo(text, undo, "a text", "text"))
-
-
-@_add("list --data telemetry")
+@app.command(epilog=epilog("fleet device list --data telemetry"))
 def list(data: options.Data = options.DATA, of: options.Tables = None):
     """Shows what was said of devices."""
-    with _registry(data, of) as (registry, place):
-        for name, fields in registry.load(files_in(place)).items():
+    with querying():
+        from inflight_tools.fleet import registry
+
+        for name, fields in registry.load(files_in(_place(data, of))).items():
             if "retired" in fields:
                 fields["retired"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(fields["retired"]))
             show(visible(f"{name}: " + ", ".join(f"{field} {value}" for field, value in fields.items())))

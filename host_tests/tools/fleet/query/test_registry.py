@@ -71,7 +71,8 @@ def test_a_group_and_a_note(say, fleet):
 
 
 @pytest.mark.parametrize("words", [("expect", "attic"), ("expect", "attic", "0h"), ("expect", "attic", "5 h"),
-                                   ("group", "attic"), ("note", "attic", "x", "--undo")])  # fmt: skip
+                                   ("rename", "attic"), ("group", "attic"),
+                                   ("note", "attic", "x", "--undo")])  # fmt: skip
 def test_what_cannot_be_said_changes_nothing(say, fleet, words):
     status, _, said = say(*words)
     assert status == 2 and "--undo" in said
@@ -97,3 +98,95 @@ def test_a_damaged_registry_is_told_by_whoever_reads_it(say, fleet, text):
     for status, _, said in (say("list"), say("retire", "attic"), command.fleet(fleet.root.parent, "check")):
         assert status in (1, 2) and "registry.json is damaged: restore it" in said and said.count("\n") == 1
     assert (fleet.root / "registry.json").read_text() == text
+
+
+def renamed(fleet, epoch, first):
+    """A fleet in which attic sends at hours 0 to 9, then as loft with a journal of this epoch at 10 to 19, from number
+    `first` on, and its will as attic comes late; and cellar all the time. Returns the time of the end in s."""
+    hours = [("attic", 7, n, n) for n in range(10)] + [("loft", epoch, first + n, 10 + n) for n in range(10)]
+    hours += [("cellar", 7, n, n) for n in range(20)]
+    fleet.land(delivery("c/collector", {"sent": AT - HOUR * 1000}, AT - HOUR * 1000))
+    for device, journal, seq, hour in hours:
+        fleet.land(telemetry(device, seq, hour, journal, AT + 1000 * HOUR * hour))
+    online = {"state": "online", "board": "esp32", "seq": first + 10, "epoch": epoch}
+    fleet.land(delivery("loft/status", online, AT + 10 * 1000 * HOUR))
+    fleet.land(delivery("attic/status", {"state": "offline"}, AT + 10 * 1000 * HOUR + 90_000))
+    fleet.land(delivery("c/collector", {"sent": AT + 20 * HOUR * 1000}, AT + 20 * HOUR * 1000))
+    fleet.run()
+    return NOW + 19 * HOUR + 70
+
+
+COUNTS = ("accepted", "delivered", "lost", "epochs", "measurements", "state", "board", "flags", "former")
+
+
+@pytest.mark.parametrize(("epoch", "first", "epochs"), [(7, 10, 1), (9, 0, 2)], ids=("kept", "new"))
+def test_a_renamed_device_is_one_device(fleet, epoch, first, epochs):
+    """With the journal that it had, whose numbers go on, and with a new one; from summaries that were kept before."""
+    now = renamed(fleet, epoch, first)
+    before = gather(fleet.root, "inflight", now=now)
+    folder, flags = fleet.root.parent, ["journal replaced"] if epochs > 1 else []
+    command.fleet(folder, "device", "note", "attic", "behind the stove")
+    assert command.fleet(folder, "device", "rename", "attic", "loft") == (0, "", "")
+    found = gather(fleet.root, "inflight", ["attic"], now=now)
+    one = {one["device"]: one for one in found["devices"]}["loft"]
+    assert [one[name] for name in COUNTS] == [21, 21, 0, epochs, 20, "online", "esp32", flags, ["attic"]]
+    assert (one["note"], one["silent"], one["since"]) == ("behind the stove", 0, NOW + 10 * HOUR)
+    assert found["fleet"]["devices"] == before["fleet"]["devices"] - 1 == 2 and not found["fleet"]["doubled"]
+    assert {name: series[0]["count"] for name, series in found["measurements"].items()} == {"loft": 20, "cellar": 20}
+    for name in ("attic", "loft"):
+        (page,) = of_device(fleet.root, "inflight", name, 3, 7, fleet.landing, now=now)["devices"]
+        assert page == one
+        status, said, _ = command.fleet(folder, "where", name, 3, "--epoch", 7, "--json")
+        assert status == 0 and json.loads(said)["device"] == "loft"
+    half = gather(fleet.root, "inflight", now=now, since=NOW + 5 * HOUR - 1)
+    assert {one["device"]: one["delivered"] for one in half["devices"]} == {"loft": 16, "cellar": 15}
+    assert command.fleet(folder, "device", "rename", "attic", "--undo")[0] == 0
+    assert command.fleet(folder, "device", "note", "attic", "--undo")[0] == 0
+    assert gather(fleet.root, "inflight", now=now) == before
+
+
+def test_names_after_names(fleet):
+    """A name may change again, or be taken back; what was said under an earlier name counts until it is forgotten."""
+    now = renamed(fleet, 9, 0)
+
+    def say(*words):
+        return command.fleet(fleet.root.parent, "device", *words)[::2]
+
+    def devices():
+        return {one["device"]: one["group"] for one in gather(fleet.root, "inflight", now=now)["devices"]}
+
+    assert say("rename", "attic", "loft") == say("group", "attic", "north") == (0, "")
+    assert say("rename", "loft", "garret") == (0, "") and devices() == {"garret": "north", "cellar": None}
+    why = "attic is garret now: rename that, or take the other name back: `inflight fleet device rename attic --undo`"
+    assert say("rename", "attic", "den") == (1, f"FAILED: {why}\n")
+    status, said = say("rename", "garret", "attic")
+    assert status == 1 and "garret cannot become attic: attic was renamed to it: forget one of the names" in said
+    assert "that is its name" in say("rename", "cellar", "cellar")[1]
+    assert say("group", "garret", "--undo") == (0, "") and devices()["garret"] == "esp32"
+    assert say("rename", "loft", "--undo") == (0, "") and devices() == {"loft": "esp32", "cellar": None}
+    (fleet.root / "registry.json").write_text('{"devices": {"a": {"renamed": "b"}, "b": {"renamed": "a"}}}')
+    assert "registry.json is damaged" in say("list")[1]
+
+
+@pytest.mark.parametrize(("old", "new", "why"), [
+    ("atic", "loft", "there is no device atic in the tables: there is attic\n"),
+    ("attic", "cellar", "attic and cellar are two devices, which have sent the same number of one journal: retire one"),
+    ("loft", "cellar", "loft and cellar are two devices, which have sent at the same time for more than a minute: "),
+    ("attic", "", "one at least"),
+])  # fmt: skip
+def test_what_is_not_one_device_is_not_renamed(fleet, old, new, why):
+    renamed(fleet, 9, 0)
+    status, _, said = command.fleet(fleet.root.parent, "device", "rename", old, new)
+    assert status == (1 if new else 2) and (why if new else "--undo") in said
+    assert not (fleet.root / "registry.json").exists()
+
+
+def test_a_name_whose_numbers_collide_later_is_a_device_again(fleet):
+    """The board that has the old name was copied: both count what is theirs."""
+    now = renamed(fleet, 7, 10)
+    assert command.fleet(fleet.root.parent, "device", "rename", "attic", "loft")[0] == 0
+    fleet.land(telemetry("attic", 10, at=AT + 1000 * HOUR * 15))
+    fleet.run()
+    found = gather(fleet.root, "inflight", now=now)
+    assert {one["device"]: one["delivered"] for one in found["devices"]} == {"attic": 11, "loft": 11, "cellar": 20}
+    assert found["fleet"]["doubled"] == 0

@@ -44,7 +44,7 @@ def device(name, accepted=100, **other):
         "latency_ms": {"p50": 41.0, "p95": 180.5, "p99": 2400.0},
         "journal": {"live": 2, "used": 640, "limit": 49152, "erases": 31, "damaged": 0}, "heap": 113_408, "rssi": -61,
         "firmware": "0.1.0", "errors": {}, "flags": [], "holds_s": 11_000.0, "nearly_full": False, "safe": False,
-        "tail": False, "retired": False, "note": None,
+        "tail": False, "retired": False, "note": None, "former": [],
         "board": "esp32", "micropython": "1.28.0", "group": "north",
     }  # fmt: skip
     return {**made, **other}

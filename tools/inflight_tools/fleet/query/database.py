@@ -35,8 +35,15 @@ SET parquet_metadata_cache = true;
 """
 _LEAST_MB = 512
 _MANY = 10_000  # rows at once
-
-
+# Devices two of whose names have sent one number of one journal, so that these are two boards.
+_COLLIDING = """
+SELECT DISTINCT device FROM (
+    SELECT device, r.lo, max(r.hi) OVER (PARTITION BY device, epoch ORDER BY r.lo, r.hi
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (SELECT device, epoch, unnest(ranges) AS r
+        FROM every_ledger SEMI JOIN (SELECT present AS device FROM renamed) USING (device)))
+WHERE lo <= before
+"""
 _TIMES = {"minutes": "minute"}  # columns with the time of a row, if that is not `received`
 
 
@@ -69,10 +76,11 @@ def _paths(table, last):
 
 class Database:
     """A context manager: views of the tables in the folder or URI `root`, by their names. They have the batches that
-    were complete when it was made. A table or column that is missing is empty. Raises WrongTables."""
+    were complete when it was made, and the present names of devices. A table or column that is missing is empty. told:
+    in place of the registry, as registry.load() returns it. Raises WrongTables."""
 
-    def __init__(self, root):
-        self._files = files_in(root)
+    def __init__(self, root, told=None):
+        self._files, self._told = files_in(root), told
         self.tables = opened_together(self._files, _TABLES)
         self.differences = differences(self.tables)
         last = last_batch(self.tables["ledger"])
@@ -83,18 +91,44 @@ class Database:
         self._folder = tempfile.TemporaryDirectory(prefix="inflight-query-", ignore_cleanup_errors=True)
         self._connection = duckdb.connect()
         self._connection.execute(_SETTINGS.format(_memory_mb(), _quoted(self._folder.name)))
-        self._register()
         self._columns = {name: self._stored(name, paths) for name, paths in self._paths.items() if paths}
-        self.only()
+        self._register()
         return self
 
     def _register(self):
+        """Makes tables of what the registry has."""
+        told = registry.load(self._files) if self._told is None else self._told
+        self._rename(registry.names(told))
+        self.only()
+        if self._names:
+            colliding = set(self.values(_COLLIDING))
+            self._rename({name: mine for name, mine in self._names.items() if mine[0] not in colliding})
         columns = {"retired": pa.float64(), "interval_s": pa.float64(), "group": pa.string(), "note": pa.string()}
-        schema = pa.schema({"device": pa.string()} | columns)
-        rows = [{"device": device} | fields for device, fields in registry.load(self._files).items()]
-        self._connection.register("given", pa.Table.from_pylist(rows, schema))
-        self.run("CREATE TABLE registered AS FROM given")
+        rows = [{"device": device} | fields for device, fields in registry.merged(told, self._names).items()]
+        self._fill("registered", {"device": pa.string()} | columns, rows)
+
+    def _rename(self, names):
+        """From now on the views have the present names of `names`, as registry.names() returns them."""
+        self._names = names
+        rows = [{"old": n, "present": mine[0], "hops": mine.index(n)} for n, mine in names.items() if n != mine[0]]
+        self._fill("renamed", {"old": pa.string(), "present": pa.string(), "hops": pa.int64()}, rows)
+
+    def _fill(self, name, columns, rows):
+        """Makes a table."""
+        self._connection.register("given", pa.Table.from_pylist(rows, pa.schema(columns)))
+        self.run(f"CREATE OR REPLACE TABLE {name} AS FROM given")
         self._connection.unregister("given")
+
+    def names(self, device):
+        """The present name of a device, and those that it had before."""
+        return self._names.get(device, [device])
+
+    def named(self, source, device):
+        """SQL of the rows of `source`, of one device, None: of all, with the present name. hops: NULL, or how many
+        names ago the row came."""
+        listed = ", ".join(f"'{_quoted(name)}'" for name in self.names(device)) if device is not None else ""
+        return f"""SELECT * EXCLUDE (old, present) REPLACE (coalesce(present, device) AS device)
+            FROM (FROM {source} {listed and f"WHERE device IN ({listed})"}) LEFT JOIN renamed ON device = old"""
 
     def __exit__(self, *_):
         self._connection.close()
@@ -125,8 +159,7 @@ class Database:
                 f'"{column}"' if column in present else f'CAST(NULL AS {_TYPES.get(kind, kind)}) AS "{column}"'
                 for column, kind in _COLUMN.findall(f"{columns}, filename string")
             )
-            mine = "true" if device is None else f"device = '{_quoted(device)}'"
-            source = f"FROM stored_{name} WHERE {mine}" if present else "WHERE false"
+            source = f"FROM ({self.named(f'stored_{name}', device)})" if present else "WHERE false"
             self.run(f"CREATE OR REPLACE VIEW every_{name} AS SELECT {listed} {source}")
             limits = " AND ".join(_limits(_TIMES.get(name, "received"), since, until))
             where = f"WHERE {limits}" if limits and name not in ("ledger", "clocks") else ""
@@ -143,7 +176,10 @@ class Database:
                 for name, paths in self._paths.items()
             }
             folder = Path(self._files.path(FOLDER)) if self._files.is_local else None
-            self._summaries = Summaries(self.run, files, folder)
+            known = self._names
+            self._rename({})  # summaries are kept: they have the names that topics have
+            self._summaries = Summaries(self.run, self.named, files, folder)
+            self._rename(known)
         return self._summaries
 
     def run(self, sql, *values):

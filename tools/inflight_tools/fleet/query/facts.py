@@ -136,7 +136,8 @@ def _devices(database, chosen=""):
     names = [one["device"] for one in rows]
     latencies = latency.of_devices(database, names)
     rates = dict(database.run(_RATES, names).fetchall())
-    return [_device(one, latencies.get(one["device"]), rates.get(one["device"])) for one in rows]
+    found = [_device(one, latencies.get(one["device"]), rates.get(one["device"])) for one in rows]
+    return [one | {"former": database.names(one["device"])[1:]} for one in found]
 
 
 # Bytes of journal per second that what a device has published takes, on the day (UTC) of its last message and the day
@@ -388,8 +389,9 @@ def of_device(root, topics, device, number=None, epoch=None, landing=None, **how
         facts |= {"dead_letters": _dead_letters(database), "log": _log(database), "events": [], "measurements": {}}
         if facts["since"] is not None:
             times = facts["since"], facts["until"]
-            facts |= {"events": _events(database), "trends": _trends(database, [device], *times)}
-            facts["measurements"] = _series(database, [device], *times)
+            names = database.names(device)[:1]
+            facts |= {"events": _events(database), "trends": _trends(database, names, *times)}
+            facts["measurements"] = _series(database, names, *times)
         return _as_json(_judgement(facts))
 
 
@@ -441,7 +443,8 @@ def _gathered(database, chosen, worst, since, until):
     if since is None:
         nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
         return facts | nothing | {"measurements": {}, "trends": {}}
-    known = set(database.values("SELECT device FROM found WHERE list_contains(?, device)", list(chosen)))
+    chosen = [database.names(name)[0] for name in chosen]
+    known = set(database.values("SELECT device FROM found WHERE list_contains(?, device)", chosen))
     shown = [name for name in chosen if name in known] + [device["device"] for device in devices[:worst]]
     shown = list(dict.fromkeys(shown))
     facts |= {"timeline": _timeline(database, since, until), "events": _events(database)}

@@ -195,12 +195,12 @@ class _Kept(NamedTuple):
 
 
 class Summaries:
-    """Views of the summaries of files, for a Database: every_days and so on, as there are every_raw and so on. run: its
-    method. files: {table: {filename of its rows there: (path in the table, number of rows)}}. folder: a Path, where
-    summaries are kept; None: nowhere."""
+    """Views of the summaries of files, for a Database: every_days and so on, as there are every_raw and so on. run,
+    named: its methods. files: {table: {filename of its rows there: (path in the table, number of rows)}}. folder: a
+    Path, where summaries are kept; None: nowhere."""
 
-    def __init__(self, run, files, folder):
-        self._run, self._folder = run, folder
+    def __init__(self, run, named, files, folder):
+        self._run, self._named, self._folder = run, named, folder
         self._names, self._rows, self._of = {}, {}, {}
         for table in _SOURCES:
             for filename, (path, rows) in files[table].items():
@@ -227,9 +227,8 @@ class Summaries:
         `until`, SQL of these or None. `turns` has all times."""
         for name in _NAMES:
             every = " UNION ALL ".join([f"FROM new_{name}", *(self._part(one, name) for one in self._kept)])
-            mine = device is not None and name not in _OF_NO_DEVICE
-            where = f"WHERE device = '{_quoted(device)}'" if mine else ""
-            self._run(f"CREATE OR REPLACE VIEW every_{name} AS SELECT * FROM ({every}) {where}")
+            source = f"FROM ({every})" if name in _OF_NO_DEVICE else self._named(f"({every})", device)
+            self._run(f"CREATE OR REPLACE VIEW every_{name} AS {source}")
             self._run(f"CREATE OR REPLACE VIEW {name} AS FROM every_{name}")
         if since or until:
             self._limit(since, until)
@@ -413,6 +412,6 @@ class Summaries:
                 continue
             self._run(
                 f"""CREATE OR REPLACE VIEW {name} AS SELECT * FROM every_{name} SEMI JOIN spans_{table} USING (file)
-                UNION ALL FROM cut_{name}"""
+                UNION ALL BY NAME FROM cut_{name}"""
             )
         self._look_up("", "cut_digests")

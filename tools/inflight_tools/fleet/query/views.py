@@ -5,7 +5,7 @@ from inflight_tools.fleet import proof as rules
 from .database import moment
 from .summaries import ACCEPTED
 
-_OVERLAP_S = 60  # if messages of two journals alternate for longer, there are two devices
+OVERLAP_S = 60  # if messages of two journals alternate for longer, there are two devices
 _SILENT_S = 600  # shorter silence is no alarm
 _DAY_S = 86_400
 _NEARLY_FULL = 0.8  # of a journal's limit
@@ -80,7 +80,7 @@ SELECT DISTINCT device FROM (
     SELECT device, first_received, max(last_received) OVER (PARTITION BY device ORDER BY first_received,
         last_received DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS used
     FROM journals)
-WHERE used > first_received + INTERVAL {_OVERLAP_S} SECONDS
+WHERE used > first_received + INTERVAL {OVERLAP_S} SECONDS
 """
 # How many contents arrived whose number another one has: they have no place.
 _CONFLICTS = """
@@ -136,19 +136,20 @@ GROUP BY device
 """
 # The last state that each device, or the broker with its will, has published; state_since: when it began; next_s: so
 # many seconds after that message a device that sleeps reports again.
-# told: what it has said of itself when it was last online. A will says only that the device is gone.
+# told: what it has said of itself when it was last online. A will says only that the device is gone; that of an earlier
+# name may come behind what the device tells under its present one.
 _STATES = """
 SELECT device, last_status, state_since,
     TRY(from_json(decode(last_status.payload), '{{"safe": "BOOLEAN"}}')).safe AS safe,
     TRY(from_json(decode(birth), '{{"board": "VARCHAR", "micropython": "VARCHAR", "group": "VARCHAR"}}')) AS told
 FROM (
     SELECT device, arg_max(struct_pack(state, next_s, payload, epoch, seq), place) AS last_status,
-        max(CASE WHEN begins THEN received END) AS state_since,
+        arg_max(received, place) FILTER (begins) AS state_since,
         arg_max(payload, place) FILTER (state = 'online') AS birth
     FROM (
-        SELECT *, row(received, coalesce(seq, -1), payload) AS place,
-            state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq, payload) AS begins
-        FROM every_rare WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
+        SELECT *, state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY place) AS begins
+        FROM (SELECT *, row(-coalesce(hops, 0), received, coalesce(seq, -1), payload) AS place FROM every_rare)
+        WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
     GROUP BY device)
 """
 # The lowest number that came without RETAIN. Of tables of earlier versions only the deliveries tell it.
@@ -270,7 +271,7 @@ def _span(database, now, times="times"):
     ).fetchone()
     if (last - first) * _APART >= until - since:
         return whole
-    margin = max(last - first, _OVERLAP_S)
+    margin = max(last - first, OVERLAP_S)
     near = f"until >= {first - margin!r} AND since <= {last + margin!r}"
     _, since, until = database.run(f"SELECT {sums} {minutes} AND {near}").fetchone()
     outside = database.run(f"SELECT {sums} {minutes} AND NOT ({near})").fetchone()

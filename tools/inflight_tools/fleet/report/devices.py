@@ -51,10 +51,11 @@ def state(device):
 
 
 def build(device):
-    """Its note and group, and which release on which board."""
+    """Its earlier names, note and group, and which release on which board."""
     python = device["micropython"] and f"MicroPython {clip(device['micropython'], 24)}"
     group = None if device["group"] == device["board"] else device["group"]
-    known = (device["note"], group, device["firmware"], device["board"], python)
+    former = device["former"] and f"was {', '.join(device['former'])}"
+    known = (former, device["note"], group, device["firmware"], device["board"], python)
     return " · ".join(clip(text, 40) for text in known if text)
 
 

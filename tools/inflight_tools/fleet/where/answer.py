@@ -68,6 +68,8 @@ def answer(database, device, number, landing, root, topics, epoch=None):
     landing, root: folders or URIs of landing files and tables. topics: root of the devices' topics. epoch: of
     the journal, by default the newest."""
     database.only(device)
+    names = database.names(device)
+    device = names[0]
     epochs = list(database.values("SELECT epoch FROM journals ORDER BY first_received, epoch"))
     epoch = _journal(epochs, device, epoch)
     arrived = database.row(
@@ -97,7 +99,7 @@ def answer(database, device, number, landing, root, topics, epoch=None):
     if arrived["has"]:
         lacks_rows = any(one["table"] == "raw" for one in database.differences)  # of any device
         return found | {"place": "damaged" if lacks_rows and not found["deliveries"] else DELIVERED}
-    found["landed"] = landed.waiting(landing, topics, device, epoch, number)
+    found["landed"] = landed.waiting(landing, topics, names, epoch, number)
     if found["landed"]:
         return found | {"place": "landed"}
     if number > arrived["last"]:

@@ -31,17 +31,19 @@ def file_of(landing, root, delivery):
     return None
 
 
-def waiting(landing, root_topic, device, epoch, seq):
-    """[(path, time of receipt in s since 1970)] of the files in `landing` that have a message of that number. They are
-    files that Spark has not read, and those that collectors are writing."""
-    topics, mark = Topics(root_topic), quote(f"/{device}/")[1:-1].encode()
+def waiting(landing, root_topic, names, epoch, seq):
+    """[(path, time of receipt in s since 1970)] of the files in `landing` that have a message of that number, of a
+    device with these names. They are files that Spark has not read, and those that collectors are writing."""
+    topics, marks = Topics(root_topic), [quote(f"/{name}/")[1:-1].encode() for name in names]
     files, found = files_in(landing), []
     aside = (f"{UNREADABLE}/{name}" for name in files.glob(f"{UNREADABLE}/*.ndjson"))
     for name in (*files.glob("*.ndjson"), *files.glob(".*.spool"), *aside):
         with contextlib.suppress(OSError):  # what can be read of it counts
             for line in files.lines(name):
-                if mark in line:
+                if any(mark in line for mark in marks):
                     rows = (parse(one, topics) for one in expanded(line))
-                    mine = (row for row in rows if (row["device"], row["epoch"], row["seq"]) == (device, epoch, seq))
+                    mine = (
+                        row for row in rows if (row["epoch"], row["seq"]) == (epoch, seq) and row["device"] in names
+                    )
                     found += [(files.path(name), row["received"] / 1e6) for row in mine]
     return found
