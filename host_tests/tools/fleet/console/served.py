@@ -1,5 +1,7 @@
 """A console of tables."""
 
+import urllib.parse
+
 from host_tests.tools.fleet.console.asked import Asked
 from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.console.live import Live
@@ -7,9 +9,18 @@ from inflight_tools.fleet.console.pages import of_tables
 
 
 class Served(Asked):
-    """One with the pages of tables. `now`: the time that it knows, in s since 1970; a test moves it on."""
+    """One with the pages of tables. `now`: the time that it knows, in s since 1970; a test moves it on, and calls
+    look() and answer() of `live`."""
 
     def __init__(self, folder, access):
         self.now, self.folder = AT + 70.0, folder
-        live = Live(str(folder / "landing"), str(folder / "tables"), "inflight", clock=lambda: self.now)
-        super().__init__(of_tables(live), access)
+        self.live = Live(str(folder / "landing"), str(folder / "tables"), "inflight", clock=lambda: self.now)
+        self.live.look()
+        super().__init__(of_tables(self.live), access)
+
+    def device(self, name, **query):
+        """The answer that a viewer has when all of the device was read."""
+        path = "/device?" + urllib.parse.urlencode({"name": name, **query})
+        if self.get(path)[0] == 200:
+            self.live.answer()
+        return self.get(path)

@@ -29,8 +29,9 @@ def _of_data(data, landing, of, root, **how):
         from inflight_tools.fleet.console.live import Live
         from inflight_tools.fleet.console.pages import of_tables
 
-        pages = of_tables(Live(landing, of, root or "inflight", **how))
-        return f"the fleet in {of}", {"pages": pages}
+        live = Live(landing, of, root or "inflight", **how)
+        threading.Thread(target=live.run, daemon=True).start()
+        return f"the fleet in {of}", {"pages": of_tables(live)}
 
 
 def _of_broker(at, stack, may_change):

@@ -1,55 +1,111 @@
-"""The facts of a fleet as the tables have them now: computed again when a batch has changed them."""
+"""The facts of a fleet, computed in the background when a batch has changed them, and kept for whoever asks."""
 
+import contextlib
 import threading
 import time
+import zlib
+from typing import Any, NamedTuple
 
+from deltalake.exceptions import DeltaError
+from duckdb import Error as QueryError
+
+from inflight_tools.fleet import registry
 from inflight_tools.fleet.collect.counters import load
-from inflight_tools.fleet.delta import last_batch, opened
-from inflight_tools.fleet.query.facts import gather, of_device
+from inflight_tools.fleet.console.listing import Listing
+from inflight_tools.fleet.delta import WrongTables, last_batch, opened
+from inflight_tools.fleet.query.facts import gathered, judged, listed, of_device
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import files_in
+from inflight_tools.output import first_line
 
-_LOOK_S = 1  # between looks at the tables, whoever asks
+_LOOK_S = 1  # between looks at the tables
 _OLD_S = 60  # then the facts are computed again without a batch: who is silent depends on the time
+_REST = 9  # times as long as facts took it waits for the next ones: a large fleet takes a tenth of a core
+_MOST = 64  # questions about devices whose answers are kept
+
+
+class Fleet(NamedTuple):
+    """The facts of gather(), and all devices. fresh: a text that differs when they do."""
+
+    fresh: str
+    facts: dict[str, Any]
+    devices: Listing
+
+
+def _keep(kept, key, value):
+    kept[key] = value
+    if len(kept) > _MOST:
+        del kept[next(iter(kept))]
 
 
 class Live:
     """landing, of: folders or URIs of landing files and tables. topics: root of the devices' topics. how: `grace_s` and
-    `retired`, as facts.gather() has them. clock: a function that returns s since 1970. Its methods may be called by
-    several threads."""
+    `retired`, as facts.gather() has them. clock: a function that returns s since 1970. One thread calls run(), or
+    look() and answer(), which query the tables; the other methods and attributes tell any thread what these found."""
 
     def __init__(self, landing, of, topics, clock=time.time, **how):
         self._landing, self._of, self._topics, self._clock, self._how = landing, of, topics, clock, how
-        self._lock = threading.Lock()  # one query at a time: each takes a quarter of the memory
-        self._looking = threading.Lock()
-        self._looked, self._fresh = -_LOOK_S, ""
-        self._of_facts, self._facts = None, None
+        self._changed = threading.Condition()
+        self._questions, self._answers = {}, {}  # {(name, number, epoch): None}; {that: (Fleet.fresh, facts)}
+        self.fleet = None  # a Fleet
+        self.trouble = None  # why the tables cannot be read now, a text
 
-    def fresh(self):
-        """A text that differs when the facts do."""
-        with self._looking:
-            now = self._clock()
-            if not 0 <= now - self._looked < _LOOK_S:
-                batch = last_batch(opened(files_in(self._of), "ledger"))
-                self._looked, self._fresh = now, f"{batch}-{int(now // _OLD_S)}"
-            return self._fresh
+    def run(self):
+        due = time.monotonic()
+        while True:
+            if (now := time.monotonic()) >= due:
+                self.look()
+                due = time.monotonic() + max(_LOOK_S, _REST * (time.monotonic() - now))
+            self.answer(due - time.monotonic())
+
+    def look(self):
+        """Computes the facts of the fleet, if something has changed."""
+        with self._reading():
+            files, now = files_in(self._of), self._clock()
+            said = zlib.crc32(repr(registry.load(files)).encode())
+            fresh = f"{last_batch(opened(files, 'ledger'))}-{said:x}-{int(now // _OLD_S)}"
+            if not self.fleet or self.fleet.fresh != fresh:
+                with judged(self._of, self._topics, **self._judging()) as (database, facts):
+                    found = gathered(database, facts, counters=load(self._landing))
+                    self.fleet = Fleet(fresh, found, Listing(listed(database), database.known_names))
+            self.trouble = None
+
+    def answer(self, timeout_s=0.0):
+        """Answers a question about a device, if one comes in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._questions, timeout_s):
+                return
+            asked = next(iter(self._questions))
+            del self._questions[asked]
+        name, number, epoch = asked
+        with self._reading():
+            fresh, how = self.fleet.fresh, {"number": number, "epoch": epoch, "landing": self._landing}
+            found = of_device(self._of, self._topics, name, **how, **self._judging())
+            with self._changed:
+                self._answers.pop(asked, None)
+                _keep(self._answers, asked, (fresh, found))
+
+    def ask(self, *asked):
+        """(`fresh` of a Fleet, what of_device() told then) of a name, number and epoch; ("", None): not yet. It will be
+        answered for the present Fleet."""
+        with self._changed:
+            fresh, found = self._answers.get(asked, ("", None))
+            if fresh != self.fleet.fresh:
+                _keep(self._questions, asked, None)
+                self._changed.notify()
+            return fresh, found
+
+    def age(self, facts):
+        """How old the facts are, in s."""
+        return max(0, round(self._clock() - facts["made"]))
 
     def _judging(self):
         unread = LandingFiles(self._landing, self._of).unread()  # before the tables
         return {"now": self._clock(), "unread": unread, **self._how}
 
-    def fleet(self):
-        """(what fresh() returned before, the facts of the fleet). Raises as gather() does."""
-        with self._lock:
-            fresh = self.fresh()
-            if self._of_facts != fresh:
-                self._facts = gather(self._of, self._topics, counters=load(self._landing), **self._judging())
-                self._of_facts = fresh
-            return fresh, self._facts
-
-    def device(self, name, number=None, epoch=None):
-        """(what fresh() returned before, the facts of one device or None). Raises as of_device() does."""
-        with self._lock:
-            fresh = self.fresh()
-            how = {"number": number, "epoch": epoch, "landing": self._landing, **self._judging()}
-            return fresh, of_device(self._of, self._topics, name, **how)
+    @contextlib.contextmanager
+    def _reading(self):
+        try:
+            yield
+        except (WrongTables, DeltaError, QueryError, OSError, ValueError) as e:
+            self.trouble = first_line(e)

@@ -106,6 +106,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("X-Frame-Options", "DENY")
         self.send_header("Referrer-Policy", "same-origin")
+        if status == 503:
+            self.send_header("Refresh", "2")  # seconds until a browser asks again
         if status == 401:
             self.send_header("WWW-Authenticate", 'Basic realm="inflight", charset="UTF-8"')
         self.end_headers()

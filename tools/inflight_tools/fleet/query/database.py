@@ -100,16 +100,16 @@ class Database:
         told = registry.load(self._files) if self._told is None else self._told
         self._rename(registry.names(told))
         self.only()
-        if self._names:
+        if self.known_names:
             colliding = set(self.values(_COLLIDING))
-            self._rename({name: mine for name, mine in self._names.items() if mine[0] not in colliding})
+            self._rename({name: mine for name, mine in self.known_names.items() if mine[0] not in colliding})
         columns = {"retired": pa.float64(), "interval_s": pa.float64(), "group": pa.string(), "note": pa.string()}
-        rows = [{"device": device} | fields for device, fields in registry.merged(told, self._names).items()]
+        rows = [{"device": device} | fields for device, fields in registry.merged(told, self.known_names).items()]
         self._fill("registered", {"device": pa.string()} | columns, rows)
 
     def _rename(self, names):
         """From now on the views have the present names of `names`, as registry.names() returns them."""
-        self._names = names
+        self.known_names = names
         rows = [{"old": n, "present": mine[0], "hops": mine.index(n)} for n, mine in names.items() if n != mine[0]]
         self._fill("renamed", {"old": pa.string(), "present": pa.string(), "hops": pa.int64()}, rows)
 
@@ -121,7 +121,7 @@ class Database:
 
     def names(self, device):
         """The present name of a device, and those that it had before."""
-        return self._names.get(device, [device])
+        return self.known_names.get(device, [device])
 
     def named(self, source, device):
         """SQL of the rows of `source`, of one device, None: of all, with the present name. hops: NULL, or how many
@@ -176,7 +176,7 @@ class Database:
                 for name, paths in self._paths.items()
             }
             folder = Path(self._files.path(FOLDER)) if self._files.is_local else None
-            known = self._names
+            known = self.known_names
             self._rename({})  # summaries are kept: they have the names that topics have
             self._summaries = Summaries(self.run, self.named, files, folder)
             self._rename(known)

@@ -68,25 +68,18 @@ _FLAGS = {
 }
 
 
-def _holds_s(journal, rate):
-    """For how long a journal holds what a device publishes, about, in s; None if nothing tells. rate: bytes/s."""
-    if not (journal and rate) or None in (journal["used"], journal["limit"]):
-        return None
-    return max(journal["limit"] - journal["used"], 0) / rate
-
-
-def _device(row, latency_ms, rate):
-    last, journal = row["last"], _journal(row["last"])
+def device_of(row, latency_ms=None):
+    """The facts of a device, of a row of listed()."""
+    last = row["last"]
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
-    device |= {name: row[name] for name in ("restarts", "resends", "silent", "nearly_full")}
+    device |= {name: row[name] for name in ("restarts", "resends", "silent", "nearly_full", "holds_s")}
     device |= {name: row[name] for name in ("safe", "board", "micropython", "group", "tail", "retired", "note")}
     device["gave_up"] = {name: row[name] for name in GIVEN_UP}
-    device |= {"reconnects": row["outages"], "outbox_full": row["refused"]}
+    device |= {"reconnects": row["outages"], "outbox_full": row["refused"], "former": row["former"] or []}
     device["resets"] = dict(Counter(row["resets"] or ()))
-    device |= {"since": row["state_at"], "seen": row["seen_at"]}
-    device |= {"journal": journal, "holds_s": _holds_s(journal, rate)}
+    device |= {"since": row["state_at"], "seen": row["seen_at"], "journal": _journal(last)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
-    device |= {"errors": (last and last["errors"]) or {}, "latency_ms": latency_ms}
+    device |= {"errors": dict((last and last["errors"]) or ()), "latency_ms": latency_ms}
     return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
 
 
@@ -132,23 +125,29 @@ def _groups(database):
 
 def _devices(database, chosen=""):
     """A dict for each device of `found`. chosen: SQL behind FROM."""
-    rows = database.rows(f"SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at FROM found {chosen}")
-    names = [one["device"] for one in rows]
-    latencies = latency.of_devices(database, names)
-    rates = dict(database.run(_RATES, names).fetchall())
-    found = [_device(one, latencies.get(one["device"]), rates.get(one["device"])) for one in rows]
-    return [one | {"former": database.names(one["device"])[1:]} for one in found]
+    rows = database.rows(f"{_LISTED} {chosen}")
+    latencies = latency.of_devices(database, [one["device"] for one in rows])
+    return [device_of(one, latencies.get(one["device"])) for one in rows]
 
 
-# Bytes of journal per second that what a device has published takes, on the day (UTC) of its last message and the day
-# before, about: in an outage, when a device gathers readings, they take less. A backlog was published earlier than it
-# was received.
-_RATES = """
-SELECT device, sum(bytes) / (epoch(max(until)) - epoch(min(began)))
-FROM (
-    SELECT *, max(day) OVER (PARTITION BY device) AS newest
-    FROM days WHERE delivered > 0 AND list_contains(?, device))
-WHERE day >= newest - 1 GROUP BY device HAVING sum(delivered) > 2 AND max(until) > min(began)
+def listed(database):
+    """All devices as an Arrow table, the worst first, for device_of(); `words` are what one is found by."""
+    return database.arrow(f"{_LISTED} {_WORST_FIRST}")
+
+
+# rate: bytes of journal per second that what a device has published takes, on the day (UTC) of its last message and the
+# day before, about: in an outage, when a device gathers readings, they take less. A backlog was published earlier than
+# it was received. holds_s: for how long a journal holds what its device publishes, about; NULL if nothing tells.
+_LISTED = f"""
+SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at, on_way + on_device + given_up AS missing,
+    last.journal_live AS live, (abs(free) + free) / 2 / nullif(rate, 0) AS holds_s,
+    left(coalesce("group", '{UNKNOWN}'), 64) AS label,
+    lower(concat_ws(' ', device, array_to_string(former, ' '), "group", note, state, board, last.firmware)) AS words
+FROM (SELECT *, last.journal_limit - last.journal_used AS free FROM found) LEFT JOIN (
+    SELECT device, sum(bytes) / (epoch(max(until)) - epoch(min(began))) AS rate
+    FROM (SELECT *, max(day) OVER (PARTITION BY device) AS newest FROM days WHERE delivered > 0)
+    WHERE day >= newest - 1 GROUP BY device HAVING sum(delivered) > 2 AND max(until) > min(began)) USING (device)
+LEFT JOIN (SELECT present AS device, list(old ORDER BY hops) AS former FROM renamed GROUP BY present) USING (device)
 """
 _WORST_FIRST = f"ORDER BY {', '.join(f'{name} DESC' for name in _WORST)}, device"
 

@@ -68,7 +68,8 @@ const prepare = () => {
 
   // Devices: open, sort, filter
   const table = one("#devices-table");
-  if (table) {
+  const find = one("#find"); // the console finds and sorts its many devices itself
+  if (find) {
     const bodies = [...table.tBodies];
     const heads = [...table.tHead.rows[0].cells];
     const HEALTH = 2; // its order is the page's own; columns before it are text, columns after it numbers
@@ -102,7 +103,6 @@ const prepare = () => {
       button.addEventListener("click", () => button.setAttribute("aria-expanded", body.classList.toggle("open")));
     }
     const texts = bodies.map((body) => body.rows[0].textContent.toLowerCase());
-    const find = one("#find");
     find.addEventListener("input", () => {
       const words = find.value.toLowerCase().split(/\s+/);
       let found = 0;

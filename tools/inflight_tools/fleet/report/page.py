@@ -53,17 +53,26 @@ def _page(template, facts, live, **more):
     points = {chart["identity"]: chart["read"] for drawn in measured.values() for chart in drawn if chart["read"]}
     script = _text("page.js") + _text("live.js") if live else _text("page.js")
     return _ENVIRONMENT.get_template(template).render(
-        facts=facts, fleet=facts["fleet"], causes=words.CAUSES, releases=words.RELEASES, live=live,
-        kinds=JUDGED, judged=kind(facts), style=_text("base.css", _SHARED) + _text("page.css"), script=script,
-        series=series, measured=measured, points=points, **more,
+        {"listing": None, "facts": facts, "fleet": facts["fleet"], "causes": words.CAUSES, "releases": words.RELEASES,
+         "live": live, "kinds": JUDGED, "judged": kind(facts), "script": script, "series": series, "measured": measured,
+         "style": _text("base.css", _SHARED) + _text("page.css"), "points": points} | more
     )  # fmt: skip
 
 
-def render_device(facts, live, query, way):
+def render_device(facts, live, query, way, waits, **of):
     """Returns the console's page of the only device of `facts`, which are those of query.facts.of_device(). query: what
     the viewer has asked of it, {"message", "epoch"} as texts. way: (rows, sentence) of where.words, None without a
-    question."""
-    return _page("device.html", facts, live, device=facts["devices"][0], query=query, way=way)
+    question. waits: all but the device itself is still to be read. of: as render() has it."""
+    judged = {"judged": None} if waits else {}
+    return _page(
+        "device.html", facts, live, device=facts["devices"][0], query=query, way=way, waits=waits, **judged, **of
+    )
+
+
+def render_devices(facts, live, listing, **of):
+    """Returns the console's page of a listing.Page. of: as render() has it."""
+    facts = facts | {"measurements": {}}
+    return _page("listed.html", facts, live, listing=listing, listed=listing.devices, **of)
 
 
 def render_roster(place, live, trouble, devices=None, device=None, token=None, outcome=None):
@@ -78,13 +87,16 @@ def render_roster(place, live, trouble, devices=None, device=None, token=None, o
     )  # fmt: skip
 
 
-def render(facts, live=None, changed=None):
+def render(facts, live=None, changed=None, listing=None, **of):
     """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it. live: as in the
-    console, which has a page for each device and shows what is new. changed: what change() has found, if anything."""
+    console, which has a page for each device and shows what is new; listing: its listing.Page of devices; of: the `age`
+    of the facts in s, and `trouble`, why there are no newer ones, or None. changed: what change() has found, if
+    anything."""
     found = steps(facts["timeline"])
     timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))
     return _page(
         "page.html", facts, live, verdict=verdict(facts), labels=LABELS, steps=found, counts=COUNTS,
-        timelines=timelines, listed=facts["devices"][: devices.MOST], collectors=collectors(facts),
-        changed=changed, changes=told(changed) if changed else (), figures=figures(facts),
+        timelines=timelines, listed=listing.devices if listing else facts["devices"][: devices.MOST],
+        collectors=collectors(facts), changed=changed, changes=told(changed) if changed else (), figures=figures(facts),
+        listing=listing, **of,
     )  # fmt: skip
