@@ -2,7 +2,8 @@
 
 import re
 import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -31,7 +32,7 @@ def _seconds(text):
 
 
 # {command: (field of the registry, its value by the argument or None, what has to be written)}
-_FIELDS = {
+_FIELDS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "retire": ("retired", lambda _: time.time(), ""),
     "expect": ("interval_s", _seconds, "an interval, for example 30s, 10m, 24h or 7d"),
     "group": ("group", str, "a group"),

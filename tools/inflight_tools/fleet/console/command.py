@@ -76,7 +76,7 @@ def main(
 ):
     """Shows devices to browsers, until it is stopped. With --broker or --config, by what they tell at the broker now:
     state, last reading, what is wrong. With --data, by the tables: the report as it is now, a page for each device, and
-    metrics of the fleet for Prometheus at /metrics; a page shows a batch within seconds. It only reads, without
+    metrics of the fleet for Prometheus at /metrics; a page says how old it is. It only reads, without
     --changes. Others than this machine need a password, or a proxy that has let them in."""
     is_of_tables = bool(data or landing or of)
     if is_of_tables == bool(at.broker or at.config):
