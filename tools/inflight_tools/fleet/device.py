@@ -96,20 +96,17 @@ def _add(example, argument, text):
 _add(
     "rename attic loft",
     "its name from now on",
-    """A device has another name: what it sent under the old one counts for the new one. Without the old journal, what
-    that had not sent is given up.""",
+    "A device has another name: what it sent under the old one counts for the new one. Without the old journal, what "
+    "that had not sent is given up.",
 )
 _add(
     "expect attic 24h",
     "30s, 10m, 24h, 7d",
-    """How often a device sends: it is silent when three times as long has passed, and ten minutes. Without this, its
-    mean counts, or what it said before it slept.""",
+    "How often a device sends: it is silent when three times as long has passed, and ten minutes. Without this, its "
+    "mean counts, or what it said before it slept.",
 )
-_add(
-    "group attic north",
-    "the group",
-    "The group of a device in report, metrics and alerts, in place of that in its configuration.",
-)
+_GROUP = "The group of a device in report, metrics and alerts, in place of that in its configuration."
+_add("group attic north", "the group", _GROUP)
 _add("note attic 'behind the stove'", "for people", "A line for people, on the device's page and in the report.")
 
 

@@ -20,48 +20,7 @@ from inflight_tools.output import failing, show
 _STATE = Path("/var/lib")  # where systemd makes a folder itself
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _SPECIAL = re.compile(r"[^\w./=@,+:-]")
-_UNIT = """\
-# Written by `inflight fleet service`, which replaces it.
-[Unit]
-Description=inflight {name}
-Wants=network-online.target
-After=network-online.target mosquitto.service
-
-[Service]
-ExecStart={command}
-User={user}
-UMask=0077
-Environment={environment}
-CacheDirectory=inflight
-{writes}
-Restart=always
-RestartSec=5
-KillMode=mixed
-
-NoNewPrivileges=yes
-CapabilityBoundingSet=
-ProtectSystem=strict
-ProtectHome=read-only
-PrivateTmp=yes
-PrivateDevices=yes
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectProc=invisible
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-
-[Install]
-WantedBy=multi-user.target
-"""
+_UNIT = Path(__file__).parent / "templates/unit.service"
 
 
 @options.spread
@@ -105,7 +64,7 @@ def _unit(name, words, data, user):
         setting, place = "StateDirectory", data.relative_to(_STATE)
     else:
         setting, place = "ReadWritePaths", data
-    return _UNIT.format(
+    return _UNIT.read_text().format(
         name=name,
         command=" ".join(map(_quoted, [*command, *words])).replace("$", "$$"),
         user=user,

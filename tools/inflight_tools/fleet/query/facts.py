@@ -93,8 +93,8 @@ _SUM = 'CAST(coalesce(sum("{0}") FILTER (NOT impossible), 0) AS BIGINT) AS "{0}"
 
 def _fleet(database):
     """The sums of the fleet, but the numbers of devices that are told apart; why devices gave up messages; and the sums
-    of its groups, the largest first. From now on `found` is `devices`."""
-    database.run("CREATE OR REPLACE TEMP TABLE found AS FROM devices")
+    of its groups, the largest first. From now on `found` is `devices`, with what _LISTED adds."""
+    database.run(f"CREATE OR REPLACE TEMP TABLE found AS {_LISTED}")
     sums = ", ".join(map(_SUM.format, views.COUNTS))
     row = database.row(f"SELECT {sums}, {_DEVICES_NOW} FROM found")
     fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
@@ -111,28 +111,29 @@ def _groups(database):
     return database.rows(
         f"""WITH of_all AS (
             SELECT coalesce("group", '{UNKNOWN}') AS "group", {_DEVICES_NOW}, {_SUM.format("lost")},
-                sum(dead_letters) AS dead_letters FROM found GROUP BY ALL
+                sum(dead_letters) AS dead_letters, min(holds_s) AS holds_s FROM found GROUP BY ALL
             UNION ALL BY NAME SELECT '{UNKNOWN}' AS "group", count(*) AS dead_letters
                 FROM dead_letters WHERE device IS NULL),
         ranked AS (
             SELECT *, row_number() OVER (ORDER BY devices DESC, "group") AS rank FROM (
-                SELECT "group", sum(COLUMNS(* EXCLUDE ("group"))) FROM of_all GROUP BY "group"))
+                SELECT "group", min(holds_s) AS holds_s, sum(COLUMNS(* EXCLUDE ("group", holds_s))) FROM of_all
+                GROUP BY "group"))
         SELECT CASE WHEN rank <= {_MOST_GROUPS} THEN left("group", 64) ELSE '{OTHERS}' END AS "group",
-            {", ".join(f"CAST(coalesce(sum({name}), 0) AS BIGINT) AS {name}" for name in sums)}
+            {", ".join(f"CAST(coalesce(sum({name}), 0) AS BIGINT) AS {name}" for name in sums)}, min(holds_s) AS holds_s
         FROM ranked GROUP BY ALL HAVING sum(devices) > 0 OR sum(dead_letters) > 0 ORDER BY devices DESC, "group" """
     )
 
 
 def _devices(database, chosen=""):
     """A dict for each device of `found`. chosen: SQL behind FROM."""
-    rows = database.rows(f"{_LISTED} {chosen}")
+    rows = database.rows(f"FROM found {chosen}")
     latencies = latency.of_devices(database, [one["device"] for one in rows])
     return [device_of(one, latencies.get(one["device"])) for one in rows]
 
 
 def listed(database):
     """All devices as an Arrow table, the worst first, for device_of(); `words` are what one is found by."""
-    return database.arrow(f"{_LISTED} {_WORST_FIRST}")
+    return database.arrow(f"FROM found {_WORST_FIRST}")
 
 
 # rate: bytes of journal per second that what a device has published takes, on the day (UTC) of its last message and the
@@ -143,7 +144,7 @@ SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at, on_way + on_de
     last.journal_live AS live, (abs(free) + free) / 2 / nullif(rate, 0) AS holds_s,
     left(coalesce("group", '{UNKNOWN}'), 64) AS label,
     lower(concat_ws(' ', device, array_to_string(former, ' '), "group", note, state, board, last.firmware)) AS words
-FROM (SELECT *, last.journal_limit - last.journal_used AS free FROM found) LEFT JOIN (
+FROM (SELECT *, last.journal_limit - last.journal_used AS free FROM devices) LEFT JOIN (
     SELECT device, sum(bytes) / (epoch(max(until)) - epoch(min(began))) AS rate
     FROM (SELECT *, max(day) OVER (PARTITION BY device) AS newest FROM days WHERE delivered > 0)
     WHERE day >= newest - 1 GROUP BY device HAVING sum(delivered) > 2 AND max(until) > min(began)) USING (device)
