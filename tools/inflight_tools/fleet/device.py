@@ -32,7 +32,7 @@ def _seconds(text):
 
 
 # {command: (field of the registry, its value by the argument or None, what has to be written)}
-_FIELDS: dict[str, tuple[str, Callable[[str], Any], str]] = {
+COMMANDS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "retire": ("retired", lambda _: time.time(), ""),
     "expect": ("interval_s", _seconds, "an interval, for example 30s, 10m, 24h or 7d"),
     "group": ("group", str, "a group"),
@@ -47,7 +47,7 @@ def say(root, command, name, text=None, undo=False):
     from inflight_tools.fleet import registry
     from inflight_tools.fleet.query.rename import rename
 
-    field, read, needed = _FIELDS[command]
+    field, read, needed = COMMANDS[command]
     value = None if undo else read(text or "")
     if text if undo else not value:
         raise Missing(needed)

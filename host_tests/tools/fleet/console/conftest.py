@@ -12,8 +12,8 @@ def serve(tmp_path):
 
     running = []
 
-    def start(**how):
-        running.append(Served(tmp_path, Access("127.0.0.1", **how)))
+    def start(token=None, **how):
+        running.append(Served(tmp_path, Access("127.0.0.1", **how), token))
         return running[-1]
 
     yield start

@@ -14,6 +14,7 @@ from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.tables import AT, Tables, troubled
 from inflight_tools.fleet.console.access import Access
+from inflight_tools.fleet.device import COMMANDS
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.report import render
 
@@ -181,6 +182,32 @@ def test_devices_are_found_sorted_and_paged(tables, serve):
     assert heads["Device"].one("a").attributes["href"] == "devices?find=1-01&sort=device"
     assert shown(find="%")[1] == [] and len(shown(group="unknown")[1]) == 50 and shown(group="north")[1] == []
     assert served.get("/devices?number=x")[0] == 400
+
+
+def test_a_form_says_what_tables_do_not(fleet, serve):
+    """As the commands do, whose errors it shows; only with the token of its page."""
+    served = serve(token="t")
+    registry = fleet.root / "registry.json"
+
+    def post(act, device="attic", token="t", **fields):
+        status, _, text = served.post(f"/device?name={device}", {"token": token, "act": act} | fields)
+        return read(text).one(id="outcome").text.strip() if status == 200 else status
+
+    form = read(served.get("/device?name=attic")[2]).one(id="say").one("form")
+    assert form.one(name="token").attributes["value"] == "t"
+    assert sorted(one.attributes["value"] for one in form.all("button")) == sorted(COMMANDS)
+    assert post("note", token="x") == 403 and post("note", device="nobody") == post("sell") == 404
+    assert post("expect", value="5") == "Failed: write an interval, for example 30s, 10m, 24h or 7d."
+    assert "two devices" in post("rename", value="cellar") and not registry.exists()
+    for act, text in (("note", "<b>stove"), ("expect", "24h"), ("retire", ""), ("rename", "loft")):
+        assert post(act, value=text) == "It is noted, and counts in a moment."
+    served.live.look()
+    page = read(served.device("attic")[2])
+    assert page.one("h1").text == "loft" and "was attic · <b>stove" in page.one("header").text
+    assert post("rename", undo="on").startswith("It is noted")
+    served.live.look()
+    assert read(served.device("attic")[2]).one("h1").text == "attic"
+    assert serve().post("/device?name=attic", {"token": "t", "act": "retire"})[0] == 501
 
 
 def test_tables_that_cannot_be_read_any_more_are_told(fleet, serve):

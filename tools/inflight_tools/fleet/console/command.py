@@ -17,7 +17,7 @@ from inflight_tools.output import failing, failure, log
 from inflight_tools.signals import stop_event
 
 
-def _of_data(data, landing, of, root, **how):
+def _of_data(data, landing, of, root, token, **how):
     """(what is shown, arguments for a Console)"""
     from inflight_tools.fleet.locations import location
     from inflight_tools.fleet.query.errors import querying
@@ -31,10 +31,10 @@ def _of_data(data, landing, of, root, **how):
 
         live = Live(landing, of, root or "inflight", **how)
         threading.Thread(target=live.run, daemon=True).start()
-        return f"the fleet in {of}", {"pages": of_tables(live)}
+        return f"the fleet in {of}", of_tables(live, token)
 
 
-def _of_broker(at, stack, may_change):
+def _of_broker(at, stack, token):
     """As _of_data(); the connection is a context of `stack`."""
     try:
         from inflight_tools.boards.device.link import DeviceError
@@ -45,7 +45,6 @@ def _of_broker(at, stack, may_change):
         raise failure(not_installed(e.name, "boards")) from None
     with failing(ValueError, DeviceError, OSError):
         connection = stack.enter_context(Connection(find_broker(at)[0], *KINDS[2:]))
-    token = secrets.token_urlsafe() if may_change else None
     found = DevicePages(connection, token)
     how = {"pages": found.pages, "changes": found.changes, "token": token}
     return f"what devices tell at {connection.broker.place}", how
@@ -58,7 +57,8 @@ def main(
     landing: options.Landing = None,
     of: options.Tables = None,
     changes: Annotated[
-        bool, options.flag("--changes", "with a broker: viewers may change settings, restart devices, read logs")
+        bool,
+        options.flag("--changes", "viewers may change settings, restart devices, read logs; or say what tables do not"),
     ] = False,
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
     viewer_password_file: Annotated[
@@ -81,19 +81,19 @@ def main(
     is_of_tables = bool(data or landing or of)
     if is_of_tables == bool(at.broker or at.config):
         raise typer.BadParameter("name a broker with --broker or --config, or tables with --data: one of them")
-    if is_of_tables and changes:
-        raise typer.BadParameter("--changes needs a broker: name it with --broker or --config, without --data")
     with failing(ValueError, OSError):
         host, port = address(listen, "--listen")
         password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")
         if viewer_password_file and not password:
             raise ValueError(f"{viewer_password_file} has no password")
         access = Access(host, password, proxy_header, proxy)
+    token = secrets.token_urlsafe() if changes else None
     with contextlib.ExitStack() as stack:
         if is_of_tables:
-            shown, how = _of_data(data or options.DATA, landing, of, at.root, grace_s=grace, retired=retired or [])
+            judged = {"grace_s": grace, "retired": retired or []}
+            shown, how = _of_data(data or options.DATA, landing, of, at.root, token, **judged)
         else:
-            shown, how = _of_broker(at, stack, changes)
+            shown, how = _of_broker(at, stack, token)
         with failing(OSError):
             console = stack.enter_context(Console(host, port, access=access, **how))
         stopping = stack.enter_context(stop_event())  # before anybody is told, who may stop it then

@@ -6,13 +6,10 @@ import time
 import zlib
 from typing import Any, NamedTuple
 
-from deltalake.exceptions import DeltaError
-from duckdb import Error as QueryError
-
-from inflight_tools.fleet import registry
+from inflight_tools.fleet import device, registry
 from inflight_tools.fleet.collect.counters import load
 from inflight_tools.fleet.console.listing import Listing
-from inflight_tools.fleet.delta import WrongTables, last_batch, opened
+from inflight_tools.fleet.delta import last_batch, opened
 from inflight_tools.fleet.query.facts import gathered, judged, listed, of_device
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import files_in
@@ -47,13 +44,15 @@ class Live:
         self._landing, self._of, self._topics, self._clock, self._how = landing, of, topics, clock, how
         self._changed = threading.Condition()
         self._questions, self._answers = {}, {}  # {(name, number, epoch): None}; {that: (Fleet.fresh, facts)}
+        self._hurried = False
         self.fleet = None  # a Fleet
         self.trouble = None  # why the tables cannot be read now, a text
 
     def run(self):
         due = time.monotonic()
         while True:
-            if (now := time.monotonic()) >= due:
+            if (now := time.monotonic()) >= due or self._hurried:
+                self._hurried = False
                 self.look()
                 due = time.monotonic() + max(_LOOK_S, _REST * (time.monotonic() - now))
             self.answer(due - time.monotonic())
@@ -73,7 +72,8 @@ class Live:
     def answer(self, timeout_s=0.0):
         """Answers a question about a device, if one comes in time."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._questions, timeout_s):
+            self._changed.wait_for(lambda: self._questions or self._hurried, timeout_s)
+            if not self._questions:
                 return
             asked = next(iter(self._questions))
             del self._questions[asked]
@@ -95,6 +95,13 @@ class Live:
                 self._changed.notify()
             return fresh, found
 
+    def say(self, name, command, text, undo):
+        """As device.say(), of these tables. The facts do not wait for their time."""
+        device.say(self._of, command, name, text, undo)
+        with self._changed:
+            self._hurried = True
+            self._changed.notify()
+
     def age(self, facts):
         """How old the facts are, in s."""
         return max(0, round(self._clock() - facts["made"]))
@@ -107,5 +114,5 @@ class Live:
     def _reading(self):
         try:
             yield
-        except (WrongTables, DeltaError, QueryError, OSError, ValueError) as e:
+        except Exception as e:  # of DuckDB, delta-rs or Python: pages tell it, and the next look may find no trouble
             self.trouble = first_line(e)

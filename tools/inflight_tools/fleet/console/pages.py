@@ -2,14 +2,21 @@
 
 import functools
 
+from deltalake.exceptions import DeltaError
+from duckdb import Error as QueryError
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from inflight_tools.fleet import device
 from inflight_tools.fleet.console.server import HTML, TEXT, Refused
+from inflight_tools.fleet.delta import WrongTables
+from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.metrics import FleetMetrics
 from inflight_tools.fleet.report import render, render_device, render_devices
 from inflight_tools.fleet.report.collectors import behind
 from inflight_tools.fleet.where import sentences
+from inflight_tools.output import first_line, log
+from inflight_tools.visible import visible
 
 _MOST = (1 << 32) - 1  # of numbers and epochs
 _NOTHING = {"events": [], "measurements": {}, "trends": {}, "log": [], "way": None}  # of a device, yet
@@ -53,16 +60,34 @@ def _asked(query):
     return query.get("name", ""), _whole(query, "message"), _whole(query, "epoch")
 
 
-def _device(live, query):
+def _device(live, query, token=None, outcome=None):
     fleet, asked = live.fleet, _asked(query)
-    device = fleet.devices.device(asked[0])
-    if device is None:
+    known = fleet.devices.device(asked[0])
+    if known is None:
         raise Refused(404, "No message has arrived from a device of this name.")
     words = {name: query.get(name) for name in ("message", "epoch")}
     fresh = _fresh(live, query)[1]  # before the answer, which may come meanwhile
     _, found = live.ask(*asked)
-    facts = found or fleet.facts | _NOTHING | {"devices": [device]}
-    return HTML, render_device(facts, fresh, words, _way(facts["way"]), found is None, **_of(live, facts))
+    facts = found or fleet.facts | _NOTHING | {"devices": [known]}
+    return HTML, render_device(
+        facts, fresh, words, _way(facts["way"]), found is None, token, outcome, **_of(live, facts)
+    )
+
+
+def _change(page, live, query, form):
+    """Says of a device what a form has, as the commands do."""
+    name, act, undo = query.get("name", ""), form.get("act", ""), "undo" in form
+    if act not in device.COMMANDS or live.fleet.devices.device(name) is None:
+        raise Refused(404, "There is no such device, or nothing of this kind to say of it.")
+    log(visible(f"{name}: {act} {form.get('value', '')}{' --undo' * undo}"))
+    try:
+        live.say(name, act, None if undo else form.get("value", "").strip(), undo)
+        outcome = "It is noted, and counts in a moment."
+    except device.Missing as e:
+        outcome = f"Failed: write {e}."
+    except (WrongTables, Busy, DeltaError, QueryError, ValueError, OSError) as e:
+        outcome = f"Failed: {first_line(e)}"
+    return page(live, query, outcome=outcome)
 
 
 def _fresh(live, query):
@@ -79,15 +104,19 @@ def _metrics(live, _):
     return CONTENT_TYPE_LATEST, generate_latest(registry).decode()
 
 
-def _known(page, live, query):
+def _known(page, live, *asked):
     if not live.fleet:
         raise Refused(
             503, f"The tables cannot be read: {live.trouble}" if live.trouble else "The tables are being read."
         )
-    return page(live, query)
+    return page(live, *asked)
 
 
-def of_tables(live):
-    """{path: page} of a live.Live, for a server.Console."""
-    pages = {"/": _fleet, "/devices": _devices, "/device": _device, "/fresh": _fresh, "/metrics": _metrics}
-    return {path: functools.partial(_known, page, live) for path, page in pages.items()}
+def of_tables(live, token=None):
+    """Arguments for a server.Console of a live.Live. token: what forms have that say something of a device; None: there
+    are none."""
+    one = functools.partial(_device, token=token)
+    pages = {"/": _fleet, "/devices": _devices, "/device": one, "/fresh": _fresh, "/metrics": _metrics}
+    changes = {"/device": functools.partial(_change, one)} if token else {}
+    both = [{path: functools.partial(_known, page, live) for path, page in of.items()} for of in (pages, changes)]
+    return dict(zip(("pages", "changes"), both, strict=True)) | {"token": token}

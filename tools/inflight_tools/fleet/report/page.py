@@ -59,14 +59,13 @@ def _page(template, facts, live, **more):
     )  # fmt: skip
 
 
-def render_device(facts, live, query, way, waits, **of):
+def render_device(facts, live, query, way, waits, token=None, outcome=None, **of):
     """Returns the console's page of the only device of `facts`, which are those of query.facts.of_device(). query: what
     the viewer has asked of it, {"message", "epoch"} as texts. way: (rows, sentence) of where.words, None without a
-    question. waits: all but the device itself is still to be read. of: as render() has it."""
-    judged = {"judged": None} if waits else {}
-    return _page(
-        "device.html", facts, live, device=facts["devices"][0], query=query, way=way, waits=waits, **judged, **of
-    )
+    question. waits: all but the device itself is still to be read. token, outcome: as
+    render_roster() has them. of: as render() has it."""
+    of |= {"token": token, "outcome": outcome} | ({"judged": None} if waits else {})
+    return _page("device.html", facts, live, device=facts["devices"][0], query=query, way=way, waits=waits, **of)
 
 
 def render_devices(facts, live, listing, **of):
