@@ -134,7 +134,7 @@ CHECKS = {
     "git": lambda words: None,
     ".": lambda words: None,
     **dict.fromkeys(
-        ("cd", "sudo", "hostname", "mosquitto_pub", "mosquitto_sub", "mosquitto_passwd", "ssh-keygen", "sha256sum"),
+        ("cd", "sudo", "hostname", "mosquitto_pub", "mosquitto_sub", "mosquitto_passwd", "ssh-keygen", "sha256sum", "tar"),
         lambda words: None,
     ),
 }

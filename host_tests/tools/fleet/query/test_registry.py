@@ -1,12 +1,17 @@
 """`inflight fleet device`: what an operator says of devices counts wherever they are judged."""
 
 import json
+import re
+import shlex
+import shutil
+import subprocess
 
 import pytest
 
 from host_tests.tools import command
 from host_tests.tools.fleet.without_spark import AT, delivery, telemetry
 from inflight_tools.fleet.query.facts import gather, of_device
+from tools.setup.common import CHECKOUT
 
 NOW = AT / 1000
 HOUR = 3600
@@ -46,6 +51,21 @@ def test_a_retired_device_is_silent_no_more_until_it_sends(say, fleet):
     fleet.run()
     silent, tails, devices = facts(fleet, NOW + 9 * HOUR)
     assert sorted(silent) == ["attic", "cellar"] and tails == 2 and not devices["attic"]["retired"]
+
+
+def test_a_backup_is_restored_in_another_place(say, fleet, tmp_path):
+    """As docs/pipeline/tables.md tells."""
+    assert say("retire", "attic")[0] == 0
+    folder, other = fleet.root.parent, tmp_path / "other"
+    other.mkdir()
+    page = (CHECKOUT / "docs/pipeline/tables.md").read_text()
+    pack, unpack = [shlex.split(line.replace("telemetry", folder.name)) for line in re.findall("^tar .*", page, re.M)]
+    subprocess.run(pack, cwd=folder.parent, check=True)
+    before = gather(fleet.root, "inflight", now=NOW)
+    shutil.rmtree(folder)
+    subprocess.run([*unpack[:-1], folder.parent / unpack[-1]], cwd=other, check=True)
+    after = gather(other / folder.name / fleet.root.name, "inflight", now=NOW)
+    assert before.pop("made") and after.pop("made") and after == before
 
 
 def test_an_expected_interval_counts_in_place_of_the_mean(say, fleet):
