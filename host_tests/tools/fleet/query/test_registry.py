@@ -53,11 +53,10 @@ def test_a_retired_device_is_silent_no_more_until_it_sends(say, fleet):
     assert sorted(silent) == ["attic", "cellar"] and tails == 2 and not devices["attic"]["retired"]
 
 
-def test_a_backup_is_restored_in_another_place(say, fleet, tmp_path):
+def test_a_backup_is_restored_in_another_place(say, fleet, tmp_path_factory):
     """As docs/pipeline/tables.md tells."""
     assert say("retire", "attic")[0] == 0
-    folder, other = fleet.root.parent, tmp_path / "other"
-    other.mkdir()
+    folder, other = fleet.root.parent, tmp_path_factory.mktemp("other")
     page = (CHECKOUT / "docs/pipeline/tables.md").read_text()
     pack, unpack = [shlex.split(line.replace("telemetry", folder.name)) for line in re.findall("^tar .*", page, re.M)]
     subprocess.run(pack, cwd=folder.parent, check=True)
