@@ -14,7 +14,7 @@ FIELDS = {"sda": NEEDED, "scl": NEEDED, "address": 0x48}
 class Driver:
     """fields: what FIELDS lists, from the entry. name: the entry's `name`, or the driver's."""
 
-    RANGES = {"Cel": (-55, 125)}  # beyond: an error in the health message, not a reading
+    READINGS = {"": (-55, 125)}  # beyond: an error in the health message, not a reading
 
     def __init__(self, fields, name):
         from machine import I2C

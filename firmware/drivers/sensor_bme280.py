@@ -59,7 +59,7 @@ def _or_error(formula, calibration, fine, *raw):
 
 
 class Driver:
-    RANGES = {"Cel": (-40, 85), "Pa": (30_000, 110_000)}
+    READINGS = {"-temperature": (-40, 85), "-pressure": (30_000, 110_000), "-humidity": None}
 
     def __init__(self, fields, name):
         self._name = name

@@ -14,7 +14,7 @@ class Driver:
 
         self._name = name
         self._driver = fields["driver"]
-        self.RANGES = {"Cel": _DEGREES[self._driver]}
+        self.READINGS = {"-temperature": _DEGREES[self._driver], "-humidity": None}
         self._dht = (dht.DHT11 if self._driver == "dht11" else dht.DHT22)(pin(fields["pin"]))
 
     def read(self):

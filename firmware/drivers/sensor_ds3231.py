@@ -18,7 +18,7 @@ _OTHER = "the chip at address 104 is not a DS3231"
 
 
 class Driver:
-    RANGES = {"Cel": (-45, 90)}
+    READINGS = {"-temperature": (-45, 90)}
 
     def __init__(self, fields, name):
         self._name = name

@@ -22,6 +22,8 @@ _FULL_BUS = const(8000)  # 4 mV
 
 
 class Driver:
+    READINGS = {"-voltage": None, "-current": None, "-power": None}
+
     def __init__(self, fields, name):
         self._name = name
         self._ohms = fields["shunt"]

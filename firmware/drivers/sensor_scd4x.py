@@ -19,7 +19,7 @@ _MOST = const(40_000)  # ppm
 
 
 class Driver:
-    RANGES = {"Cel": (-10, 60)}
+    READINGS = {"-co2": None, "-temperature": (-10, 60), "-humidity": None}
 
     def __init__(self, fields, name):
         self._name = name

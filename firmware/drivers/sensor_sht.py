@@ -11,7 +11,7 @@ _KINDS = {"sht3x": ((68, 69), b"\x24\x00", 16, 0, 100), "sht4x": ((68, 69, 70), 
 
 
 class Driver:
-    RANGES = {"Cel": (-40, 125)}
+    READINGS = {"-temperature": (-40, 125), "-humidity": None}
 
     def __init__(self, fields, name):
         addresses, self._command, self._ms, self._least, self._most = _KINDS[fields["driver"]]

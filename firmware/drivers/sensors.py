@@ -5,7 +5,8 @@
 #     .read()  yields (name, unit, value) like a board's sensors()
 #     .start() optional: starts a measurement and returns how many ms it takes; read() then does
 #              not wait
-#     .RANGES  optional: {unit: (least, most)}, what its sensor can measure
+#     .READINGS  needed if their names are not the entry's alone: {end of a name: (least, most)}, what its sensor can
+#              measure of it; None: anything
 #
 # A driver is imported when an entry names it. An error is reported in the health message under the sensor's name, and
 # the driver is created again at the next reading, since a sensor may be plugged in later.
@@ -22,7 +23,7 @@ KNOWN = (
     "adc, bh1750, bme280, bmp280, counter, dht11, dht22, digital, ds18x20, ds3231, hx711, ina219, scd4x, sht3x, sht4x, "
     "vl53l0x"
 )
-# For units of which a driver declares no range: beyond these there is nothing to measure.
+# For readings of which a driver declares no range: beyond these there is nothing to measure.
 _RANGES = {"Cel": (-273.15, 10_000), "%RH": (0, 100)}
 
 
@@ -58,9 +59,9 @@ class Sensor:
             raise self.error
         try:
             readings = list(self._driver.read())
-            ranges = getattr(self._driver, "RANGES", _RANGES)
+            ranges = getattr(self._driver, "READINGS", _RANGES)
             for name, unit, value in readings:
-                within(ranges.get(unit) or _RANGES.get(unit), name, value)
+                within(ranges.get(name[len(self.__name__) :]) or _RANGES.get(unit), name, value)
             return readings
         except Exception as e:
             self._failed(e)

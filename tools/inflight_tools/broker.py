@@ -65,7 +65,7 @@ def broker_of_settings(chosen: dict[str, bytes], override: str | None, tls: Tls)
 def find_broker(at: BrokerOptions) -> tuple[Broker, int]:
     """(the Broker that the options name, without a device; the protocol level). Raises ValueError, OSError."""
     if at.config:
-        fields = json.loads(settings(at.config, at.tls)[CONFIG])
+        fields = json.loads(settings(at.config, at.tls, dry=False)[CONFIG])
     elif at.broker:
         fields = {"host": "", "tls_ca": bool(at.ca)}
     else:

@@ -1,52 +1,95 @@
 """Whether a configuration would run: all that a device makes of it is made here, with hardware that does not answer."""
 
 import importlib
-import inspect
-import re
 import sys
-from types import ModuleType
-from unittest.mock import MagicMock
+from types import SimpleNamespace
+from typing import Any
 
 from inflight import Client
 
 _LEAST_MS = {"dht11": 1_000, "dht22": 2_000}  # between two measurements
-_LIBRARIES = ("machine", "dht", "onewire", "ds18x20")  # of MicroPython
+_MOST_HZ = 40_000_000  # of PWM on any board
 
 
 def check(config, board=None, own=()):
     """Raises ValueError if the Config `config` of the firmware cannot run on the Variant `board`, None: nobody knows
     which. own: drivers that check their entries on the device. To be called with device_code()."""
-    config.sensors = [entry for entry in config.sensors or () if entry["driver"] not in own]
-    config.actuators = [entry for entry in config.actuators or () if entry["driver"] not in own]
-    importlib.import_module("entries").check(config, board.check_pin if board else lambda *of: None)
-    will = importlib.import_module("node").will(config)
-    options = {name: getattr(config, name) for name in ("user", "password", "keepalive", "protocol_level")}
-    Client(config.host, config.device, will=will, buffer=bytearray(config.buffer), **options)
+    for problem in problems(config, board, own):
+        raise ValueError(problem)
+
+
+def problems(config, board=None, own=()):
+    """Yields what is wrong, a text each; arguments as for check()."""
+    try:
+        will = importlib.import_module("node").will(config)
+        options = {name: getattr(config, name) for name in ("user", "password", "keepalive", "protocol_level")}
+        Client(config.host, config.device, will=will, buffer=bytearray(config.buffer), **options)
+    except ValueError as e:
+        yield str(e)
+    entries = {kind: getattr(config, f"{kind}s") or () for kind in ("sensor", "actuator")}
+    config.sensors, config.actuators = [], []  # those that are right so far
+    yield from _wrong(_check_entries, config, board)
     names = dict.fromkeys(board.readings if board else (), "this board")
-    for entry in config.sensors:
-        name = entry.get("name") or entry["driver"]
-        try:
-            for reading in _readings(entry, name):
+    for kind, given in entries.items():
+        for entry in given:
+            if entry["driver"] not in own:
+                yield from _wrong(_check_entry, config, board, kind, entry, names)
+
+
+def _wrong(check, *of):
+    try:
+        check(*of)
+    except ValueError as e:
+        yield str(e)
+
+
+def _check_entry(config, board, kind, entry, names):
+    kept = getattr(config, f"{kind}s")
+    kept.append(entry)
+    try:
+        _check_entries(config, board)
+    except ValueError:
+        kept.pop()
+        raise
+    name = entry.get("name") or entry["driver"]
+    try:
+        readings = _readings(kind, entry, name)
+        if kind == "sensor":
+            for reading in readings:
                 if names.setdefault(reading, name) != name:
                     raise ValueError(f"{reading} is a reading of {names[reading]}, too: give it another name")
             _check_pace(config, entry)
             if board:
                 board.check_entry(entry, config)
-        except ValueError as e:
-            raise ValueError(f"sensors: {name}: {e}") from None
+    except ValueError as e:
+        raise ValueError(f"{kind}s: {name}: {e}") from None
 
 
-def _readings(entry, name):
-    """The names of what a Driver of that entry reads, as far as its code tells. Makes it, with hardware that is not
-    there. ValueError."""
-    sensors, changes = importlib.import_module("sensors"), importlib.import_module("changes")
-    module = importlib.import_module(sensors.module_of("sensor", entry["driver"]))
-    fields = sensors.checked_fields(changes.driver_fields(entry), module.FIELDS)
-    hidden = {library: sys.modules.pop(library, None) for library in (*_LIBRARIES, "board")}
-    sys.modules |= {library: _Absent(library) for library in _LIBRARIES}
-    sys.modules["board"] = MagicMock(config_path=lambda: "/config.json")
+def _check_entries(config, board):
+    def check_pin(number, driver, field):
+        if board:
+            board.check_pin(number, driver, field)
+        elif type(number) not in (int, str):
+            raise ValueError(f"{field}: write the number of a pin, or its name in quotes")
+
+    importlib.import_module("entries").check(config, check_pin)
+
+
+def _readings(kind, entry, name):
+    """The names of what a Driver of that entry reads, as far as it tells. Makes it, with hardware that is not there.
+    ValueError."""
+    sensors = importlib.import_module("sensors")
+    if kind == "sensor":
+        entry = importlib.import_module("changes").driver_fields(entry)
+    else:
+        entry = importlib.import_module("actuators").of_driver(entry)[0]
+    module = importlib.import_module(sensors.module_of(kind, entry["driver"]))
+    fields = sensors.checked_fields(entry, module.FIELDS)
+    hidden = {library: sys.modules.pop(library, None) for library in _HARDWARE}
+    sys.modules |= _HARDWARE
+    driver = object.__new__(module.Driver)
     try:
-        module.Driver(fields, name)
+        driver.__init__(fields, name)
     except OSError:
         pass  # no chip answers
     finally:
@@ -54,22 +97,7 @@ def _readings(entry, name):
             del sys.modules[library]
             if before:
                 sys.modules[library] = before
-    ends = re.findall(r'_name \+ "(-\w+)"', inspect.getsource(module))
-    return [name + end for end in ends if (entry["driver"], end) != ("bmp280", "-humidity")] or [name]
-
-
-class _Absent(ModuleType):
-    """A module whose classes take everything, and whose chips do not answer."""
-
-    def __getattr__(self, name):
-        if name[:2] == "__":
-            raise AttributeError(name)
-        found = MagicMock(name=name)
-        if name == "SoftI2C":
-            found.return_value.mock_add_spec(["writeto", "readfrom", "writeto_mem", "readfrom_mem"])
-            for call in ("writeto", "readfrom", "writeto_mem", "readfrom_mem"):
-                getattr(found.return_value, call).side_effect = OSError(5, "no chip")
-        return found
+    return [name + end for end in getattr(driver, "READINGS", ("",))]
 
 
 def _check_pace(config, entry):
@@ -78,3 +106,41 @@ def _check_pace(config, entry):
     for field, ms in (("interval_ms", config.interval_ms), ("check_ms", check_ms)):
         if ms < least and (margin if field == "check_ms" else not config.sleep_ms):
             raise ValueError(f"it measures each {least} ms at most: {field} is {ms}")
+
+
+# --- the modules of MicroPython that drivers use ---
+
+
+class _Pin:
+    IN = OUT = PULL_UP = PULL_DOWN = IRQ_FALLING = IRQ_RISING = 0
+
+    def __init__(self, *of, **more):
+        pass
+
+    def value(self):
+        return 1
+
+    irq = __init__
+
+
+class _Pwm(_Pin):
+    def freq(self, hz):
+        if not 0 < hz <= _MOST_HZ:
+            raise ValueError(f"write 1 to {_MOST_HZ} Hz")
+
+
+class _Bus(_Pin):
+    def writeto(self, *of):
+        raise OSError("no chip answers")
+
+    readfrom = writeto_mem = readfrom_mem = writeto
+
+
+_HARDWARE: dict[str, Any] = {
+    "machine": SimpleNamespace(Pin=_Pin, ADC=_Pin, PWM=_Pwm, SoftI2C=_Bus),
+    "dht": SimpleNamespace(DHT11=_Pin, DHT22=_Pin),
+    "onewire": SimpleNamespace(OneWire=_Pin),
+    "ds18x20": SimpleNamespace(DS18X20=_Pin),
+    "neopixel": SimpleNamespace(NeoPixel=_Pin),
+    "board": SimpleNamespace(config_path=lambda: "/none/config.json"),
+}

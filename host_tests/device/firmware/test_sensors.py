@@ -61,7 +61,7 @@ def own(values, ranges=None):
 
     Driver.made = []
     if ranges:
-        Driver.RANGES = ranges
+        Driver.READINGS = ranges
     sensor = Sensor({"driver": "own"})
     errors = {}
     with With(sensor_own=Module(FIELDS={}, Driver=Driver)):
@@ -76,13 +76,13 @@ def own(values, ranges=None):
 def test_values_that_nothing_can_have():
     """Also of a driver that declares no range."""
     for value in (-40.1, 85.1, 1e9, float("nan"), float("inf"), -float("inf")):
-        readings, errors, made = own([("%RH", 50), ("Cel", value)], {"Cel": (-40, 85)})
+        readings, errors, made = own([("%RH", 50), ("Cel", value)], {"-1": (-40, 85)})
         eq((readings, list(errors), made), ([], ["own"], 2))  # what came with it is not believed; it is made again
         assert "own-1" in errors["own"] and "from -40 to 85" in errors["own"], errors
     for value in (-40, 85):
-        eq(own([("Cel", value)], {"Cel": (-40, 85)}), ([("own-0", "Cel", value)], {}, 1))
+        eq(own([("Cel", value)], {"-0": (-40, 85)}), ([("own-0", "Cel", value)], {}, 1))
     for unit, value in (("%RH", -0.1), ("%RH", 100.5), ("Cel", -274), ("Cel", float("nan"))):
-        for ranges in (None, {"V": (0, 5)}):
+        for ranges in (None, {"-1": (0, 5)}):
             readings, errors, _ = own([(unit, value)], ranges)
             eq((readings, list(errors)), ([], ["own"]))
     readings, errors, _ = own([("V", float("nan")), ("V", 1), ("Cel", None), (None, True), ("Cel", ValueError("odd"))])

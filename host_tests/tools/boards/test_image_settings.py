@@ -222,6 +222,11 @@ JOINS = {"wifi_ssid": "home"}
         ),
         ({"sensors": [{"driver": "adc", "pin": 34, "name": "memory"}]}, "memory is a reading of this board, too"),
         ({"port": 8883}, "port: 8883 is that of TLS"),
+        ({"sensors": [ATTIC, {"driver": "adc", "pin": 34, "name": "attic-pressure"}]}, None),
+        ({"sensors": [{"driver": "hx711", "data": 4, "clock": 5, "name": "a b"}]}, "sensors: name: use letters, "),
+        ({"actuators": [{"driver": "led", "pin": 4, "count": 0}]}, "actuators: led: count: write how many LEDs"),
+        ({"actuators": [{"driver": "pwm", "pin": 4, "freq": 0}]}, "actuators: pwm: freq 0: not a frequency of this "),
+        ({"actuators": [{"driver": "pwm", "pin": 4, "invert": "no"}]}, "actuators: pwm: invert: write true or false"),
         ({"ntp": "false"}, "ntp: write false without quotes"),
         ({"user": "u", "password": "token" * 400}, "buffer: write 4"),
     ],
@@ -230,6 +235,11 @@ def test_what_would_not_run(folder, fields, problem):
     """As the parts of the device see it, each made without hardware."""
     with pytest.raises(ValueError, match=re.escape(problem)) if problem else nullcontext():
         settings(write({"host": "b", **fields}), board=variant("esp32"))
+
+
+@pytest.mark.parametrize("pin", [[1], {}, True, None])
+def test_a_pin_that_no_board_has(folder, pin):
+    assert "sensors: digital: pin: write the number of a pin, or its name" in refused(entry(driver="digital", pin=pin))
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,21 @@ def test_a_secret_is_asked_for_and_not_shown(answering, device):
     assert "the-key-1" not in done.output and "the,pass" not in done.output
 
 
+def test_what_was_wrong_before_does_not_prevent_a_change(answering, device, tmp_path):
+    got = answering("attic", ("reply", {"ok": True}), BIRTH, ("health", {}))
+    file = tmp_path / "attic.json"
+    wrong = {"host": "127.0.0.1", "device": "attic", "interval_ms": 1000, "sensors": [{"driver": "dht22", "pin": 4}]}
+    file.write_text(json.dumps(wrong))
+    done = device("set", "attic", "group=a", "--yes", "--config", file)
+    told = "this was wrong before, and stays so: sensors: dht22: it measures each 2000 ms at most: interval_ms is 1000"
+    assert (done.exit_code, done.stderr, len(got)) == (0, told + "\n", 1)
+    done = device("set", "attic", "interval_ms=500", "--yes", "--config", file)
+    assert done.exit_code == 2 and "interval_ms is 500" in done.stderr
+    second = [*wrong["sensors"], {"driver": "led", "pin": 4}]
+    done = device("set", "attic", f"sensors={json.dumps(second)}", "--yes", "--config", file)
+    assert done.exit_code == 2 and "sensors: led: unknown driver" in done.stderr and len(got) == 1
+
+
 def test_a_broker_of_level_5_over_websocket(mosquitto):
     broker = mosquitto("protocol websockets")
     done = inflight(

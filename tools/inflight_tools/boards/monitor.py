@@ -164,7 +164,7 @@ def main(
         if not config:
             port = port or running_port()
         stream = Stream()
-        if chosen := settings_given(config, tls.tls):
+        if chosen := settings_given(config, tls.tls, dry=False):
             place = broker_of_settings(chosen, broker, tls.tls)
             stream = Stream(place.device)
             watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))

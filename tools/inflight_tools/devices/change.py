@@ -63,8 +63,9 @@ def message(fields):
 
 def check(fields, device, known=None):
     """Raises WrongArgument if the device of that name would refuse the change, by the firmware's own code for the
-    command `set`, and a dry run. known: its configuration, a dict; without it, what depends on other fields is left to
-    the device, as are pins and drivers of its own."""
+    command `set`, or if a dry run shows a new problem. Returns those that the change leaves as they were, texts. known:
+    its configuration, a dict; without it, what depends on other fields is left to the device, as are pins and drivers
+    of its own."""
     problem = None
     for before in [known] if known else _POSSIBLE:
         with device_code(), tempfile.TemporaryDirectory() as folder:  # which nobody else may read
@@ -77,18 +78,26 @@ def check(fields, device, known=None):
             try:
                 importlib.import_module("settings").change(stand_in, message(fields))
                 entries.check = check_entries
-                whole = {name: value for name, value in {**before, **fields}.items() if value is not None}
-                config = importlib.import_module("config").check(whole, device)
-                dry_run.check(config, own=_own_drivers(config))  # the device knows its pins
-                return
+                old = _problems(before, device)
+                found = _problems({**before, **fields}, device)
+                for new in found:
+                    if new not in old:
+                        raise ValueError(new)
+                return found
             except ValueError as e:
                 problem = problem or str(e)
     raise WrongArgument(problem)
 
 
-def _own_drivers(config):
+def _problems(fields, device):
+    whole = {name: value for name, value in fields.items() if value is not None}
+    try:
+        config = importlib.import_module("config").check(whole, device)
+    except ValueError as e:
+        return [str(e)]
     known = {*known_drivers("sensor"), *known_drivers("actuator")}
-    return {entry["driver"] for entry in [*(config.sensors or ()), *(config.actuators or ())]} - known
+    own = {entry["driver"] for entry in [*(config.sensors or ()), *(config.actuators or ())]} - known
+    return list(dry_run.problems(config, own=own))  # the device knows its pins
 
 
 def without_secrets(fields):

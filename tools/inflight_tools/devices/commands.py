@@ -101,7 +101,8 @@ def show(name: Name, at: options.BrokerOptions, timeout: Timeout = 11, as_json: 
 def _change(connection, at, device, fields, yes, timeout):
     """Checks a change, shows it, asks, sends it, and waits until the device is there with it."""
     known = _known(at, device)
-    change.check(fields, device.name, known)
+    for problem in change.check(fields, device.name, known):
+        _note(f"this was wrong before, and stays so: {problem}")
     for line in change.described(fields, known):
         say(visible(line))
     if not yes:

@@ -202,7 +202,7 @@ def main(
         image = releases.load(release) if release else None
         if image and withdraw:
             image, canary, wave, stop_at = releases.withdrawn(image, keys.load(withdraw)), 0, 100, 101
-        place = broker_of_settings(settings(config, tls.tls), broker, tls.tls)
+        place = broker_of_settings(settings(config, tls.tls, dry=False), broker, tls.tls)
         found = roll_out(console, place, image, device, as_json, patience, canary, wave, stop_at)
     conclude(console, image, as_json, *found)
 

@@ -83,7 +83,8 @@ class Variant:
         if driver == "adc" and number not in _ranges(self.analog):
             raise ValueError(f"{field} {number}: the analogue pins of {self.title} are {self.analog}")
         if number in _ranges(self.inputs) and (driver, field) not in _READERS:
-            raise ValueError(f"{field} {number}: the pins {self.inputs} of {self.title} can only be read")
+            why = "have no pull-up resistor" if driver == "setup" else "can only be read"
+            raise ValueError(f"{field} {number}: the pins {self.inputs} of {self.title} {why}")
 
 
 def _number(pin: Any) -> int | None:

@@ -8,7 +8,7 @@ FIELDS = {"pin": NEEDED, "low": 0, "high": 65535}
 
 
 class Driver:
-    RANGES = {"/": (0, 1)}  # beyond: an error in the health message, not a reading
+    READINGS = {"": (0, 1)}  # beyond: an error in the health message, not a reading
 
     def __init__(self, fields, name):
         from machine import ADC
