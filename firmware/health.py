@@ -7,9 +7,13 @@ _MOST = const(3)  # messages that were set aside, in a health message
 
 
 def _errors(app):
-    # With the messages that the broker does not take.
+    # With the messages that the broker does not take. What the client reported is told once, unless it lasts.
     found = dict(app.errors)
+    if "refused" not in found.get("mqtt client", ""):
+        app.errors.pop("mqtt client", None)
     client = app.client
+    if not client.counters()["set_aside"]:
+        return found
     most = len(found) + _MOST
     try:
         for mid, seq, topic, size, _, state in client.pending_messages():
@@ -52,7 +56,7 @@ def report(app):
         "journal": kept,
         "outbox_full": app.full,
         "reset": app.board.reset_cause(),
-        "errors": app.errors,
+        "errors": _errors(app),
         "counters": app.client.counters(),
     }
     if app.rules:
@@ -61,8 +65,6 @@ def report(app):
         from thin import load
 
         fields["counters"]["thinned"] = load(app)[1]
-    if fields["counters"]["set_aside"]:
-        fields["errors"] = _errors(app)
     if app.client.connected:
         fields["rssi"] = app.network.rssi()
         fields["wifi"] = app.network.status()

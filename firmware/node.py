@@ -67,7 +67,7 @@ class Node:
         self.client = client
         self.flash = flash
         self.full = 0  # messages refused by a full journal
-        self.errors = {}  # errors of sensors, by name; `client`: what the client reports of this connection
+        self.errors = {}  # errors of sensors, by name; `mqtt client`, which is no sensor's name: of the client, see health
         self.heap = self.heap_least = None  # free bytes, before health is composed
         client.on_error = client.on_disconnect = self._hear
         self.stopping = False  # a command requested a restart
@@ -271,9 +271,9 @@ class Node:
     def _hear(self, error):
         # A refused subscription is asked for again at the next connection. Till then health tells it.
         log.report(error)
-        told = self.errors.pop("client", "")
+        told = self.errors.pop("mqtt client", "")
         if self.client.connected:
-            self.errors["client"] = told if "refused" in told else telemetry.describe(error)
+            self.errors["mqtt client"] = told if "refused" in told else telemetry.describe(error)
 
     def _publish_health(self, **more):
         gc.collect()

@@ -9,8 +9,9 @@
 # after it has lasted. Only the interrupt writes what it shares with read(), and it allocates nothing.
 
 import json
+from errno import ENOENT
 
-from files import beside, read_file, write
+from files import beside, write
 from inflight.compat import const, passed, ticks_ms
 from sensor_digital import debounce_of, pull_of
 from sensors import NEEDED, SensorError, pin
@@ -47,7 +48,13 @@ class Driver:
         self._n = self._read = self._short = 0
         self._path = beside(__import__("board"), "counters.json")  # {name and `first`: pulses}
         self._key = "%s %s" % (name, fields["first"])  # another `first` begins anew
-        pulses = self._totals().get(self._key)
+        self._wrong = None
+        try:
+            pulses = self._totals().get(self._key)
+        except (TypeError, ValueError):
+            self._wrong = SensorError("counters.json was damaged: all counters begin anew")
+            write(self._path, "{}")
+            pulses = 0
         self._pulses = self._kept = pulses if type(pulses) is int and pulses > 0 else 0
         self._kept_at = None  # ticks, until it may be written again
         self._debounce = debounce_of(fields["debounce_ms"])
@@ -66,8 +73,14 @@ class Driver:
             self._pin.irq(handler, trigger)  # ports whose interrupts are all soft
 
     def _totals(self):
-        found = read_file(self._path, {})
-        return found if type(found) is dict else {}
+        # Raises an exception if it cannot be read now: then less must not replace it.
+        try:
+            with open(self._path) as f:
+                return dict(json.load(f))
+        except OSError as e:
+            if e.errno != ENOENT:
+                raise
+            return {}
 
     def _keep(self):
         if self._kept_at is not None and passed(ticks_ms(), self._kept_at, _KEEP_MS):
@@ -108,7 +121,7 @@ class Driver:
         f = self._f
         short, self._short = self._short, 0
         n = self._total()
-        wrong = None
+        wrong = self._wrong
         new = (n - self._read) & _MOST
         if short > max(_SHORT, _BOUNCES * new):
             wrong = SensorError("pulses shorter than debounce_ms are not counted: write a lower one")
@@ -116,7 +129,7 @@ class Driver:
         self._pulses += new
         try:
             self._keep()
-        except (OSError, MemoryError) as e:
+        except Exception as e:
             wrong = e
         yield self._name, f["unit"], f["first"] + self._kept * f["scale"]
         if wrong:

@@ -90,16 +90,16 @@ class _Device:
         self._readings = readings
         config = app.config
         self._base = "%s/%s/" % (config.root, config.device)
-        # {name of an entry: owner}
-        self.sensors = {entry.get("name") or entry["driver"]: entry["driver"] for entry in config.sensors or ()}
-        self.actuators = {entry.get("name") or entry["driver"]: entry["driver"] for entry in config.actuators or ()}
+        self.sensors = self._owners(config.sensors)
+        self.actuators = self._owners(config.actuators)
+        self.owners = [_OWN] + list(self.sensors.values()) + list(self.actuators.values())
 
-    def owners(self):
-        found = {_OWN}
-        for name in self.sensors:
-            found.add("%s %s" % (self.sensors[name], name))
-        for name in self.actuators:
-            found.add("%s %s" % (self.actuators[name], name))
+    def _owners(self, entries):
+        # {name of an entry: owner}
+        found = {}
+        for entry in entries or ():
+            name = entry.get("name") or entry["driver"]
+            found[name] = "%s %s" % (entry["driver"], name)
         return found
 
     def _owner(self, reading):
@@ -108,7 +108,7 @@ class _Device:
         for name in self.sensors:
             if len(name) > len(best) and (reading == name or reading.startswith(name + "-")):
                 best = name
-        return "%s %s" % (self.sensors[best], best) if best else _OWN
+        return self.sensors.get(best, _OWN)
 
     def entities(self):
         for name in self._readings:
@@ -223,7 +223,7 @@ class _Device:
             fields["rgb_value_template"] = ",".join(channels)
             fields["rgb_command_topic"] = command
             fields["rgb_command_template"] = "{{ '#%02x%02x%02x' | format(red, green, blue) }}"
-        return component, "actuator-" + _identifier(name), "%s %s" % (self.actuators[name], name), fields
+        return component, "actuator-" + _identifier(name), self.actuators[name], fields
 
 
 def _common(app):
@@ -251,11 +251,10 @@ def _change(old, new, device, prefix, node):
     # Returns what the file is to list, and the topics to remove.
     listed = dict(new)
     gone = []
-    owners = device.owners()
     for topic in old:
         if topic in new:
             continue
-        if prefix and topic.startswith(prefix + "/") and "/%s/" % node in topic and old[topic] in owners:
+        if prefix and topic.startswith(prefix + "/") and "/%s/" % node in topic and old[topic] in device.owners:
             listed[topic] = old[topic]  # a sensor that was not read yet
             continue
         gone.append(topic)

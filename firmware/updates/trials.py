@@ -105,7 +105,7 @@ class Trial:
         pending = app.client.is_pending(self._birth) if self._birth else app.client.pending
         self._acknowledged = app.client.connected and (self._acknowledged or not pending)
         # What senders choose, replies and what the client says of their messages, does not count.
-        broken = [name for name in app.errors if name not in self._before and name not in ("reply", "client")]
+        broken = [name for name in app.errors if name not in self._before and name not in ("reply", "mqtt client")]
         sleeps = app.config.sleep_ms > 0
         proved = self._acknowledged and not broken and not (app.crash and "safe" in app.crash)
         if proved and (sleeps or app.uptime() >= self._record.good_s):

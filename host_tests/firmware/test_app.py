@@ -255,12 +255,20 @@ def test_health_tells_of_a_refused_subscription_until_it_is_granted(make, broker
     app = make(broker.port, health_ms=1000)
     until(app, lambda: len(published("health")) > 1)
     for told in published("health")[-1:]:
-        assert "subscription refused: inflight/dev/command/#, code 128" in told["errors"]["client"]
+        assert "subscription refused: inflight/dev/command/#, code 128" in told["errors"]["mqtt client"]
     app.client.on_error(ValueError("a bug"))  # what comes later does not hide it
-    assert "refused" in app.errors["client"]
+    until(app, lambda: len(published("health")) > 2)
+    assert "refused" in published("health")[-1]["errors"]["mqtt client"]
     refused = False
     broker.connections[-1].finish()
     until(app, lambda: published("health")[-1]["errors"] == {})
+    app.client.on_error(ValueError("a bug"))  # told once
+    count = len(published("health"))
+    until(app, lambda: len(published("health")) > count + 1)
+    assert [told["errors"] for told in published("health")[count : count + 2]] == [
+        {"mqtt client": "ValueError: a bug"},
+        {},
+    ]
 
 
 def test_free_heap_is_that_before_the_message_is_composed(make, broker, until, published, monkeypatch):

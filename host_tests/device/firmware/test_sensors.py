@@ -2,7 +2,8 @@
 
 import json
 from binascii import unhexlify
-from errno import ETIMEDOUT
+from errno import EIO, ENOENT, ETIMEDOUT
+from io import StringIO
 
 import sensor_counter
 import sensor_digital
@@ -167,11 +168,16 @@ class Meter:
         self.errors = {}
         sensor_counter.ticks_ms = self.clock.ticks_ms
         sensor_counter.write = self.write
-        sensor_counter.read_file = lambda path, default: json.loads(self.files[path]) if path in self.files else default
+        sensor_counter.open = self.open
         self.fields = dict(fields, driver="counter", pin=3, name="rain")
         self.sensor = Sensor(self.fields)
         self.machine = With(machine=Module(Pin=kind), board=Module(config_path=lambda: "/config.json"))
         eq(self.total(), total)
+
+    def open(self, path):
+        if path not in self.files:
+            raise OSError(ENOENT, "no such file")
+        return StringIO(self.files[path])
 
     def write(self, path, text):
         self.writes += 1
@@ -250,10 +256,45 @@ def test_counter_without_space_in_the_flash():
 
 
 def test_counter_whose_file_is_damaged_begins_anew():
-    for text in ("[]", "5", "null", '{"rain 0": "5"}', '{"rain 0": [5]}', '{"rain 0": -5}', '{"rain 0": null}'):
+    for text in ("", '{"rain 0": x', "5", "null", '{"rain 0": "5"}', '{"rain 0": [5]}', '{"rain 0": -5}'):
         meter = Meter(files={"/counters.json": text})
         meter.pulses(2)
-        eq((meter.total(), meter.errors, json.loads(meter.files["/counters.json"])["rain 0"]), (2, {}, 2))
+        eq((meter.total(), json.loads(meter.files["/counters.json"])["rain 0"]), (2, 2))
+        eq("counters.json was damaged" in meter.errors.get("rain", ""), text[-1:] != "}")
+        eq(Meter(files=meter.files, total=2).errors, {})
+
+
+def test_counter_whose_file_cannot_be_read_does_not_replace_it():
+    """It has the totals of others, too."""
+    files = {"/counters.json": '{"rain 0": 7, "gas 0": 9}'}
+    meter = Meter(files=files, total=7)
+    broken = meter.open
+
+    def fails(path):
+        raise OSError(EIO, "flash")
+
+    for sensor_counter.open in (fails, lambda path: StringIO('{"rain')):
+        meter.pulses(1)
+        eq((meter.total(), "rain" in meter.errors), (7, True))
+    sensor_counter.open = broken
+    eq((meter.total(), meter.errors, json.loads(files["/counters.json"])), (9, {}, {"rain 0": 9, "gas 0": 9}))
+    sensor_counter.open = fails
+    sensor = Sensor(meter.fields)
+    with meter.machine:
+        for readings in ([], [("rain", "count", 9)]):  # a start without the file waits for it
+            telemetry.start([sensor])
+            eq(list(telemetry.read([sensor], meter.errors)), readings)
+            eq("rain" in meter.errors, not readings)
+            sensor_counter.open = broken
+
+
+def test_counter_s_number_of_pulses_begins_again():
+    """After 2**30 of them; the total does not."""
+    meter = Meter(files={"/counters.json": '{"rain 0": %d}' % ((1 << 30) - 3)}, total=(1 << 30) - 3)
+    driver = meter.sensor._driver
+    driver._n = driver._read = (1 << 30) - 3
+    meter.pulses(5)
+    eq((meter.total(), meter.errors, driver._n), ((1 << 30) + 2, {}, 2))
 
 
 def test_pulses_that_are_too_fast_are_told():

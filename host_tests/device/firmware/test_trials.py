@@ -107,7 +107,7 @@ def test_a_sensor_that_broke_and_one_that_was_broken_before():
             if works_again:
                 del app.errors["new"]
                 # Whoever sends commands can do that.
-                app.errors.update(reply="900 bytes do not fit the journal", client="acknowledged and lost")
+                app.errors.update({"reply": "900 bytes do not fit the journal", "mqtt client": "acknowledged and lost"})
                 app.step()
                 eq(device.states(), KEPT)
             else:
