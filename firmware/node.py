@@ -67,7 +67,7 @@ class Node:
         self.client = client
         self.flash = flash
         self.full = 0  # messages refused by a full journal
-        self.errors = {}  # errors of sensors, by name; `mqtt client`, which is no sensor's name: of the client, see health
+        self.errors = {}  # of sensors, by name; `mqtt client`, which is no sensor's name: of the client, see health
         self.heap = self.heap_least = None  # free bytes, before health is composed
         client.on_error = client.on_disconnect = self._hear
         self.stopping = False  # a command requested a restart
