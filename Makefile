@@ -78,8 +78,8 @@ demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark t
 	@$(VENV)/python -m tools.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
 		$(if $(QOS),--qos "$(QOS)") $(SEEDED) $(ARGS)
 
-sensor: setup  ## this machine as a sensor (CONFIG=config.json)
-	@$(VENV)/python -m tools.demo.sensor "$(CONFIG)"
+sensor: setup  ## this machine as a sensor, or as several (CONFIG=config.json DEVICE=attic-1)
+	@$(VENV)/python -m tools.demo.sensor $(if $(CONFIG),--config "$(CONFIG)") $(if $(DEVICE),--device "$(DEVICE)")
 
 SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
 	$(if $(KEY),--key "$(KEY)")
