@@ -38,8 +38,10 @@ def _interval(app, payload):
 
 
 def _set(app, payload):
-    from settings import change
+    from settings import change, told
 
+    if not payload:
+        return {"config": told(app)}
     change(app, payload)
     return _reboot(app, payload)
 

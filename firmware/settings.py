@@ -56,6 +56,14 @@ def _changed(app, path, fields):
     return json.dumps(given)
 
 
+def told(app):
+    """The newest configuration without its secrets, a dict."""
+    found = read_file(_files(app)[0], {})
+    for name in ("password", "wifi_key", "wifi_networks", "setup"):
+        found.pop(name, None)
+    return found
+
+
 def keep(app, **fields):
     """Writes fields, already in effect, into the configuration. Raises ValueError, OSError."""
     for path in _files(app):

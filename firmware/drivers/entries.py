@@ -39,20 +39,16 @@ def _check(config, pin):
 
         for field, number in pins(config.network):
             _take(used, number, "network: " + field)
-    wake_pin = getattr(config, "wake_on_pin", None)
-    if wake_pin is not None:
-        try:
-            pin(wake_pin, None, "wake_on_pin")
-            _take(used, wake_pin, "wake_on_pin", "wake_on_pin")
-        except ValueError as e:
-            raise ValueError("wake_on_pin: %s" % e)
-    number = (config.setup or {}).get("pin")
-    if number is not None:
-        try:
-            pin(number, "setup", "pin")
-        except ValueError as e:
-            raise ValueError("setup: %s" % e)
-        _take(used, number, "setup: pin")
+    for driver, field, number in (
+        ("", "wake_on_pin", getattr(config, "wake_on_pin", None)),
+        ("setup", "pin", (config.setup or {}).get("pin")),
+    ):
+        if number is not None:
+            try:
+                pin(number, driver, field)
+                _take(used, number, driver or field, field)
+            except ValueError as e:
+                raise ValueError("%s: %s" % (driver or field, e))
     for kind in ("sensor", "actuator"):
         for entry in getattr(config, kind + "s") or ():
             where = "%ss: %s: " % (kind, entry.get("name") or entry["driver"])

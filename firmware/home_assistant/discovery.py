@@ -115,39 +115,21 @@ class _Device:
             yield self._reading(name)
         for field in _DIAGNOSTICS:
             yield self._diagnostic(field)
-        yield (
-            "button",
-            "reboot",
-            _OWN,
-            {
-                "name": "Restart",
-                "device_class": "restart",
-                "entity_category": "config",
-                "command_topic": self._base + "command/reboot",
-                "qos": self._app.config.most_qos,
-            },
-        )
+        yield self.command("button", "reboot", {"name": "Restart", "device_class": "restart"})
         if not self._app.config.sleep_ms:
-            yield (
-                "number",
-                "interval",
-                _OWN,
-                {
-                    "name": "Interval",
-                    "entity_category": "config",
-                    "command_topic": self._base + "command/interval",
-                    "qos": self._app.config.most_qos,
-                    "min": 100,
-                    "max": 86_400_000,
-                    "mode": "box",
-                    "unit_of_measurement": "ms",
-                },
-            )
+            fields = {"name": "Interval", "min": 100, "max": 86_400_000, "mode": "box", "unit_of_measurement": "ms"}
+            yield self.command("number", "interval", fields)
         if self._app.actuators:
             for name in self._app.actuators.drivers:
                 kind = self._app.actuators.drivers[name].KIND
                 if kind:
                     yield self._actuator(name, kind)
+
+    def command(self, component, name, fields):
+        fields["entity_category"] = "config"
+        fields["command_topic"] = self._base + "command/" + name
+        fields["qos"] = self._app.config.most_qos
+        return component, name, _OWN, fields
 
     def _reading(self, name):
         unit, field = self._readings[name]

@@ -19,6 +19,7 @@ from host_tests.firmware.conftest import Counting, gathered
 from host_tests.waiting import wait_for
 from inflight import RamFlash
 from inflight.journal.journal import OUT
+from inflight_tools.settings import SECRETS
 from tools.reference.kinds import CONNECT, PUBACK, SUBACK, SUBSCRIBE
 
 
@@ -391,7 +392,6 @@ def test_a_wrong_command_is_answered_with_what_to_do(app, broker, ask):
 
 
 WRONG_SETTINGS = (
-    (b"", "not JSON"),
     (b"[]", "not JSON, or no object"),
     (b'\xef\xbb\xbf{"qos": 1}', "begins with a BOM"),
     (b'{"sensors": [{"driver": "dht22", "pim": 4}]}', 'sensors: dht22: unknown field "pim": did you mean "pin"?'),
@@ -439,6 +439,16 @@ def test_a_command_brings_no_secret_to_another_place(make, broker, ask, change, 
     # With the secrets it is accepted, also with null; and what is no place needs none.
     assert ask(app, "set", json.dumps({**secrets, **change}).encode())["ok"]
     assert ask(app, "set", b'{"keepalive": 30}')["ok"]
+
+
+def test_a_device_tells_its_configuration_without_secrets(make, broker, ask):
+    secrets = {"password": "hunter2", "wifi_key": "hunter22", "wifi_networks": [{"ssid": "b", "key": "hunter23"}]}
+    app = make(broker.port, user="me", wifi_ssid="attic", setup={"code": "hunter-2-hunter"}, **secrets)
+    app.board.wifi = ONLINE
+    told = ask(app, "set", b"")
+    whole = app.board.configuration
+    assert told["config"] == {name: value for name, value in whole.items() if name not in SECRETS} != whole
+    assert "hunter" not in json.dumps(told) and not app.stopping
 
 
 def test_tls_proves_who_the_broker_is_on_any_network(make, broker, ask):

@@ -322,7 +322,7 @@ def test_its_pin_is_used_once():
 
     with With(machine=Module(Pin=Pin)):
         checked(9, 8)
-        eq(str(raises(ValueError, checked, 9, 9)), "sensors: dht22: pin 9 is that of setup: pin, too")
+        eq(str(raises(ValueError, checked, 9, 9)), "sensors: dht22: pin 9 is that of setup, too")
         assert str(raises(ValueError, checked, 40, 8)).startswith("setup: pin 40: not a pin of this board")
 
 

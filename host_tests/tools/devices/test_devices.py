@@ -50,6 +50,20 @@ def test_a_device_is_shown_changed_restarted_and_updated(box, device, release_of
     assert "info command log" in device("log", "box", *WAIT).stdout
     assert "info command log" in json.loads(device("log", "box", "--json", *WAIT).stdout)["lines"][-1]
 
+    file, own = tmp_path / "backup.json", json.loads((box.home / "config.json").read_text())
+    assert device("backup", "box", file, *WAIT).exit_code == 0 and file.stat().st_mode & 0o777 == 0o600
+    fields = json.loads(file.read_text())
+    assert fields | {"password": "the password"} == own | {"device": "box"} and "password" not in fields
+    assert "is there already, perhaps with secrets" in device("backup", "box", file, *WAIT).stderr
+    assert device("restore", "box", file, *WAIT).stdout == "box has this configuration already\n"
+    del fields["group"]
+    file.write_text(json.dumps(fields | {"interval_ms": 300, "password": "another"}))
+    done = device("restore", "box", file, "--yes", *WAIT)
+    lines = {'group: "green" -> none', "interval_ms: 200 -> 300", 'password: none -> "(secret)"'}
+    assert lines < {*done.stdout.splitlines()}, done.output
+    now = json.loads((box.home / "config.json").read_text())
+    assert (now["interval_ms"], now["password"], "group" in now) == (300, "another", False)
+
     (tmp_path / "x.release").write_bytes(release_of(1).pack())
     done = device("update", "box", tmp_path / "x.release", "--json")
     assert done.exit_code == 0, done.output
@@ -65,7 +79,8 @@ def test_a_configuration_is_restored(answering, device, tmp_path):
     done = device("restore", "attic", file, stdin="y\n")
     assert done.exit_code == 0 and "only a cable changes them: tls_ca\n" in done.stderr
     assert 'wifi_ssid: not known -> "home"\nwifi_key: not known -> "(secret)"\n' in done.stdout
-    assert [json.loads(payload) for _, payload in got] == [{"host": "b", "wifi_ssid": "home", "wifi_key": "the-key-1"}]
+    sent = [json.loads(payload or "null") for _, payload in got]
+    assert sent == [None, {"host": "b", "wifi_ssid": "home", "wifi_key": "the-key-1"}]
     answering("cellar")
     done = device("restore", "cellar", file)
     assert done.exit_code == 2 and f"{file} is of the device attic, not of cellar" in done.stderr

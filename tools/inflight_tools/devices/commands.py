@@ -12,6 +12,7 @@ from rich.console import Console
 from inflight_tools import devices, options
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.broker import find_broker
+from inflight_tools.cache import write_private
 from inflight_tools.devices import change, tables
 from inflight_tools.devices.roster import KINDS, ONLINE, Connection, WrongArgument, later
 from inflight_tools.output import epilog, failing
@@ -98,9 +99,9 @@ def show(name: Name, at: options.BrokerOptions, timeout: Timeout = 11, as_json: 
         Console().print(tables.of_one(device, configuration))
 
 
-def _change(connection, at, device, fields, yes, timeout):
-    """Checks a change, shows it, asks, sends it, and waits until the device is there with it."""
-    known = _known(at, device)
+def _change(connection, known, device, fields, yes, timeout):
+    """Checks a change, shows it, asks, sends it, and waits until the device is there with it. known: the configuration
+    before, if it is known."""
     for problem in change.check(fields, device.name, known):
         _note(f"this was wrong before, and stays so: {problem}")
     for line in change.described(fields, known):
@@ -128,7 +129,25 @@ def set_(
         def ask(field):
             return typer.prompt(visible(field), hide_input=True, confirmation_prompt=True, err=True)
 
-        _change(connection, at, device, change.read(fields, ask), yes, timeout)
+        _change(connection, _known(at, device), device, change.read(fields, ask), yes, timeout)
+
+
+@_add("backup attic attic.json --broker broker.example")
+def backup(
+    name: Name,
+    file: Annotated[Path, typer.Argument(help="a new file for its configuration")],
+    at: options.BrokerOptions,
+    timeout: AnswerTimeout = 30,
+):
+    """Writes the configuration that a device has now into a new file, for `restore`. A device tells no secrets, so it
+    is without password, wifi_key, wifi_networks and setup."""
+    with _connected(at) as connection:
+        device = _found(connection, name)
+        if file.exists():
+            raise WrongArgument(f"{file} is there already, perhaps with secrets: name a new file")
+        found = {"device": device.name} | connection.configuration(device, timeout)
+        write_private(file, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        say(f"{file}: {len(found)} fields of {visible(device.name)}")
 
 
 @_add("restore attic attic.json --broker broker.example")
@@ -139,8 +158,9 @@ def restore(
     yes: Yes = False,
     timeout: AnswerTimeout = 30,
 ):
-    """Sends the fields of a configuration file to a device, as `set` does. Fields that the file does not have stay as
-    they are, and so do those that only a cable changes: tls_..., update_keys, setup."""
+    """Gives a device the configuration in a file, as `set` does: it sends what differs. Secrets that the file does not
+    have stay as they are, and so do the fields that only a cable changes: tls_..., update_keys, setup. To a device that
+    is not online it sends all fields of the file, and others stay."""
     with _connected(at) as connection:
         device = _found(connection, name)
         try:
@@ -151,11 +171,18 @@ def restore(
             raise WrongArgument(f"{file}: not JSON, or no object")
         if (of := given.pop("device", device.name)) != device.name:
             raise WrongArgument(f"{file} is of the device {of}, not of {device.name}")
-        kept = [field for field in given if field in _BY_CABLE or field.startswith("tls_")]
+        known = connection.configuration(device, timeout) if device.state == ONLINE else {}
+        known.pop("device", None)
+        whole = dict.fromkeys(known) | given
+        fields = {field: value for field, value in whole.items() if value != known.get(field)}
+        kept = [field for field in fields if field in _BY_CABLE or field.startswith("tls_")]
         if kept:
             _note(f"not sent, since only a cable changes them: {', '.join(kept)}")
-        fields = {field: value for field, value in given.items() if field not in kept}
-        _change(connection, at, device, fields, yes, timeout)
+        fields = {field: value for field, value in fields.items() if field not in kept}
+        if not fields:
+            say(f"{visible(device.name)} has this configuration already")
+            return
+        _change(connection, known or _known(at, device), device, fields, yes, timeout)
 
 
 @_add("log attic --broker broker.example")

@@ -71,8 +71,8 @@ class Roster:
         self._ended = None
         self.version = 0  # grows with each message
         self.trouble = ""  # what the connection to the broker reports
-        self._awaited = None
-        self.reply, self.births, self.health = None, Births(), None
+        self._awaited = self.reply = self.health = None
+        self.births = Births()
 
     def message(self, device, kind, payload, retained):
         """For Watch(on_message=...)."""
@@ -139,6 +139,7 @@ class Roster:
         tell the start that follows it."""
         with self._changed:
             self._awaited = device, command, number
+            self.reply, self.births, self.health = None, Births(), None
 
 
 def _listed(names):
@@ -179,6 +180,11 @@ class Connection:
         """Restarts a Device, and returns when it is there again."""
         self._command(device, "reboot", b"", timeout_s)
         self._wait_for_birth(device, timeout_s)
+
+    def configuration(self, device, timeout_s):
+        """The configuration of a Device without its secrets, a dict."""
+        found = self._command(device, "set", b"", timeout_s).get("config")
+        return found if isinstance(found, dict) else {}
 
     def change(self, device, payload, timeout_s):
         """Sends change.message() to a Device, and returns when it is there again with the change."""
