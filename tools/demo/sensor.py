@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from inflight_tools.cache import write_private
 from inflight_tools.settings import configured
 from tools.demo.sensors import HEAP, best_runtime
 from tools.runtimes.device_run import application
@@ -28,10 +29,9 @@ def main(
     """Runs until Ctrl-C. The home of a device is ~/.inflight/<name>, or INFLIGHT_HOME: its journal, and its
     configuration with what commands have changed. Another --config than at the start before replaces that."""
     try:
-        given = config and config.read_text("utf-8-sig")
-        home = _home(given, device or _name(given) or (config and config.stem))
+        home = _home(config, device)
     except (OSError, ValueError) as e:
-        raise typer.BadParameter(f"{config}: {e}" if config else str(e)) from None
+        raise typer.BadParameter(str(e)) from None
     with _alone(home) as lock, tempfile.TemporaryDirectory() as folder:
         code = shutil.copytree(application(), Path(folder) / "code")
         command = [*best_runtime().command(HEAP), "-c", _START]
@@ -45,29 +45,23 @@ def main(
     raise typer.Exit(status)
 
 
-def _name(given):
-    configured(given)
-    return json.loads(given).get("device") if given else None
-
-
-def _home(given, device):
-    """The home folder of `device`, ready to start. given: its configuration, a text; None: that of the last start.
-    ValueError."""
-    if not device:
+def _home(config, device):
+    """The home folder of the device, ready to start. ValueError."""
+    if not (config or device):
         raise ValueError("which device? make sensor CONFIG=config.json, or DEVICE=name of one that has run here")
-    text = json.dumps((json.loads(given) if given else {"host": "-"}) | {"device": device})
+    given = config.read_text("utf-8-sig") if config else '{"host": "-"}'
+    device = device or configured(given) and json.loads(given).get("device") or config.stem
+    text = json.dumps(json.loads(given) | {"device": device})
     configured(text)
     home = Path(os.environ.get("INFLIGHT_HOME") or Path.home() / ".inflight" / device)
     own, first = home / "config.json", home / "given.json"
     if own.exists() and (of := json.loads(own.read_text()).get("device")) != device:
         raise ValueError(f"{home} is the home of {of}: run make sensor DEVICE={of}, or name another INFLIGHT_HOME")
-    if given and (not own.exists() or not first.exists() or first.read_text() != text):
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for file in (home / "config.json.new", home / "config.json.try"):
-            file.unlink(missing_ok=True)
-        for file in (own, first):
-            file.touch(0o600)
-            file.write_text(text)
+    if config and not (own.exists() and first.exists() and first.read_text() == text):
+        for end in (".new", ".try"):  # of commands
+            Path(f"{own}{end}").unlink(missing_ok=True)
+        write_private(own, text)
+        write_private(first, text)
     if not own.exists():
         raise ValueError(f"no device {device} in {home}: make sensor CONFIG=config.json DEVICE={device}")
     return home

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,39 +12,28 @@ _LEAST_MS = {"dht11": 1_000, "dht22": 2_000}  # between two measurements
 _MOST_HZ = 40_000_000  # of PWM on any board
 
 
-def check(config, board=None, own=()):
-    """Raises ValueError if the Config `config` of the firmware cannot run on the Variant `board`, None: nobody knows
-    which. own: drivers that check their entries on the device. To be called with device_code()."""
-    for problem in problems(config, board, own):
-        raise ValueError(problem)
-
-
 def problems(config, board=None, own=()):
-    """Yields what is wrong, a text each; arguments as for check()."""
-    try:
-        will = importlib.import_module("node").will(config)
-        options = {name: getattr(config, name) for name in ("user", "password", "keepalive", "protocol_level")}
-        Client(config.host, config.device, will=will, buffer=bytearray(config.buffer), **options)
-    except ValueError as e:
-        yield str(e)
-    entries = {kind: getattr(config, f"{kind}s") or () for kind in ("sensor", "actuator")}
-    config.sensors, config.actuators = [], []  # those that are right so far
-    yield from _wrong(_check_entries, config, board)
+    """Yields a text for each reason why the Config `config` of the firmware cannot run on the Variant `board`, None:
+    nobody knows which. own: drivers that check their entries on the device. To be called with device_code()."""
+    entries = [(kind, entry) for kind in ("sensor", "actuator") for entry in getattr(config, f"{kind}s") or ()]
+    config.sensors, config.actuators = [], []  # from here those that are right so far
     names = dict.fromkeys(board.readings if board else (), "this board")
-    for kind, given in entries.items():
-        for entry in given:
-            if entry["driver"] not in own:
-                yield from _wrong(_check_entry, config, board, kind, entry, names)
+    checks = [partial(_make_client, config), partial(_check_entries, config, board)]
+    checks += [partial(_check_entry, config, board, names, *one) for one in entries if one[1]["driver"] not in own]
+    for check in checks:
+        try:
+            check()
+        except ValueError as e:
+            yield str(e)
 
 
-def _wrong(check, *of):
-    try:
-        check(*of)
-    except ValueError as e:
-        yield str(e)
+def _make_client(config):
+    will = importlib.import_module("node").will(config)
+    options = {name: getattr(config, name) for name in ("user", "password", "keepalive", "protocol_level")}
+    Client(config.host, config.device, will=will, buffer=bytearray(config.buffer), **options)
 
 
-def _check_entry(config, board, kind, entry, names):
+def _check_entry(config, board, names, kind, entry):
     kept = getattr(config, f"{kind}s")
     kept.append(entry)
     try:

@@ -38,17 +38,21 @@ NO_TLS = Tls()
 
 
 def settings(
-    config_file: Path | str,
+    config_file: Path | str | None,
     tls: Tls = NO_TLS,
     board: Any = None,
     app: Path | None = None,
     dry: bool = True,
 ) -> dict[str, bytes]:
-    """{absolute path on the device: content} of the configuration in `config_file`, and of the certificates it names:
-    the files in `tls` become DER at the paths that tls_ca, tls_cert and tls_key say.
+    """{absolute path on the device: content} of the configuration in `config_file`, None: none, and of the certificates
+    it names: the files in `tls` become DER at the paths that tls_ca, tls_cert and tls_key say.
     board: the Variant; by default it has every pin. app: the folder of one's own drivers, by default APP beside the
     configuration. dry: with a dry run; without one for whoever needs the broker alone.
     ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
+    if not config_file:
+        if any(tls):
+            raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
+        return {}
     path = Path(config_file)
     fields, content = _checked(path, board, app or path.parent / APP, dry)
     secrets = [name for name in SECRETS if fields.get(name)]
@@ -84,19 +88,6 @@ def known_drivers(kind: str) -> list[str]:
     return known.split(", ")
 
 
-def settings_given(
-    config_file: Path | None,
-    tls: Tls,
-    board: Any = None,
-    app: Path | None = None,
-    dry: bool = True,
-) -> dict[str, bytes] | None:
-    """settings(), or None without a configuration. ValueError if there are certificates without one."""
-    if not config_file and any(tls):
-        raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
-    return settings(config_file, tls, board, app, dry) if config_file else None
-
-
 def _checked(path: Path, board: Any, app: Path, dry: bool) -> tuple[dict[str, Any], bytes]:
     """(the fields of the configuration, the file that a device gets), checked by the firmware's own code."""
     if not path.is_file():
@@ -108,8 +99,8 @@ def _checked(path: Path, board: Any, app: Path, dry: bool) -> tuple[dict[str, An
             fields = config.parse(content, functools.partial(_strict, config.ConfigError))
             checked = config.check(fields, "device")
             own = {file.stem.partition("_")[2] for kind in ("sensor", "actuator") for file in app.glob(f"{kind}_*.py")}
-            if dry:
-                dry_run.check(checked, board, own)
+            for problem in dry_run.problems(checked, board, own) if dry else ():
+                raise ValueError(problem)
         except ValueError as e:
             problem = str(e)
         else:

@@ -22,7 +22,7 @@ from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.boards.images import variants
 from inflight_tools.broker import broker_of_settings
 from inflight_tools.output import failing
-from inflight_tools.settings import CONFIG, settings_given
+from inflight_tools.settings import CONFIG, settings
 from inflight_tools.visible import visible
 
 _BROKER_S = 15  # time-out for connecting to the broker
@@ -112,7 +112,7 @@ def _run(console, board, port, config, app, tls, broker, wait, in_rom):
             board = running_board(link)
         say(f"{board} on {port}")
     modules = own.folder_of(app, config)
-    chosen = settings_given(config, tls, variants.known(board), modules)
+    chosen = settings(config, tls, variants.known(board), modules)
     with ExitStack() as stack:
         birth = None
         if chosen and wait:

@@ -19,7 +19,7 @@ from inflight_tools.fleet.lines.gathered import expanded
 from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.output import failing
 from inflight_tools.payload import fields_of
-from inflight_tools.settings import settings_given
+from inflight_tools.settings import settings
 from inflight_tools.signals import on_stop
 from inflight_tools.visible import visible
 
@@ -164,7 +164,7 @@ def main(
         if not config:
             port = port or running_port()
         stream = Stream()
-        if chosen := settings_given(config, tls.tls, dry=False):
+        if chosen := settings(config, tls.tls, dry=False):
             place = broker_of_settings(chosen, broker, tls.tls)
             stream = Stream(place.device)
             watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))

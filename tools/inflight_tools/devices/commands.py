@@ -86,7 +86,7 @@ def list_(at: options.BrokerOptions, timeout: Timeout = 11, as_json: options.Jso
 @_add("show attic --broker broker.example")
 def show(name: Name, at: options.BrokerOptions, timeout: Timeout = 11, as_json: options.Json = False):
     """Shows one device: as `list`, with its journal, and with --config of its own file its configuration without
-    secrets. A device does not tell its configuration."""
+    secrets."""
     with _connected(at, *KINDS[2:]) as connection:
         device = connection.roster.find(name)
         connection.roster.wait(lambda: device.has_told_all, timeout)

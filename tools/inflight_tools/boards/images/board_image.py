@@ -8,7 +8,7 @@ from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import variant
-from inflight_tools.settings import CONFIG, NO_TLS, configured, settings_given
+from inflight_tools.settings import CONFIG, NO_TLS, configured, settings
 
 WITHOUT = "there is no configuration: the board opens its set-up, docs/setup.md tells how; --config names one"
 
@@ -18,7 +18,7 @@ def make(board, firmware, sha256, config, tls=NO_TLS, flash_mb=None, ota=False, 
     are checked first. ValueError with one line for any error."""
     chosen = variant(board)
     folder = own.folder_of(app, config)
-    given = settings_given(config, tls, chosen, folder) or {}
+    given = settings(config, tls, chosen, folder)
     more = own.files(folder, chosen.folder)
     return _composed(chosen, obtain(chosen, firmware, sha256), given, more, config, flash_mb, ota, romfs)
 
