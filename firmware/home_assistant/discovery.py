@@ -148,15 +148,11 @@ class _Device:
             % (name, "this.state" if field == "vs" else "''"),
             "expire_after": expires,
             "availability": [
-                {
-                    "topic": self._base + "state",
-                    "value_template": "{{ 'online' if %s else 'offline' }}" % there,
-                }
+                {"topic": self._base + "state", "value_template": "{{ 'online' if %s else 'offline' }}" % there}
             ],
         }
         if field == "vb":
-            fields["payload_on"] = "True"
-            fields["payload_off"] = "False"
+            fields["payload_on"], fields["payload_off"] = "True", "False"
             return "binary_sensor", _identifier(name), owner, fields
         if field == "v":
             fields["state_class"] = "measurement"
