@@ -19,7 +19,7 @@ from tools.setup.common import CHECKOUT
 
 COMMANDS = {
     "board": {"image", "flash", "deploy", "monitor", "freeze", "library", "traceback"},
-    "device": {"list", "show", "set", "restore", "log", "restart", "update"},
+    "device": {"list", "show", "set", "backup", "restore", "log", "restart", "update"},
     "fleet": {"collect", "tables", "report", "check", "compact", "export", "pipeline", "where", "upload"}
     | {"download", "history", "service"},
     "fleet device": {"retire", "rename", "expect", "group", "note", "list"},
