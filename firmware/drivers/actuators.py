@@ -14,7 +14,7 @@
 # is that number, see commands.
 
 import json
-from errno import EIO
+from errno import EIO, ENOENT
 
 from files import beside, write
 from inflight.journal.journal import IN
@@ -77,7 +77,7 @@ class Actuators:
         self._app = app
         self._entries = {entry.get("name") or entry["driver"]: entry for entry in app.config.actuators}
         self.path = beside(app.board, "actuators.json")
-        self._file = self._load()
+        self._file = None  # not read yet
         self.drivers = {}
         self.states = {}
         for name in self._entries:
@@ -87,16 +87,21 @@ class Actuators:
             except Exception:
                 pass  # it is noted
 
-    def _load(self):
-        # {name: [driver, state, identity of the last command that changed it]}
-        try:
-            with open(self.path) as f:
-                return json.loads(f.read())
-        except OSError:
-            pass  # the first start
-        except ValueError:
-            self._app.errors["actuators"] = "actuators.json is damaged: the actuators start with the state off"
-        return {}
+    def _kept(self):
+        # {name: [driver, state, identity of the last command that changed it]}. Raises OSError if the file cannot be
+        # read now: then nothing must replace it.
+        if self._file is None:
+            file = {}
+            try:
+                with open(self.path) as f:
+                    file = json.loads(f.read())
+            except OSError as e:
+                if e.errno != ENOENT:  # no first start
+                    raise
+            except ValueError:
+                self._app.errors["actuators"] = "actuators.json is damaged: the actuators start with the state off"
+            self._file = file
+        return self._file
 
     def _open(self, name):
         # Returns the driver.
@@ -106,7 +111,7 @@ class Actuators:
             entry, restore = of_driver(self._entries[name])
             driver = make("actuator", entry, name, KNOWN)
             state = driver.ON if restore == "on" else driver.OFF
-            kept = self._file.get(name)
+            kept = self._kept().get(name)
             if restore == "last" and kept and kept[0] == entry["driver"]:
                 state = kept[1]
             driver.set(state)
@@ -119,14 +124,15 @@ class Actuators:
         return driver
 
     def _keep(self, name, state, identity):
-        file = dict(self._file)
+        file = dict(self._kept())
         file[name] = [self._entries[name]["driver"], state, identity]
         write(self.path, json.dumps(file))
         self._file = file
 
     def _last(self, name):
         # The identity of the last command that changed its state.
-        return self._file[name][2] if name in self._file else []
+        file = self._kept()
+        return file[name][2] if name in file else []
 
     def _set(self, name, driver, state, identity):
         # The state is in the file before the hardware is set.
@@ -155,7 +161,7 @@ class Actuators:
 
     def numbers(self):
         """The numbers of the commands that have changed the states, of those that had one."""
-        return [kept[2][0] for kept in self._file.values() if len(kept[2]) == 1]
+        return [kept[2][0] for kept in self._kept().values() if len(kept[2]) == 1]
 
     def execute(self, name, message, number=0):
         """Executes the command `message` of actuator `name`, which may have a number. Returns its state. Raises

@@ -2,13 +2,14 @@
 
 import json
 
+import actuators
 from actuators import Actuators
 from hardware import Pin, With
 from harness import eq, raises
 from inflight import Journal, RamFlash
 from ports import Module
 from ram_board import Board
-from scratch import Folder
+from scratch import Folder, Replaced
 
 RUNTIMES = "cpython micropython-x86"
 
@@ -168,6 +169,22 @@ def test_damaged_file():
         app.command("pump", "on")
         with open(start.at("actuators.json")) as f:
             eq(json.loads(f.read())["pump"][:2], ["switch", {"state": "on"}])
+
+
+def test_a_file_that_cannot_be_read_now_is_not_replaced():
+    with Device() as start:
+        start(PUMP).command("pump", "on")
+
+        def fails(path):
+            raise OSError(5, "EIO")
+
+        with Replaced(actuators, open=fails):
+            app = start(PUMP)
+            assert "EIO" in app.errors["pump"]
+            raises(OSError, app.command, "pump", "off")
+        eq(start(PUMP).actuators.states["pump"], {"state": "on"})
+        eq(app.command("pump", "on"), {"state": "on"})
+        eq(app.errors, {})
 
 
 def test_errors_of_entries():
