@@ -33,7 +33,7 @@ def mount(path, place):
             total += int.from_bytes(entry[n : n + 4], "little")
             at += n + 37
             n = (entry[-1:] or b"\0")[0]
-    if at + total != size:
+    if at + total != size or not found:
         raise ValueError("not whole")
     vfs.mount(_Image(path, at, b"".join(found), folders), place)
 

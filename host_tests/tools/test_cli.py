@@ -152,7 +152,7 @@ def test_an_option_means_the_same_in_every_command():
     for name, kind, declared in options(COMMAND):
         meaning = {key: value for key, value in vars(declared).items() if key not in _OWN}
         meanings[name].append(meaning | {"type": bare(kind)})
-    assert len(meanings["--key"]) == 16 and len(meanings["--json"]) == 17
+    assert len(meanings["--key"]) == 17 and len(meanings["--json"]) == 17
     assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()
 
 

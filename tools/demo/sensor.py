@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -28,11 +29,15 @@ def main(
 ):
     """Runs until Ctrl-C. The home of a device is ~/.inflight/<name>, or INFLIGHT_HOME: its journal, and its
     configuration with what commands have changed. Another --config than at the start before replaces that."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
-        home = _home(config, device)
-    except (OSError, ValueError) as e:
+        text, home = _told(config, device)
+    except (OSError, ValueError, TypeError) as e:
         raise typer.BadParameter(str(e)) from None
     with _alone(home) as lock, tempfile.TemporaryDirectory() as folder:
+        if config:
+            _give(home, text)
         code = shutil.copytree(application(), Path(folder) / "code")
         command = [*best_runtime().command(HEAP), "-c", _START]
         env = dict(os.environ, MICROPYPATH=str(code), INFLIGHT_HOME=str(home))
@@ -45,31 +50,44 @@ def main(
     raise typer.Exit(status)
 
 
-def _home(config, device):
-    """The home folder of the device, ready to start. ValueError."""
+def _interrupt(*_):
+    raise KeyboardInterrupt  # the device ends with this process
+
+
+def _told(config, device):
+    """(the configuration that is given, a text; the home folder of its device). ValueError."""
     if not (config or device):
         raise ValueError("which device? make sensor CONFIG=config.json, or DEVICE=name of one that has run here")
     given = config.read_text("utf-8-sig") if config else '{"host": "-"}'
     device = device or configured(given) and json.loads(given).get("device") or config.stem
+    configured(given)
     text = json.dumps(json.loads(given) | {"device": device})
     configured(text)
+    if device in (".", ".."):
+        raise ValueError(f"{device} names no folder of its own: choose another DEVICE=")
     home = Path(os.environ.get("INFLIGHT_HOME") or Path.home() / ".inflight" / device)
-    own, first = home / "config.json", home / "given.json"
+    own = home / "config.json"
+    if not (config or own.exists()):
+        raise ValueError(f"no device {device} in {home}: make sensor CONFIG=config.json DEVICE={device}")
     if own.exists() and (of := json.loads(own.read_text()).get("device")) != device:
         raise ValueError(f"{home} is the home of {of}: run make sensor DEVICE={of}, or name another INFLIGHT_HOME")
-    if config and not (own.exists() and first.exists() and first.read_text() == text):
+    return text, home
+
+
+def _give(home, text):
+    """The device, which does not run, gets the configuration `text`, unless it had that at the start before."""
+    own, first = home / "config.json", home / "given.json"
+    if not (own.exists() and first.exists() and first.read_text() == text):
         for end in (".new", ".try"):  # of commands
             Path(f"{own}{end}").unlink(missing_ok=True)
         write_private(own, text)
         write_private(first, text)
-    if not own.exists():
-        raise ValueError(f"no device {device} in {home}: make sensor CONFIG=config.json DEVICE={device}")
-    return home
 
 
 @contextlib.contextmanager
 def _alone(home):
     """Yields a lock that the device has as long as it runs."""
+    home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

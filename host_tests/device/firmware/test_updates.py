@@ -541,12 +541,7 @@ def test_what_is_no_image_is_not_mounted():
         mounted(folder, IMAGE)
         unmount(folder.path + "/a")
         for data in (IMAGE[:100], IMAGE[: len(INDEX)], b"", b"\0" * 50, b"\xff" * 50):
-            try:
-                mounted(folder, data)
-            except ValueError:
-                continue
-            unmount(folder.path + "/a")
-            eq(data, b"")  # an image without files
+            raises(ValueError, mounted, folder, data)
         raises(OSError, __import__("image").mount, folder.path + "/none.image", folder.path + "/a")
 
 

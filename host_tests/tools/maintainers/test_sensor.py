@@ -13,6 +13,7 @@ from host_tests.waiting import wait_for
 from inflight_tools.cache import cache_dir
 from tools.peers import mosquitto
 from tools.peers.subscriber import Subscriber
+from tools.runtimes.device_run import application
 from tools.setup.common import CHECKOUT
 
 WAIT_S = 60
@@ -23,6 +24,7 @@ def start(tmp_path):
     """start(word, ...): the process of `make sensor` with these options, whose home folder is tmp_path."""
     env = {**os.environ, "HOME": str(tmp_path), "INFLIGHT_HOME": "", "INFLIGHT_CACHE": str(cache_dir())}
     command = [sys.executable, "-m", "tools.demo.sensor"]
+    application()  # else the first device builds it
     with contextlib.ExitStack() as stack:
 
         def begin(*words, **more):
@@ -75,6 +77,10 @@ def test_devices_keep_what_commands_have_changed(start, tmp_path):
         assert first["epoch"] != other["epoch"]
         again = refused(start("--device", "attic"))
         assert "attic runs already" in again and "needs a DEVICE= of its own" in again
+        (tmp_path / "other.json").write_text(json.dumps(fields | {"group": "blue"}))
+        own = tmp_path / ".inflight/attic/config.json"
+        before = own.read_text()
+        assert "attic runs already" in refused(start("--config", tmp_path / "other.json")) and own.read_text() == before
         subscriber.publish("inflight/attic/command/set", '{"group": "green"}')
         comes("attic", 2, group="green")
         end(attic)
@@ -82,8 +88,12 @@ def test_devices_keep_what_commands_have_changed(start, tmp_path):
         assert comes("attic", 3, group="green", epoch=first["epoch"])["seq"] > first["seq"]
         end(attic)
         config.write_text(json.dumps(fields | {"group": "red"}))
-        start("--config", config)
+        attic = start("--config", config)
         comes("attic", 4, group="red", epoch=first["epoch"])
+        os.kill(attic.pid, signal.SIGTERM)  # of it alone: the device ends, too
+        attic.wait()
+        start("--config", config)
+        comes("attic", 5, group="red", epoch=first["epoch"])
         assert "is the home of attic: run make sensor DEVICE=attic, or" in refused(
             start("--config", config, "--device", "cellar", INFLIGHT_HOME=str(tmp_path / ".inflight/attic"))
         )
@@ -91,6 +101,8 @@ def test_devices_keep_what_commands_have_changed(start, tmp_path):
 
 def test_a_device_that_is_not_there(start, tmp_path):
     assert "no device nobody in" in refused(start("--device", "nobody"))
+    assert ".. names no folder of its own" in refused(start("--device", ".."))
+    assert not (tmp_path / ".inflight/nobody").exists()
     assert "which device? make sensor CONFIG=config.json" in refused(start())
     (tmp_path / "sensor.json").write_text('{"host": "b", "pasword": "x"}')
     assert 'unknown field "pasword"' in refused(start("--config", tmp_path / "sensor.json"))

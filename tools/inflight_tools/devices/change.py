@@ -66,6 +66,10 @@ def check(fields, device, known=None):
     command `set`, or if a dry run shows a new problem. Returns those that the change leaves as they were, texts. known:
     its configuration, a dict; without it, what depends on other fields is left to the device, as are pins and drivers
     of its own."""
+    try:
+        json.dumps(fields, allow_nan=False)
+    except ValueError:
+        raise WrongArgument("a number is too large, or none: write another one") from None
     problem = None
     for before in [known] if known else _POSSIBLE:
         with device_code(), tempfile.TemporaryDirectory() as folder:  # which nobody else may read

@@ -13,6 +13,7 @@ from host_tests.tools.command import inflight
 from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.tables import AT, Tables, troubled
+from inflight_tools.fleet.console import live
 from inflight_tools.fleet.console.access import Access
 from inflight_tools.fleet.device import COMMANDS
 from inflight_tools.fleet.query.facts import gather
@@ -154,6 +155,35 @@ def test_no_page_waits_for_a_query(fleet, serve, monkeypatch):
     assert not list(page.all(id="waits")) and page.one(id="lines").all("code")
     served.live.look()  # what an operator said is shown without a batch
     assert "behind the stove" in served.get("/device?name=cellar")[2]
+
+
+def test_a_viewer_does_not_take_the_answers_of_others(served, monkeypatch):
+    """Who asks about unknown devices, or about more messages than are kept, hinders nobody and nothing."""
+    asked = []
+
+    def fails(*where, number, **how):
+        asked.append(number)
+        raise OSError("broken")
+
+    monkeypatch.setattr(live, "of_device", fails)
+    for n in range(200):
+        assert served.get(f"/fresh?name=nobody{n}")[0] == 200
+    served.live.answer()
+    assert asked == []
+    pages = [f"/fresh?name=attic&message={n}" for n in range(70)]
+    for _ in range(3):
+        for page in pages:
+            served.get(page)
+        for _ in pages:
+            served.live.answer()
+    assert len(asked) == len(set(asked)) > 60  # once each, though not all answers are kept
+    told = [served.get(page)[2] for page in pages]
+    assert "" not in told and served.get("/metrics")[0] == 200  # one device's trouble is not the fleet's
+    assert [served.get(page)[2] for page in pages] == told
+
+
+def test_a_search_has_an_end(served):
+    assert served.get(f"/devices?find={'+'.join(['attic'] * 3000)}")[2].count("attic") < 100
 
 
 def test_devices_are_found_sorted_and_paged(tables, serve):

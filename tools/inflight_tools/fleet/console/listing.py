@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from inflight_tools.fleet.query.facts import device_of
 
 SIZE = 50  # devices on a page
+_WORDS = 8  # that are searched for: each takes time
 TEXTS = ("device", "state")
 # {column: heading}. Without a column the worst devices come first.
 COLUMNS = {
@@ -46,8 +47,9 @@ class Page:
     largest come first."""
 
     def __init__(self, table, find, group, sort, number):
-        self.find, self.group, self.sort = find, group, sort if sort.removeprefix("-") in COLUMNS else ""
-        tests = [pc.match_substring(table["words"], word) for word in find.lower().split()]
+        words = find.split()[:_WORDS]
+        self.find, self.group, self.sort = " ".join(words), group, sort if sort.removeprefix("-") in COLUMNS else ""
+        tests = [pc.match_substring(table["words"], word.lower()) for word in words]
         tests += [pc.equal(table["label"], group)] if group else []
         rows = pc.indices_nonzero(functools.reduce(pc.and_, tests, pc.is_valid(table["device"])))
         self.found, self.last = len(rows), max(0, len(rows) - 1) // SIZE

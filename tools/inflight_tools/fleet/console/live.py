@@ -13,12 +13,14 @@ from inflight_tools.fleet.delta import last_batch, opened
 from inflight_tools.fleet.query.facts import gathered, judged, listed, of_device
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import files_in
-from inflight_tools.output import first_line
+from inflight_tools.output import first_line, log
+from inflight_tools.visible import visible
 
 _LOOK_S = 1  # between looks at the tables
 _OLD_S = 60  # then the facts are computed again without a batch: who is silent depends on the time
 _REST = 9  # times as long as facts took it waits for the next ones: a large fleet takes a tenth of a core
-_MOST = 64  # questions about devices whose answers are kept
+_MOST = 64  # questions about devices that wait, and answers that are kept
+_MOST_ANSWERED = 4096  # answers of which it is known for which facts they were
 
 
 class Fleet(NamedTuple):
@@ -29,9 +31,10 @@ class Fleet(NamedTuple):
     devices: Listing
 
 
-def _keep(kept, key, value):
+def _keep(kept, most, key, value):
+    kept.pop(key, None)
     kept[key] = value
-    if len(kept) > _MOST:
+    if len(kept) > most:
         del kept[next(iter(kept))]
 
 
@@ -43,7 +46,8 @@ class Live:
     def __init__(self, landing, of, topics, clock=time.time, **how):
         self._landing, self._of, self._topics, self._clock, self._how = landing, of, topics, clock, how
         self._changed = threading.Condition()
-        self._questions, self._answers = {}, {}  # {(name, number, epoch): None}; {that: (Fleet.fresh, facts)}
+        self._questions, self._answers = {}, {}  # {(name, number, epoch): None}; {that: facts, or None: it failed}
+        self._answered = {}  # {that: Fleet.fresh}, also without the answer: a page need not ask again
         self._hurried = False
         self.fleet = None  # a Fleet
         self.trouble = None  # why the tables cannot be read now, a text
@@ -77,23 +81,36 @@ class Live:
                 return
             asked = next(iter(self._questions))
             del self._questions[asked]
-        name, number, epoch = asked
-        with self._reading():
-            fresh, how = self.fleet.fresh, {"number": number, "epoch": epoch, "landing": self._landing}
+        (name, number, epoch), fresh, found = asked, self.fleet.fresh, None
+        try:
+            how = {"number": number, "epoch": epoch, "landing": self._landing}
             found = of_device(self._of, self._topics, name, **how, **self._judging())
-            with self._changed:
-                self._answers.pop(asked, None)
-                _keep(self._answers, asked, (fresh, found))
+        except BaseException as e:  # look() tells whether it is more than this device's trouble
+            log(visible(f"{name}: {first_line(e)}"))
+        with self._changed:
+            _keep(self._answers, _MOST, asked, found)
+            _keep(self._answered, _MOST_ANSWERED, asked, fresh)
 
     def ask(self, *asked):
-        """(`fresh` of a Fleet, what of_device() told then) of a name, number and epoch; ("", None): not yet. It will be
-        answered for the present Fleet."""
+        """What of_device() told of a name, number and epoch; None: not yet. It will be answered for the present
+        Fleet."""
         with self._changed:
-            fresh, found = self._answers.get(asked, ("", None))
+            if asked not in self._answers or self._answered.get(asked) != self.fleet.fresh:
+                self._wonder(asked)
+            return self._answers.get(asked)
+
+    def answered(self, *asked):
+        """`fresh` of the Fleet of the last answer, "": there was none."""
+        with self._changed:
+            fresh = self._answered.get(asked, "")
             if fresh != self.fleet.fresh:
-                _keep(self._questions, asked, None)
-                self._changed.notify()
-            return fresh, found
+                self._wonder(asked)
+            return fresh
+
+    def _wonder(self, asked):
+        if len(self._questions) < _MOST:  # else it has to come again: those before it are answered first
+            self._questions.setdefault(asked)
+            self._changed.notify()
 
     def say(self, name, command, text, undo):
         """As device.say(), of these tables. The facts do not wait for their time."""
@@ -114,5 +131,5 @@ class Live:
     def _reading(self):
         try:
             yield
-        except Exception as e:  # of DuckDB, delta-rs or Python: pages tell it, and the next look may find no trouble
+        except BaseException as e:  # of DuckDB, delta-rs (a panic) or Python: the next look may find no trouble
             self.trouble = first_line(e)

@@ -67,7 +67,7 @@ def _device(live, query, token=None, outcome=None):
         raise Refused(404, "No message has arrived from a device of this name.")
     words = {name: query.get(name) for name in ("message", "epoch")}
     fresh = _fresh(live, query)[1]  # before the answer, which may come meanwhile
-    _, found = live.ask(*asked)
+    found = live.ask(*asked)
     facts = found or fleet.facts | _NOTHING | {"devices": [known]}
     return HTML, render_device(
         facts, fresh, words, _way(facts["way"]), found is None, token, outcome, **_of(live, facts)
@@ -92,7 +92,8 @@ def _change(page, live, query, form):
 
 def _fresh(live, query):
     """A text that differs when the page of this query does."""
-    answered = f" {live.ask(*_asked(query))[0]}" if "name" in query else ""
+    asked = _asked(query)
+    answered = f" {live.answered(*asked)}" if live.fleet.devices.device(asked[0]) else ""
     return TEXT, f"{live.fleet.fresh}{answered}{' !' if live.trouble else ''}"
 
 
