@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_is_set_aside(fleet, spark, fail, capsys, why
     assert sorted(watch.unread()) == ["unreadable/000003.ndjson"] and watch.stuck() == []
     assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, 0), ("attic", 7, 1)]
     (fleet.landing / "unreadable/000003.ndjson").chmod(0o644)
-    assert waiting(fleet.landing, "inflight", "attic", 7, 2)
+    assert waiting(fleet.landing, "inflight", ["attic"], 7, 2)
     (fleet.landing / "unreadable/000003.ndjson").rename(fleet.landing / "again.ndjson")
     fleet.run()
     assert fleet.numbers() == [("attic", 7, n) for n in range(3)] and fleet.facts()["fleet"]["doubled"] == 0
