@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,4 +68,4 @@ def test_a_small_fleet_loses_nothing(tmp_path):
     assert {reported[name][0] for name in (*places, "duplicate rows", "dead letters")} == {"0"}
     assert int(reported["in the tables"][0]) >= sum(map(int, rows["accepted"]))
     assert "collector killed: 2" in said
-    assert "Nothing was lost" in page.read_text()
+    assert re.search("Nothing (was|is) lost", page.read_text())  # the ends of devices that were killed are unknown
