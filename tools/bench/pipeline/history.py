@@ -24,6 +24,7 @@ _FIRST_NUMBER = {  # its columns, in SQL
     "measurements": f"{MEASUREMENTS}L",
     "dead_letters": "0L",
     "odd_clock": "0L",
+    "live": "0L",
     "latency": "kll_sketch_agg_double(latency)",
 }
 
