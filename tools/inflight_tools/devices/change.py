@@ -57,8 +57,11 @@ def _value(name, text, texts):
 
 
 def message(fields):
-    """The payload of the command `set`."""
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    """The payload of the command `set`. Raises WrongArgument: JSON has no number that is not finite."""
+    try:
+        return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+    except ValueError:
+        raise WrongArgument("a number is too large, or none: write another one") from None
 
 
 def check(fields, device, known=None):
@@ -66,10 +69,6 @@ def check(fields, device, known=None):
     command `set`, or if a dry run shows a new problem. Returns those that the change leaves as they were, texts. known:
     its configuration, a dict; without it, what depends on other fields is left to the device, as are pins and drivers
     of its own."""
-    try:
-        json.dumps(fields, allow_nan=False)
-    except ValueError:
-        raise WrongArgument("a number is too large, or none: write another one") from None
     problem = None
     for before in [known] if known else _POSSIBLE:
         with device_code(), tempfile.TemporaryDirectory() as folder:  # which nobody else may read
