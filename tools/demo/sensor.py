@@ -33,7 +33,7 @@ def main(
         signal.signal(number, _interrupt)
     try:
         text, home = _told(config, device)
-    except (OSError, ValueError, TypeError) as e:
+    except (OSError, ValueError) as e:
         raise typer.BadParameter(str(e)) from None
     with _alone(home) as lock, tempfile.TemporaryDirectory() as folder:
         if config:
@@ -59,9 +59,10 @@ def _told(config, device):
     if not (config or device):
         raise ValueError("which device? make sensor CONFIG=config.json, or DEVICE=name of one that has run here")
     given = config.read_text("utf-8-sig") if config else '{"host": "-"}'
-    device = device or configured(given) and json.loads(given).get("device") or config.stem
     configured(given)
-    text = json.dumps(json.loads(given) | {"device": device})
+    fields = json.loads(given)
+    device = device or fields.get("device") or config.stem
+    text = json.dumps(fields | {"device": device})
     configured(text)
     if device in (".", ".."):
         raise ValueError(f"{device} names no folder of its own: choose another DEVICE=")
