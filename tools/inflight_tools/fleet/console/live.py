@@ -1,6 +1,5 @@
 """The facts of a fleet, computed in the background when a batch has changed them, and kept for whoever asks."""
 
-import contextlib
 import threading
 import time
 import zlib
@@ -63,7 +62,7 @@ class Live:
 
     def look(self):
         """Computes the facts of the fleet, if something has changed."""
-        with self._reading():
+        try:
             files, now = files_in(self._of), self._clock()
             said = zlib.crc32(repr(registry.load(files)).encode())
             fresh = f"{last_batch(opened(files, 'ledger'))}-{said:x}-{int(now // _OLD_S)}"
@@ -72,6 +71,8 @@ class Live:
                     found = gathered(database, facts, counters=load(self._landing))
                     self.fleet = Fleet(fresh, found, Listing(listed(database), database.known_names))
             self.trouble = None
+        except BaseException as e:  # of DuckDB, delta-rs (a panic) or Python: the next look may find no trouble
+            self.trouble = first_line(e)
 
     def answer(self, timeout_s=0.0):
         """Answers a question about a device, if one comes in time."""
@@ -126,10 +127,3 @@ class Live:
     def _judging(self):
         unread = LandingFiles(self._landing, self._of).unread()  # before the tables
         return {"now": self._clock(), "unread": unread, **self._how}
-
-    @contextlib.contextmanager
-    def _reading(self):
-        try:
-            yield
-        except BaseException as e:  # of DuckDB, delta-rs (a panic) or Python: the next look may find no trouble
-            self.trouble = first_line(e)

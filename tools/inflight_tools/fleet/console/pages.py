@@ -93,7 +93,8 @@ def _change(page, live, query, form):
 def _fresh(live, query):
     """A text that differs when the page of this query does."""
     asked = _asked(query)
-    answered = f" {live.answered(*asked)}" if live.fleet.devices.device(asked[0]) else ""
+    known = asked[0] and live.fleet.devices.device(asked[0])
+    answered = f" {live.answered(*asked)}" if known else ""
     return TEXT, f"{live.fleet.fresh}{answered}{' !' if live.trouble else ''}"
 
 
