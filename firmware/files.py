@@ -2,6 +2,7 @@
 
 import json
 import os
+from errno import ENOENT
 
 
 def beside(board, name):
@@ -25,6 +26,18 @@ def read_file(path, default=""):
             return f.read() if default == "" else json.load(f)
     except (OSError, ValueError):
         return default
+
+
+def kept(path):
+    """What the JSON in a file says, {} if there is none. Raises ValueError if it is damaged, OSError if it cannot be
+    read now: then nothing must replace it."""
+    try:
+        with open(path) as f:
+            return json.load(f)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+        return {}
 
 
 def write(path, text):

@@ -14,9 +14,9 @@
 # is that number, see commands.
 
 import json
-from errno import EIO, ENOENT
+from errno import EIO
 
-from files import beside, write
+from files import beside, kept, write
 from inflight.journal.journal import IN
 from sensors import SensorError, make
 from telemetry import describe
@@ -88,19 +88,13 @@ class Actuators:
                 pass  # it is noted
 
     def _kept(self):
-        # {name: [driver, state, identity of the last command that changed it]}. Raises OSError if the file cannot be
-        # read now: then nothing must replace it.
+        # {name: [driver, state, identity of the last command that changed it]}. Raises OSError.
         if self._file is None:
-            file = {}
             try:
-                with open(self.path) as f:
-                    file = json.loads(f.read())
-            except OSError as e:
-                if e.errno != ENOENT:  # no first start
-                    raise
+                self._file = kept(self.path)
             except ValueError:
                 self._app.errors["actuators"] = "actuators.json is damaged: the actuators start with the state off"
-            self._file = file
+                self._file = {}
         return self._file
 
     def _open(self, name):
@@ -111,9 +105,9 @@ class Actuators:
             entry, restore = of_driver(self._entries[name])
             driver = make("actuator", entry, name, KNOWN)
             state = driver.ON if restore == "on" else driver.OFF
-            kept = self._kept().get(name)
-            if restore == "last" and kept and kept[0] == entry["driver"]:
-                state = kept[1]
+            last = self._kept().get(name)
+            if restore == "last" and last and last[0] == entry["driver"]:
+                state = last[1]
             driver.set(state)
         except Exception as e:
             self._app.errors[name] = describe(e)
@@ -161,7 +155,7 @@ class Actuators:
 
     def numbers(self):
         """The numbers of the commands that have changed the states, of those that had one."""
-        return [kept[2][0] for kept in self._kept().values() if len(kept[2]) == 1]
+        return [last[2][0] for last in self._kept().values() if len(last[2]) == 1]
 
     def execute(self, name, message, number=0):
         """Executes the command `message` of actuator `name`, which may have a number. Returns its state. Raises

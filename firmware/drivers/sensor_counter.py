@@ -9,9 +9,8 @@
 # after it has lasted. Only the interrupt writes what it shares with read(), and it allocates nothing.
 
 import json
-from errno import ENOENT
 
-from files import beside, write
+from files import beside, kept, write
 from inflight.compat import const, passed, ticks_ms
 from sensor_digital import debounce_of, pull_of
 from sensors import NEEDED, SensorError, pin
@@ -50,7 +49,7 @@ class Driver:
         self._key = "%s %s" % (name, fields["first"])  # another `first` begins anew
         self._wrong = None
         try:
-            pulses = self._totals().get(self._key)
+            pulses = dict(kept(self._path)).get(self._key)
         except (TypeError, ValueError):
             self._wrong = SensorError("counters.json was damaged: all counters begin anew")
             write(self._path, "{}")
@@ -72,21 +71,11 @@ class Driver:
         except TypeError:
             self._pin.irq(handler, trigger)  # ports whose interrupts are all soft
 
-    def _totals(self):
-        # Raises an exception if it cannot be read now: then less must not replace it.
-        try:
-            with open(self._path) as f:
-                return dict(json.load(f))
-        except OSError as e:
-            if e.errno != ENOENT:
-                raise
-            return {}
-
     def _keep(self):
         if self._kept_at is not None and passed(ticks_ms(), self._kept_at, _KEEP_MS):
             self._kept_at = None
         if self._pulses != self._kept and self._kept_at is None:
-            totals = self._totals()
+            totals = dict(kept(self._path))
             totals[self._key] = self._pulses
             write(self._path, json.dumps(totals))
             self._kept = self._pulses

@@ -2,7 +2,7 @@
 
 import json
 
-import actuators
+import files
 from actuators import Actuators
 from hardware import Pin, With
 from harness import eq, raises
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_read_now_is_not_replaced():
         def fails(path):
             raise OSError(5, "EIO")
 
-        with Replaced(actuators, open=fails):
+        with Replaced(files, open=fails):
             app = start(PUMP)
             assert "EIO" in app.errors["pump"]
             raises(OSError, app.command, "pump", "off")

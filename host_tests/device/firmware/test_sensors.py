@@ -5,6 +5,7 @@ from binascii import unhexlify
 from errno import EIO, ENOENT, ETIMEDOUT
 from io import StringIO
 
+import files as on_flash
 import sensor_counter
 import sensor_digital
 import sensor_hx711
@@ -168,7 +169,7 @@ class Meter:
         self.errors = {}
         sensor_counter.ticks_ms = self.clock.ticks_ms
         sensor_counter.write = self.write
-        sensor_counter.open = self.open
+        on_flash.open = self.open
         self.fields = dict(fields, driver="counter", pin=3, name="rain")
         self.sensor = Sensor(self.fields)
         self.machine = With(machine=Module(Pin=kind), board=Module(config_path=lambda: "/config.json"))
@@ -273,19 +274,19 @@ def test_counter_whose_file_cannot_be_read_does_not_replace_it():
     def fails(path):
         raise OSError(EIO, "flash")
 
-    for sensor_counter.open in (fails, lambda path: StringIO('{"rain')):
+    for on_flash.open in (fails, lambda path: StringIO('{"rain')):
         meter.pulses(1)
         eq((meter.total(), "rain" in meter.errors), (7, True))
-    sensor_counter.open = broken
+    on_flash.open = broken
     eq((meter.total(), meter.errors, json.loads(files["/counters.json"])), (9, {}, {"rain 0": 9, "gas 0": 9}))
-    sensor_counter.open = fails
+    on_flash.open = fails
     sensor = Sensor(meter.fields)
     with meter.machine:
         for readings in ([], [("rain", "count", 9)]):  # a start without the file waits for it
             telemetry.start([sensor])
             eq(list(telemetry.read([sensor], meter.errors)), readings)
             eq("rain" in meter.errors, not readings)
-            sensor_counter.open = broken
+            on_flash.open = broken
 
 
 def test_counter_s_number_of_pulses_begins_again():
