@@ -60,7 +60,8 @@ class _Image:
         return iter(())  # whoever lists all files finds the image itself
 
     # Modules are imported deep within the application, and a Pico has 8 KB of stack: these call nothing of ours. The
-    # importer asks for each module's folder, then for its source, then for what is there.
+    # importer asks for each module's folder, then for its source, then for what is there, which it opens. Only who
+    # opens a file without stat() before goes one call deeper.
 
     def stat(self, path):
         if path in self._folders:
