@@ -84,14 +84,15 @@ def _explore_campaign(console, name, cuts, seed, erases, jobs):
 def _explore_interrupts(console, cuts, jobs):
     """As _explore_campaign(). With fewer than the usual cuts not every line is tried."""
     explore = partial(interrupts.explore, stride=max(1, _USUAL // cuts))
-    table, good = Table("client", "level", "call", "what came", "at so many lines"), True
+    total, good = 0, True
     with workers(jobs, quick_crc) as run:
         for point, (n, found) in zip(interrupts.POINTS, run(explore, interrupts.POINTS), strict=True):
-            table.add_row(*map(str, point), f"{n:,}")
+            total += n
+            place = f"{point.client}, level {point.level}, {point.call}: {point.event} at {n:,} lines, {total:,} in all"
+            console.print(place, highlight=False, soft_wrap=True)
             if found:
                 good = False
                 console.print(found, style="red", markup=False, highlight=False)
-    console.print(table)
     return good
 
 
