@@ -15,7 +15,6 @@ from tools.demo.sensors import best_runtime
 
 _SCRIPT = Path(__file__).with_name("standin_board.py")
 _BLOCK = 4096
-_RESET = 75
 
 
 def interpreter():
@@ -79,7 +78,6 @@ class StandIn:
         self.starts = 0
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._closed = False
 
     @property
     def port(self):
@@ -91,8 +89,6 @@ class StandIn:
         return self
 
     def __exit__(self, *_):
-        with self._lock:
-            self._closed = True
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -110,12 +106,14 @@ class StandIn:
             self._start()
 
     def _stop(self):
+        self._on = False
         self._process.kill()
         self._process.wait()
         self._disconnect()
 
     def _start(self):
         self.starts += 1
+        self._on = True
         self._ready.clear()
         self._process = subprocess.Popen(
             self._argv,
@@ -134,17 +132,18 @@ class StandIn:
                 client.shutdown(socket.SHUT_RDWR)
 
     def _forward_output(self, process):
-        """Sends the board's output to the client, if there is one. Starts the board again after it has reset itself;
-        with `usb` the port disappears meanwhile."""
-        process.stdout.read(1)
+        """Sends the board's output to the client, if there is one. Starts the board again after it has reset itself
+        (Ctrl-C while its process ends changes the status of that); with `usb` the port disappears meanwhile."""
+        ran = process.stdout.read(1)
         self._ready.set()
         while data := process.stdout.read(4096):
             client = self._client
             if client:
                 with contextlib.suppress(OSError):
                     client.sendall(data)
+        process.wait()
         with self._lock:
-            if process.wait() == _RESET and not self._closed:
+            if ran and self._on and process is self._process:
                 if self._usb:
                     self._disconnect()
                 self._start()
@@ -159,7 +158,7 @@ class StandIn:
 
     def _receive(self, client):
         with contextlib.suppress(OSError, ValueError):
-            while data := client.recv(4096):
+            while (data := client.recv(4096)) and self._on:
                 self.received += data
                 if self.cut_after is not None and len(self.received) >= self.cut_after:
                     self.off()
@@ -169,7 +168,8 @@ class StandIn:
     def _forward_input(self, data):
         self._ready.wait()  # before, Ctrl-C would end the process
         for part in data.replace(b"\x03", b"\0\x03\0").split(b"\0"):
-            if part == b"\x03":
-                self._process.send_signal(signal.SIGINT)
-            elif part:
-                self._process.stdin.write(part)
+            with contextlib.suppress(BrokenPipeError):  # of a board that starts again, which does not listen
+                if part == b"\x03":
+                    self._process.send_signal(signal.SIGINT)
+                elif part:
+                    self._process.stdin.write(part)
