@@ -137,6 +137,7 @@ EDGES = {
     "leaves": {"accepted": 6, "delivered": 6},
     "gives": {"accepted": 1003, "delivered": 3, "given_up": 1000},
     "claims": {"accepted": 5, "delivered": 2, "lost": 3},
+    "anew": {"accepted": 12, "delivered": 9, "lost": 3},  # what it gives up of one journal is none of the other's
 }
 
 
@@ -172,6 +173,11 @@ def test_what_a_collector_could_have_received(tables, without):
         tables.health("gives", n, n % 100, {"accepted": n, "dropped": dropped}, up=n, oldest=n)
     tables.add("claims", 0, 0, oldest=0)
     tables.health("claims", 4, 20, {"accepted": 4, "dropped": 1 << 31}, oldest=4)
+    for n in (0, 4):
+        tables.add("anew", n, n, oldest=n)
+    for n in range(6):
+        tables.add("anew", n, 10 + n, epoch=8, oldest=n)
+    tables.health("anew", 6, 20, {"accepted": 7, "dropped": 5}, epoch=8, oldest=6)
     for n, s in ((0, 0), (1, 10), (4_000_000_000, 20)):
         tables.add("huge", n, s)
     tables.write(without)
@@ -183,23 +189,28 @@ def test_what_a_collector_could_have_received(tables, without):
         name: sum(one.get(name, 0) for one in EDGES.values()) for name in names
     }
     flags = {one["device"]: one["flags"] for one in found["devices"]}
-    assert [one["device"] for one in found["devices"] if one["tail"]] == ["vanished"]
+    assert [one["device"] for one in found["devices"] if one["tail"]] == ["anew", "vanished"]
     assert [name for name in flags if "numbers that cannot be" in flags[name]] == ["huge"]
     judged = {name: n for name, n in found["judgement"].items() if n}
     assert judged.pop("kind") == "bad"
-    assert judged == {"impossible": 1, "lost": 33, "given_up": 1000, "conflicts": 30, "tails": 1, "before": 131}
-    assert verdict(found).sentence.startswith("33 messages were probably lost: 1,117 messages accepted, 84 delivered, ")
+    assert judged == {"impossible": 1, "lost": 36, "given_up": 1000, "conflicts": 30, "tails": 2, "before": 131}
+    assert verdict(found).sentence.startswith("36 messages were probably lost: 1,129 messages accepted, 93 delivered, ")
     check = Check(found, dict.fromkeys(("lost", "given_up", "conflicts"), 0))
     assert set(check.alarms) == {"lost", "given_up", "conflicts", "impossible"}
     assert "30 messages without a place" in check.line()
     metrics = pytest.importorskip("inflight_tools.fleet.monitoring.metrics", reason="make setup-pipeline")
     (metric,) = [one for one in metrics.FleetMetrics(found, 0).collect() if one.name == "inflight_fleet_judged"]
     assert {one.labels["figure"]: one.value for one in metric.samples if one.value} == judged
-    wheres = {"flashed": (50, "before", False), "new": (3, "lost", True), "once": (3, "lost", False)}
+    wheres = {
+        "flashed": (50, "before", False),
+        "new": (3, "lost", True),
+        "once": (3, "lost", False),
+        "anew": (2, "lost", True),
+    }
     for device, (number, *told) in (wheres | {"twins": (13, "delivered", True)}).items():
         with Database(tables.root) as database:
             views.judge(database, AT + 300, 60)
-            where = answer(database, device, number, tables.root / "landing", tables.root, "inflight")
+            where = answer(database, device, number, tables.root / "landing", tables.root, "inflight", 7)
         assert [where["place"], where["proved"], where["conflicts"]] == [*told, device == "twins"]
 
 

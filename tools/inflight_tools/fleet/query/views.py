@@ -58,8 +58,10 @@ FROM (SELECT device, epoch, CAST(sum(delivered) AS BIGINT) AS delivered, CAST(su
         FROM measurements WHERE seq IS NOT NULL GROUP BY ALL) USING (device, epoch)
 """
 # accepted = delivered + on_device + erased + on_way + gone. guessed: how many of `gone` are a guess. before: numbers of
-# which nothing shows that a collector was subscribed when the broker acknowledged them.
-_NUMBERS = """
+# which nothing shows that a collector was subscribed when the broker acknowledged them. given_up: `erased`, and of the
+# numbers that are gone as many as the device counts as dropped, damaged or skipped while it had that journal. lost: the
+# others.
+_NUMBERS = f"""
 WITH away AS (
     SELECT device, epoch,
         sum(CASE WHEN place = 'before' THEN hi - lo + 1 ELSE 0 END) AS before,
@@ -69,10 +71,11 @@ WITH away AS (
         sum(CASE WHEN place = 'gone' THEN hi - lo + 1 ELSE 0 END) AS gone,
         sum(CASE WHEN place = 'gone' AND NOT proved THEN hi - lo + 1 ELSE 0 END) AS guessed
     FROM missing GROUP BY ALL)
-SELECT journals.*, coalesce(before, 0) AS before, coalesce(on_device, 0) AS on_device, coalesce(erased, 0) AS erased,
-    coalesce(on_way, 0) AS on_way, coalesce(gone, 0) AS gone, coalesce(guessed, 0) AS guessed,
-    delivered + coalesce(away.on_device + away.erased + away.on_way + away.gone, 0) AS accepted
-FROM journals LEFT JOIN away USING (device, epoch)
+SELECT *, coalesce(erased, 0) + counted AS given_up, coalesce(gone, 0) - counted AS lost,
+    delivered + coalesce(on_device + erased + on_way + gone, 0) AS accepted
+FROM (
+    SELECT *, least(coalesce(gone, 0), coalesce({" + ".join(rules.COUNTED)}, 0)) AS counted
+    FROM journals FULL JOIN lives USING (device, epoch) LEFT JOIN away USING (device, epoch))
 """
 # Journals in the order of their first messages: was one of those before still in use? A join would compare all devices.
 _SHARED = f"""
@@ -100,35 +103,32 @@ GROUP BY device
 """
 # How many readings have the time of receipt, and a device may still date them.
 _UNDATED = "SELECT device, sum(count) AS undated FROM minutes WHERE up IS NOT NULL GROUP BY device"
-# The last health message of each device, and the sums of its counters over all restarts, until and since a time.
+# The last health message of each journal, and the sums of its counters over all restarts, until and since a time.
 _COUNTERS = {
     "resends": "sum(CASE WHEN ends THEN resent END)",
     "outages": "sum(CASE WHEN ends THEN outages END)",
     **rules.COUNTED,
     "refused": f"sum(CASE WHEN ends AND {NO_WAKE} THEN outbox_full END)",
 }
-_LIVES = f"""
-SELECT device, {", ".join(f"{sql} AS {name}" for name, sql in _COUNTERS.items())},
+_SUMS = f"""
+SELECT device, epoch, {", ".join(f"{sql} AS {name}" for name, sql in _COUNTERS.items())},
+    max(row(epoch_began, epoch, seq)) AS place,
     arg_max(struct_pack(heap, rssi, firmware, errors, journal_live, journal_used, journal_limit, journal_erases,
-        journal_damaged, journal_where), (epoch_began, epoch, seq)) AS last
-FROM ({{lives}}) GROUP BY device
+        journal_damaged, journal_where), seq) AS last
+FROM ({{lives}}) GROUP BY device, epoch
 """
 # What a device gave up before a time is known from its first health message at that time or later: `given`. Nothing
 # tells when it did, so of a time all counts that may be of it do: else a number that was given up would be called lost.
-_HEALTH_SUMS = f"""
+_LIVES = f"""
 WITH told AS ({{told}}), earlier AS ({{earlier}}), given AS ({{given}})
-SELECT device, told.last, restarts, resets, {
+SELECT device, epoch, told.last, told.place, {
     ", ".join(
         f"greatest(0, coalesce({'given' if name in rules.COUNTED else 'told'}.{name}, 0) - "
         f"coalesce(earlier.{name}, 0)) AS {name}"
         for name in _COUNTERS
     )
 }
-FROM given LEFT JOIN told USING (device) LEFT JOIN earlier USING (device)
-    LEFT JOIN (
-        SELECT device, count(*) FILTER (was IS NOT NULL AND {NO_WAKE}) AS restarts,
-            list(reset) FILTER (reset IS NOT NULL) AS resets
-        FROM health_messages WHERE start GROUP BY device) USING (device)
+FROM given LEFT JOIN told USING (device, epoch) LEFT JOIN earlier USING (device, epoch)
 """
 _NEXT_HEALTH = f"""
 SELECT device, min(received) FROM every_health WHERE received >= {{}} AND {_count(_TOLD["accepted"])} IS NOT NULL
@@ -200,27 +200,29 @@ WHERE behind - {rules.SLOW} * up >= {{0}} GROUP BY ALL
 """
 # expires: the longest expiry with which a message of the device arrived, in s.
 _EXPIRIES = "SELECT device, max(expiry) AS expires FROM days WHERE expiry IS NOT NULL GROUP BY device"
-_PLACES = "accepted delivered on_device erased on_way gone guessed before"
-_OF_JOURNALS = f"{_PLACES} repeated measurements odd_clock".split()
-_OF_DEVICES = "dead_letters conflicts jumps undated restarts resends outages refused".split()
-COUNTS = (*_OF_JOURNALS, "epochs", *_OF_DEVICES, *rules.COUNTED, "given_up", "lost")
-_CHANGED = f"least(gone, {' + '.join(rules.COUNTED)})"
+_PLACES = "accepted delivered on_device erased on_way gone guessed before given_up lost"
+_OF_JOURNALS = *f"{_PLACES} repeated measurements odd_clock".split(), *_COUNTERS
+COUNTS = (*_OF_JOURNALS, *"epochs dead_letters conflicts jumps undated restarts".split())
 # Whether nothing tells what became of the messages behind the last one that arrived: of a device that has vanished, and
 # not said good-bye with a number; of an earlier journal. Of a retired one the operator knows.
 _TAIL = """
 NOT retired AND (silent > 0 OR epochs > 1 OR state = 'offline') AND NOT coalesce(last_status.seq = last_number
     AND state = 'offline' AND epochs = 1, false)
 """
-# One row for each device. accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the
-# numbers that are gone as many as the device counts as dropped, damaged or skipped. lost: the others. "group": that of
-# the registry, else the label in its configuration, else its board.
+# One row for each device. accepted = delivered + on_device + on_way + given_up + lost. "group": that of the registry,
+# else the label in its configuration, else its board.
 _DEVICES = f"""
 WITH counted AS (
-    SELECT device, {", ".join(f"sum({name}) AS {name}" for name in _OF_JOURNALS)}, count(*) AS epochs
+    SELECT device, {", ".join(f"sum({name}) AS {name}" for name in _OF_JOURNALS)}, count(delivered) AS epochs,
+        arg_max(last, place) AS last
     FROM numbers GROUP BY device),
+restarted AS (
+    SELECT device, count(*) FILTER (was IS NOT NULL AND {NO_WAKE}) AS restarts,
+        list(reset) FILTER (reset IS NOT NULL) AS resets
+    FROM health_messages WHERE start GROUP BY device),
 dead AS (SELECT device, count(*) AS dead_letters FROM dead_letters WHERE device IS NOT NULL GROUP BY device),
 joined AS (
-    SELECT device, {", ".join(f"CAST(coalesce({name}, 0) AS BIGINT) AS {name}" for name in COUNTS[:-2])},
+    SELECT device, {", ".join(f"CAST(coalesce({name}, 0) AS BIGINT) AS {name}" for name in COUNTS)},
         since, seen, numbered, last_number, resets, last, coalesce(last_status.state, 'unknown') AS state,
         last_status, last_status.next_s AS next_s, state_since, impossible.device IS NOT NULL AS impossible, expires,
         shared.device IS NOT NULL AS shared,
@@ -230,12 +232,11 @@ joined AS (
         coalesce(last.journal_limit > 0 AND last.journal_used >= {_NEARLY_FULL} * last.journal_limit, false)
             AS nearly_full
     FROM counted FULL JOIN dead USING (device) FULL JOIN heard USING (device)
-        LEFT JOIN health_sums USING (device) LEFT JOIN states USING (device)
+        LEFT JOIN restarted USING (device) LEFT JOIN states USING (device)
         LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device)
         LEFT JOIN undated USING (device) LEFT JOIN impossible USING (device)
         LEFT JOIN expiries USING (device) LEFT JOIN registered USING (device))
-SELECT * EXCLUDE (last_status, numbered, interval_s), {_TAIL} AS tail, erased + {_CHANGED} AS given_up,
-    gone - {_CHANGED} AS lost
+SELECT * EXCLUDE (last_status, numbered, interval_s), {_TAIL} AS tail
 FROM (SELECT *, {{silent}} AS silent FROM joined)
 """
 
@@ -462,7 +463,7 @@ def define(database, proof, now, since=None, until=None):
         return _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL AND {where}", rules.HEALTH_STEPS)
 
     def lives(where):
-        return _LIVES.format(lives=_stepped(health(where), rules.ENDS_STEPS))
+        return _SUMS.format(lives=_stepped(health(where), rules.ENDS_STEPS))
 
     earlier = "false" if since is None else f"received < {moment(since)}"
     given = "FROM told"
@@ -475,7 +476,6 @@ def define(database, proof, now, since=None, until=None):
         "gaps": _GAPS_OF_A_TIME if database.ranged else _GAPS,
         "missing": _missing(proof, _ends(database, summaries, proof)),
         "journals": _JOURNALS_OF_A_TIME if database.ranged else _JOURNALS,
-        "numbers": _NUMBERS,
         "shared": _SHARED,
         "clock_jumps": _CLOCK_JUMPS,
         "undated": _UNDATED,
@@ -483,7 +483,8 @@ def define(database, proof, now, since=None, until=None):
         # Without a count of accepted messages they are left out. `health_messages` has each start and what is before.
         "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",
         "all_health": f"SELECT * FROM ({health(before, 'FROM every_health')}) WHERE NOT {earlier}",
-        "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier), given=given),
+        "lives": _LIVES.format(told=lives(before), earlier=lives(earlier), given=given),
+        "numbers": _NUMBERS,
         "states": _STATES.format(before=before),
         "heard": _heard(until),
         "impossible": _IMPOSSIBLE,

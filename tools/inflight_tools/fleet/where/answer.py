@@ -113,7 +113,12 @@ def _missing(database, epoch, number):
     )
     if missing["place"] != "gone":
         return {"place": _PLACES[missing["place"]], "proved": missing["proved"]}
-    told = database.row(f"SELECT gone, lost, expires, {', '.join(COUNTED)} FROM devices")
+    counts = ", ".join(f"coalesce({name}, 0) AS {name}" for name in COUNTED)
+    told = database.row(
+        f"SELECT gone, lost, {counts}, (SELECT any_value(expires) FROM expiries) AS expires FROM numbers "
+        "WHERE epoch = ?",
+        epoch,
+    )
     counted = {name: told.pop(name) for name in COUNTED}
     gone, lost = told["gone"], told.pop("lost")
     place = "lost" if lost == gone else "lost-or-given-up" if lost else "given-up"
