@@ -46,12 +46,13 @@ def build(asked=None):
     import typer
 
     from inflight_tools import output
+    from inflight_tools.app import App
 
     # A traceback with local variables could show a secret.
-    app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+    app = App(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
 
     @app.callback(invoke_without_command=True)
-    def options(version: bool = typer.Option(False, "--version", help="print the version of Inflight", metavar="")):
+    def options(version: bool = typer.Option(False, "--version", help="print the version of Inflight")):
         if version:
             print(f"inflight {inflight.__version__}")
             raise typer.Exit
@@ -78,7 +79,7 @@ def build(asked=None):
         except ModuleNotFoundError as error:
             _stand_in(app, name, _reason(error.name, "boards"))
         else:
-            alone = typer.Typer()  # the help lists commands of its own before groups
+            alone = App()  # the help lists commands of its own before groups
             alone.command(name, epilog=output.epilog(f"{name} {example}"))(found.main)
             app.add_typer(alone)
     return app

@@ -13,8 +13,8 @@ from inflight_tools.settings import Tls
 
 
 def flag(name: str, text: str) -> Any:
-    """An option without a value: its help shows no type."""
-    return typer.Option(name, help=text, metavar="")
+    """An option without a value, and without its opposite."""
+    return typer.Option(name, help=text)
 
 
 # --- results ---

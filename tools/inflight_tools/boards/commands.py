@@ -1,12 +1,11 @@
 """`inflight board`: its commands, each from the module of its name."""
 
-import typer
-
 from inflight_tools import boards
+from inflight_tools.app import App
 from inflight_tools.boards import deploy, flash, freeze, image, library, monitor, traceback
 from inflight_tools.output import epilog
 
-app = typer.Typer(no_args_is_help=True, help=boards.__doc__)
+app = App(no_args_is_help=True, help=boards.__doc__)
 
 
 def add(module, example):

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from inflight_tools import devices, options
+from inflight_tools.app import App
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.broker import find_broker
 from inflight_tools.cache import write_private
@@ -23,7 +24,7 @@ from inflight_tools.visible import visible
 
 _BY_CABLE = ("update_keys", "setup")  # fields that no command changes, beside tls_...
 
-app = typer.Typer(no_args_is_help=True, help=devices.__doc__)
+app = App(no_args_is_help=True, help=devices.__doc__)
 Name = Annotated[str, typer.Argument(help="a device, as in its topics, or how its name alone begins")]
 
 _TIMES = {"min": 0.1, "max": 86_400}

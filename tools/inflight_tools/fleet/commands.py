@@ -1,8 +1,7 @@
 """The commands `inflight fleet ...`, each from the package that does its work."""
 
-import typer
-
 from inflight_tools import fleet
+from inflight_tools.app import App
 from inflight_tools.fleet import device
 from inflight_tools.fleet.collect.command import collect
 from inflight_tools.fleet.home_assistant.command import history
@@ -16,7 +15,7 @@ from inflight_tools.fleet.transfer.command import download, upload
 from inflight_tools.fleet.where.command import where
 from inflight_tools.output import epilog
 
-app = typer.Typer(no_args_is_help=True, help=fleet.__doc__)
+app = App(no_args_is_help=True, help=fleet.__doc__)
 
 
 def _add(main, example, status="", **more):

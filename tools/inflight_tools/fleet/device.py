@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from inflight_tools import options
+from inflight_tools.app import App
 from inflight_tools.fleet.locations import location, present
 from inflight_tools.fleet.query.errors import querying
 from inflight_tools.fleet.query.times import UNITS
@@ -15,7 +16,7 @@ from inflight_tools.fleet.spark.storage import files_in
 from inflight_tools.output import epilog, show
 from inflight_tools.visible import visible
 
-app = typer.Typer(no_args_is_help=True, help=__doc__)
+app = App(no_args_is_help=True, help=__doc__)
 Name = Annotated[str, typer.Argument(help="the device, as in its topics")]
 Undo = Annotated[bool, options.flag("--undo", "forget it again")]
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})([smhd])")
