@@ -62,19 +62,20 @@ def test_the_groups_and_their_commands():
 
 
 @pytest.mark.parametrize("words", NAMES, ids=" ".join)
-def test_the_help_of_each_command_is_complete(words):
+def test_the_help_of_each_command(words):
+    """It is complete, and of this command alone: options of several commands have a text that fits each. Flags take no
+    value, and show no type."""
     done = run(*words, "--help")
     assert done.exit_code == 0
     assert f"Example: inflight {' '.join(words)} " in done.output
     assert "Exit status: 0 done, 1 failed, 2 wrong arguments" in done.output
+    assert "<bool>" not in done.output
     command = get_command(COMMAND)
     for word in words:
         command = command.commands[word]
     assert [parameter.name for parameter in command.params if not parameter.help] == []
-
-
-@pytest.mark.parametrize("words", NAMES, ids=" ".join)
-def test_wrong_arguments_end_with_status_2(words):
+    names = "|".join({name[-1] for name in NAMES} - {words[-1]})
+    assert not [option.help for option in command.params if re.search(rf"`({names})`", option.help)]
     assert run(*words, "--no-such-option").exit_code == 2
 
 
@@ -98,17 +99,6 @@ def test_an_unknown_board_is_a_wrong_argument(words, tmp_path, monkeypatch):
     assert completed.split() == taken
 
 
-@pytest.mark.parametrize("words", NAMES, ids=" ".join)
-def test_the_help_of_a_command_tells_of_this_command_alone(words):
-    """Options of several commands have a text that fits each; flags take no value, and show no type."""
-    command = get_command(COMMAND)
-    for word in words:
-        command = command.commands[word]
-    names = "|".join({name[-1] for name in NAMES} - {words[-1]})
-    assert not [option.help for option in command.params if re.search(rf"`({names})`", option.help)]
-    assert "<bool>" not in run(*words, "--help").output
-
-
 @pytest.mark.parametrize(
     ("word", "others"),
     [
@@ -126,10 +116,11 @@ def test_a_command_does_not_load_the_others(word, others):
 
 
 def test_the_list_of_commands_is_the_same_without_them():
+    """It offers completion."""
     whole, shown = (
         CliRunner().invoke(cli.build(*asked), ["--help"], env={"COLUMNS": "200"}).stdout for asked in ((), ("--help",))
     )
-    assert shown == whole
+    assert shown == whole and "--install-completion" in whole and "<bool>" not in whole
 
 
 def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
@@ -158,11 +149,6 @@ def test_an_option_means_the_same_in_every_command():
 
 def test_the_version_is_printed():
     assert run("--version").stdout == f"inflight {__version__}\n"
-
-
-def test_completion_is_offered():
-    told = run("--help").output
-    assert "--install-completion" in told and "<bool>" not in told
 
 
 def test_messages_name_options_and_not_the_variables_of_make():

@@ -45,11 +45,9 @@ def build(asked=None):
     of a command line; if it names a command, the others are not loaded; for the list of commands none is."""
     import typer
 
-    from inflight_tools import output
-    from inflight_tools.app import App
+    from inflight_tools.group import Group
 
-    # A traceback with local variables could show a secret.
-    app = App(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+    app = Group(help=_HELP)
 
     @app.callback(invoke_without_command=True)
     def options(version: bool = typer.Option(False, "--version", help="print the version of Inflight")):
@@ -79,8 +77,8 @@ def build(asked=None):
         except ModuleNotFoundError as error:
             _stand_in(app, name, _reason(error.name, "boards"))
         else:
-            alone = App()  # the help lists commands of its own before groups
-            alone.command(name, epilog=output.epilog(f"{name} {example}"))(found.main)
+            alone = Group()  # the help lists commands of its own before groups
+            alone.add(f"{name} {example}")(found.main)
             app.add_typer(alone)
     return app
 

@@ -1,8 +1,6 @@
 """The options that more than one command has: one type wherever an option stands, a help that fits the command."""
 
 import dataclasses
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +9,9 @@ import typer
 from inflight_tools.boards.images.variants import names, without_image
 from inflight_tools.settings import Tls
 
-
-def flag(name: str, text: str) -> Any:
-    """An option without a value, and without its opposite."""
-    return typer.Option(name, help=text)
-
-
 # --- results ---
 
-Json = Annotated[bool, flag("--json", "print results to stdout as JSON, one object a line")]
+Json = Annotated[bool, typer.Option("--json", help="print results to stdout as JSON, one object a line")]
 
 
 def out(what: str, default: str) -> Any:
@@ -53,10 +45,10 @@ AnyBoardFound = Annotated[str | None, _board(*without_image(), show_default=_CON
 Firmware = Annotated[Path | None, typer.Option(help="file of MicroPython's firmware for the board")]
 Sha256 = Annotated[str | None, typer.Option(help="the SHA-256 that the firmware's file must have")]
 FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
-Ota = Annotated[bool, flag("--ota", "ESP32: space for a second firmware, for updates over MQTT")]
+Ota = Annotated[bool, typer.Option("--ota", help="ESP32: space for a second firmware, for updates over MQTT")]
 _BYTECODE = "no machine code: for devices of several processors, or with MicroPython older than 1.23"
-Bytecode = Annotated[bool, flag("--bytecode", _BYTECODE)]
-Romfs = Annotated[bool, flag("--romfs", "modules go to the ROM file system of the firmware")]
+Bytecode = Annotated[bool, typer.Option("--bytecode", help=_BYTECODE)]
+Romfs = Annotated[bool, typer.Option("--romfs", help="modules go to the ROM file system of the firmware")]
 _PORT = "serial port of the board, /dev/ttyACM0 for example"
 _FOUND = "the one that has a board"
 PortOrNone = Annotated[str | None, typer.Option(help=_PORT)]
@@ -138,7 +130,7 @@ Tables = Annotated[
         show_default="tables in --data",
     ),
 ]
-Once = Annotated[bool, flag("--once", "take what is there, and end: for a cron job")]
+Once = Annotated[bool, typer.Option("--once", help="take what is there, and end: for a cron job")]
 
 
 def every(what: str) -> Any:
@@ -236,28 +228,3 @@ class BrokerOptions(TlsOptions):
     user: User = None
     password_file: PasswordFile = None
     protocol_level: ProtocolLevel = None
-
-
-def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """A function for Typer: in place of a parameter of `command` whose type is a dataclass, it has a parameter for each
-    field of that class."""
-    groups: dict[str, Any] = {}
-    flat: list[inspect.Parameter] = []
-    for name, found in inspect.signature(command).parameters.items():
-        if dataclasses.is_dataclass(found.annotation):
-            groups[name] = found.annotation
-            own = inspect.signature(groups[name]).parameters.values()
-            flat += sorted(own, key=lambda one: one.name in Tls._fields)  # these are for few
-        else:
-            flat.append(found)
-
-    def run(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
-        command(**given)
-
-    keywords = [found.replace(kind=found.KEYWORD_ONLY) for found in flat]  # with a default or not, in any order
-    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    run.__annotations__ = {found.name: found.annotation for found in flat}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    return run

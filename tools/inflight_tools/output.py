@@ -1,4 +1,4 @@
-"""What all commands print alike: the end of their help, progress, and why they have failed."""
+"""What all commands print alike: results, progress, and why they have failed."""
 
 import contextlib
 import time
@@ -9,11 +9,6 @@ from rich.console import Console
 from rich.text import Text
 
 from inflight_tools.visible import visible
-
-
-def epilog(example: str, more: str = "") -> str:
-    """The text below the help of a command. more: a further exit status, and what it means."""
-    return f"Example: inflight {example}\n\nExit status: 0 done, 1 failed, 2 wrong arguments{more and ', ' + more}."
 
 
 def show(text: str) -> None:

@@ -1,22 +1,15 @@
 """`inflight board`: its commands, each from the module of its name."""
 
 from inflight_tools import boards
-from inflight_tools.app import App
 from inflight_tools.boards import deploy, flash, freeze, image, library, monitor, traceback
-from inflight_tools.output import epilog
+from inflight_tools.group import Group
 
-app = App(no_args_is_help=True, help=boards.__doc__)
+app = Group("board", help=boards.__doc__)
 
-
-def add(module, example):
-    name = module.__name__.rpartition(".")[2]
-    app.command(name, epilog=epilog(f"board {name} {example}"))(module.main)
-
-
-add(image, "--board esp32 --config attic.json --out attic.bin")
-add(flash, "--board esp32 --port /dev/ttyUSB0 --config attic.json")
-add(deploy, "--board pico_w --port /dev/ttyACM0 --config attic.json")
-add(monitor, "--port /dev/ttyACM0 --config attic.json")
-add(traceback, "< crash.txt")
-add(freeze, "build/frozen")
-add(library, "build/library --board pico_w")
+app.add("image --board esp32 --config attic.json --out attic.bin")(image.main)
+app.add("flash --board esp32 --port /dev/ttyUSB0 --config attic.json")(flash.main)
+app.add("deploy --board pico_w --port /dev/ttyACM0 --config attic.json")(deploy.main)
+app.add("monitor --port /dev/ttyACM0 --config attic.json")(monitor.main)
+app.add("traceback < crash.txt")(traceback.main)
+app.add("freeze build/frozen")(freeze.main)
+app.add("library build/library --board pico_w")(library.main)

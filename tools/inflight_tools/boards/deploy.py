@@ -135,7 +135,6 @@ def _run(console, board, port, config, app, tls, broker, wait, in_rom):
         return plan, fields
 
 
-@options.spread
 def main(
     board: options.AnyBoardFound = None,
     port: options.PortFound = None,

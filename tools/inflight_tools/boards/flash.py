@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from inflight_tools import options
 from inflight_tools.boards.connected import INFO, board_id, find, mounted
 from inflight_tools.boards.deploy import Birth
@@ -21,11 +23,10 @@ _DRIVE_S = 20  # until a boot drive is mounted
 _LOST = "undelivered messages in the board's journal"
 
 
-@options.spread
 def main(
     image: options.FlashOptions,
     port: options.PortOrDrive = None,
-    erase: Annotated[bool, options.flag("--erase", f"erase all of the flash first, {_LOST} too")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help=f"erase all of the flash first, {_LOST} too")] = False,
     broker: options.BrokerHere = None,
     wait: options.Wait = options.WAIT_S,
 ):

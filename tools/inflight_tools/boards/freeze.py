@@ -24,7 +24,7 @@ def main(
         "build/frozen"
     ),
     board: options.AnyBoardOrNone = None,
-    application: Annotated[bool, options.flag("--application", "the firmware's application as well")] = False,
+    application: Annotated[bool, typer.Option("--application", help="the firmware's application as well")] = False,
     bytecode: options.Bytecode = False,
 ):
     """Writes modules and a manifest for a firmware of your own: the library, or the whole application. With --board the

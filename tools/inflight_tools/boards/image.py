@@ -14,7 +14,6 @@ from inflight_tools.output import failing, show
 from inflight_tools.settings import configured
 
 
-@options.spread
 def main(
     image: options.ImageOptions,
     out: Annotated[Path | None, options.out("file of the image", "build/inflight-BOARD.bin or .uf2")] = None,

@@ -30,7 +30,7 @@ def main(
     board: options.AnyBoardOrNone = None,
     bytecode: options.Bytecode = False,
     port: options.PortOrNone = None,
-    remove: Annotated[bool, options.flag("--remove", "take it away from the board")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="take it away from the board")] = False,
     url: Annotated[
         str | None, typer.Option(help="where the folder will be served, for mip on a board: http://192.168.1.10:8000")
     ] = None,

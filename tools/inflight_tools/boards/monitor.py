@@ -148,7 +148,6 @@ class Stream:
             raise OSError(self._ended)
 
 
-@options.spread
 def main(
     port: options.PortFound = None,
     config: options.ConfigOrNone = None,

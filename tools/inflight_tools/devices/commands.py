@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 
 from inflight_tools import devices, options
-from inflight_tools.app import App
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.broker import find_broker
 from inflight_tools.cache import write_private
 from inflight_tools.devices import change, tables
 from inflight_tools.devices.roster import KINDS, ONLINE, Connection, WrongArgument, later
-from inflight_tools.output import epilog, failing
+from inflight_tools.group import Group
+from inflight_tools.output import failing
 from inflight_tools.output import show as say
 from inflight_tools.update import release as releases
 from inflight_tools.update.rollout import PATIENCE_H, Patience, conclude, roll_out
@@ -24,18 +24,13 @@ from inflight_tools.visible import visible
 
 _BY_CABLE = ("update_keys", "setup")  # fields that no command changes, beside tls_...
 
-app = App(no_args_is_help=True, help=devices.__doc__)
+app = Group("device", help=devices.__doc__)
 Name = Annotated[str, typer.Argument(help="a device, as in its topics, or how its name alone begins")]
 
 _TIMES = {"min": 0.1, "max": 86_400}
 Timeout = Annotated[float, typer.Option(**_TIMES, help="seconds to wait for readings and health")]
 AnswerTimeout = Annotated[float, typer.Option(**_TIMES, help="seconds to wait for the device's answer")]
-Yes = Annotated[bool, options.flag("--yes", "do not ask before the change is sent")]
-
-
-def _add(example):
-    name = example.split()[0]
-    return lambda main: app.command(name, epilog=epilog(f"device {example}"))(options.spread(main))
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask before the change is sent")]
 
 
 @contextlib.contextmanager
@@ -69,7 +64,7 @@ def _found(connection, name):
     return device
 
 
-@_add("list --broker broker.example")
+@app.add("list --broker broker.example")
 def list_(at: options.BrokerOptions, timeout: Timeout = 11, as_json: options.Json = False):
     """Lists the devices at a broker: state, version, last reading, what is wrong. It ends when each device that is
     online has told readings and health, or after --timeout."""
@@ -84,7 +79,7 @@ def list_(at: options.BrokerOptions, timeout: Timeout = 11, as_json: options.Jso
         Console().print(tables.of_all(found))
 
 
-@_add("show attic --broker broker.example")
+@app.add("show attic --broker broker.example")
 def show(name: Name, at: options.BrokerOptions, timeout: Timeout = 11, as_json: options.Json = False):
     """Shows one device: as `list`, with its journal, and with --config of its own file its configuration without
     secrets."""
@@ -113,7 +108,7 @@ def _change(connection, known, device, fields, yes, timeout):
     say(f"{visible(device.name)} has taken the change, and is there again")
 
 
-@_add("set attic interval_ms=5000 ha=true --broker broker.example")
+@app.add("set attic interval_ms=5000 ha=true --broker broker.example")
 def set_(
     name: Name,
     fields: Annotated[list[str], typer.Argument(help="field=value; field=null removes it")],
@@ -133,7 +128,7 @@ def set_(
         _change(connection, _known(at, device), device, change.read(fields, ask), yes, timeout)
 
 
-@_add("backup attic attic.json --broker broker.example")
+@app.add("backup attic attic.json --broker broker.example")
 def backup(
     name: Name,
     file: Annotated[Path, typer.Argument(help="a new file for its configuration")],
@@ -151,7 +146,7 @@ def backup(
         say(f"{file}: {len(found)} fields of {visible(device.name)}")
 
 
-@_add("restore attic attic.json --broker broker.example")
+@app.add("restore attic attic.json --broker broker.example")
 def restore(
     name: Name,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="a configuration file of the device")],
@@ -186,7 +181,7 @@ def restore(
         _change(connection, known or _known(at, device), device, fields, yes, timeout)
 
 
-@_add("log attic --broker broker.example")
+@app.add("log attic --broker broker.example")
 def log(name: Name, at: options.BrokerOptions, timeout: AnswerTimeout = 30, as_json: options.Json = False):
     """Prints the last lines of a device's log: seconds since its start, level, text."""
     with _connected(at) as connection:
@@ -199,7 +194,7 @@ def log(name: Name, at: options.BrokerOptions, timeout: AnswerTimeout = 30, as_j
         say(visible(line))
 
 
-@_add("restart attic --broker broker.example")
+@app.add("restart attic --broker broker.example")
 def restart(name: Name, at: options.BrokerOptions, timeout: AnswerTimeout = 30):
     """Restarts a device when all its messages are delivered, and waits until it is there again."""
     with _connected(at) as connection:
@@ -208,7 +203,7 @@ def restart(name: Name, at: options.BrokerOptions, timeout: AnswerTimeout = 30):
         say(f"{visible(device.name)} has restarted")
 
 
-@_add("update attic build/pico_w-7.release --broker broker.example")
+@app.add("update attic build/pico_w-7.release --broker broker.example")
 def update(
     name: Name,
     release: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="file of `inflight release`")],

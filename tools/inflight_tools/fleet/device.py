@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from inflight_tools import options
-from inflight_tools.app import App
 from inflight_tools.fleet.locations import location, present
 from inflight_tools.fleet.query.errors import querying
 from inflight_tools.fleet.query.times import UNITS
 from inflight_tools.fleet.spark.storage import files_in
-from inflight_tools.output import epilog, show
+from inflight_tools.group import Group
+from inflight_tools.output import show
 from inflight_tools.visible import visible
 
-app = App(no_args_is_help=True, help=__doc__)
+app = Group("fleet", "device", help=__doc__)
 Name = Annotated[str, typer.Argument(help="the device, as in its topics")]
-Undo = Annotated[bool, options.flag("--undo", "forget it again")]
+Undo = Annotated[bool, typer.Option("--undo", help="forget it again")]
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _SECONDS = {"s": 1} | UNITS
 
@@ -72,7 +72,7 @@ def _say(command, name, value, data, of, undo):
             raise typer.BadParameter(f"write {e}, or --undo", param_hint="'value'") from None
 
 
-@app.command(epilog=epilog("fleet device retire attic --data telemetry"))
+@app.add("retire attic --data telemetry")
 def retire(name: Name, data: options.Data = options.DATA, of: options.Tables = None, undo: Undo = False):
     """A device was taken away: from now on it is not silent, nor is the end of its messages unknown. Its history stays,
     and when it sends again it is one like the others."""
@@ -83,7 +83,7 @@ def _add(example, argument, text):
     """Adds a command. argument: help of its argument."""
     command = example.split()[0]
 
-    @app.command(command, help=text, epilog=epilog(f"fleet device {example} --data telemetry"))
+    @app.add(f"{example} --data telemetry", help=text)
     def run(
         name: Name,
         value: Annotated[str | None, typer.Argument(help=argument)] = None,
@@ -111,7 +111,7 @@ _add("group attic north", "the group", _GROUP)
 _add("note attic 'behind the stove'", "for people", "A line for people, on the device's page and in the report.")
 
 
-@app.command(epilog=epilog("fleet device list --data telemetry"))
+@app.add("list --data telemetry")
 def list(data: options.Data = options.DATA, of: options.Tables = None):
     """Shows what was said of devices."""
     with querying():

@@ -23,7 +23,6 @@ _SPECIAL = re.compile(r"[^\w./=@,+:-]")
 _UNIT = Path(__file__).parent / "templates/unit.service"
 
 
-@options.spread
 def service(
     at: options.BrokerOptions,
     folder: Annotated[Path, typer.Argument(help="is made if it is missing; its units are replaced")] = Path(

@@ -173,7 +173,6 @@ def _planned(fleet, devices, release, canary, wave):
     return waves(left, canary, wave), skipped
 
 
-@options.spread
 def main(
     release: Annotated[
         Path | None, typer.Argument(help="file of `inflight release`; without one: shows the fleet")

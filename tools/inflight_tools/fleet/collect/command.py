@@ -20,7 +20,6 @@ from inflight_tools.signals import on_stop
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-@options.spread
 def collect(
     landing: options.LandingFolder,
     at: options.BrokerOptions,

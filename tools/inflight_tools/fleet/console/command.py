@@ -50,7 +50,6 @@ def _of_broker(at, stack, token):
     return f"what devices tell at {connection.broker.place}", how
 
 
-@options.spread
 def main(
     at: options.BrokerOptions,
     data: options.DataOrNone = None,
@@ -58,7 +57,9 @@ def main(
     of: options.Tables = None,
     changes: Annotated[
         bool,
-        options.flag("--changes", "viewers may change settings, restart devices, read logs; or say what tables do not"),
+        typer.Option(
+            "--changes", help="viewers may change settings, restart devices, read logs; or say what tables do not"
+        ),
     ] = False,
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
     viewer_password_file: Annotated[

@@ -22,7 +22,7 @@ def history(
     since: options.Since = None,
     until: options.Until = None,
     plain_http: Annotated[
-        bool, options.flag("--plain-http", "send the token over http: whoever listens on the way can then read it")
+        bool, typer.Option("--plain-http", help="send the token over http: whoever listens on the way can then read it")
     ] = False,
     late: Annotated[int, typer.Option(min=1, help="seconds after which a reading is late")] = 300,
     as_json: options.Json = False,

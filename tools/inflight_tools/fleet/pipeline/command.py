@@ -19,7 +19,6 @@ CONSOLE = Console(stderr=True)
 _STATUS_S = 2  # between the collector's reports on a terminal
 
 
-@options.spread
 def pipeline(
     at: options.BrokerOptions,
     data: options.Data = options.DATA,

@@ -51,11 +51,11 @@ def export(
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
     follow: Annotated[
-        bool, options.flag("--follow", "the measurements instead, each once, as they come, until it is stopped")
+        bool, typer.Option("--follow", help="the measurements instead, each once, as they come, until it is stopped")
     ] = False,
     form: Annotated[Form | None, typer.Option("--format", help="with --follow: of its files")] = None,
     undated: Annotated[
-        bool, options.flag("--undated", "with --follow: readings without a time at once, not when they are dated")
+        bool, typer.Option("--undated", help="with --follow: readings without a time at once, not when they are dated")
     ] = False,
     once: options.Once = False,
     every: Annotated[float, options.every("looks for new measurements, with --follow")] = options.EVERY_S,

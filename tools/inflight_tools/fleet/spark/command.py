@@ -160,7 +160,7 @@ def tables(
         int | None, typer.Option(min=1, help="most landing files in a micro-batch; default: 256 MB")
     ] = None,
     new_checkpoint: Annotated[
-        bool, options.flag("--new-checkpoint", "begin a new checkpoint, for tables that have lost theirs")
+        bool, typer.Option("--new-checkpoint", help="begin a new checkpoint, for tables that have lost theirs")
     ] = False,
     as_json: options.Json = False,
     metrics: options.Metrics = None,

@@ -48,7 +48,7 @@ def _moving(make):
         ],
         data: options.Data = options.DATA,
         landing: options.LandingFolderOrNone = None,
-        keep_moved: Annotated[bool, options.flag("--keep-moved", "keep what was moved, in another folder")] = False,
+        keep_moved: Annotated[bool, typer.Option("--keep-moved", help="keep what was moved in another folder")] = False,
         once: options.Once = False,
         every: Annotated[float, options.every("looks for files")] = options.EVERY_S,
         as_json: options.Json = False,

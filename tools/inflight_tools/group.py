@@ -1,0 +1,74 @@
+"""The class of the command `inflight` and of its groups, with what the helps of all commands have alike."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from inflight_tools.settings import Tls
+
+
+class _PlainFlags:
+    """Typer shows the type <bool> behind every flag, its own (--help) included, as if it took a value."""
+
+    def get_params(self, ctx):
+        params = super().get_params(ctx)
+        for param in params:
+            if getattr(param, "is_flag", False):  # an argument of the command has no such attribute
+                param.metavar = ""
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
+def _spread(command: Callable[..., None]) -> Callable[..., None]:
+    """A function for Typer: in place of a parameter of `command` whose type is a dataclass, it has a parameter for each
+    field of that class."""
+    groups: dict[str, Any] = {}
+    flat: list[inspect.Parameter] = []
+    for name, found in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(found.annotation):
+            groups[name] = found.annotation
+            own = inspect.signature(groups[name]).parameters.values()
+            flat += sorted(own, key=lambda one: one.name in Tls._fields)  # these are for few
+        else:
+            flat.append(found)
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        command(**given)
+
+    keywords = [found.replace(kind=found.KEYWORD_ONLY) for found in flat]  # with a default or not, in any order
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__annotations__ = {found.name: found.annotation for found in flat}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+class Group(typer.Typer):
+    def __init__(self, *words, help=None):
+        """words: what calls the group, behind `inflight`."""
+        # A traceback with local variables could show a secret.
+        super().__init__(cls=_Group, help=help, no_args_is_help=True, pretty_exceptions_enable=False)
+        self.words = words
+
+    def command(self, name=None, **settings):
+        add = super().command(name, cls=_Command, **settings)
+        return lambda function: add(_spread(function))
+
+    def add(self, example, status="", **settings):
+        """A decorator for the function of a command. example: of its use, from its name on. status: a further exit
+        status, and what it means."""
+        statuses = ", ".join(["0 done, 1 failed, 2 wrong arguments", *filter(None, [status])])
+        text = f"Example: {' '.join(['inflight', *self.words, example])}\n\nExit status: {statuses}."
+        return self.command(example.split()[0], epilog=text, **settings)
