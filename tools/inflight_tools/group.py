@@ -11,23 +11,22 @@ from typer.core import TyperCommand, TyperGroup
 from inflight_tools.settings import Tls
 
 
-class _PlainFlags:
+def _without_types(params):
     """Typer shows the type <bool> behind every flag, its own (--help) included, as if it took a value."""
+    for param in params:
+        if getattr(param, "is_flag", False):  # an argument of the command has no such attribute
+            param.metavar = ""
+    return params
 
+
+class _Command(TyperCommand):
     def get_params(self, ctx):
-        params = super().get_params(ctx)
-        for param in params:
-            if getattr(param, "is_flag", False):  # an argument of the command has no such attribute
-                param.metavar = ""
-        return params
+        return _without_types(super().get_params(ctx))
 
 
-class _Command(_PlainFlags, TyperCommand):
-    pass
-
-
-class _Group(_PlainFlags, TyperGroup):
-    pass
+class _Group(TyperGroup):
+    def get_params(self, ctx):
+        return _without_types(super().get_params(ctx))
 
 
 def _spread(command: Callable[..., None]) -> Callable[..., None]:
