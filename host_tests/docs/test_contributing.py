@@ -5,14 +5,14 @@ import re
 import shutil
 import types
 
-import typer
 from typer.testing import CliRunner
 
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.firmware.conftest import Machine
 from host_tests.waiting import wait_for
-from inflight_tools.boards import commands
+from inflight_tools.boards import image
+from inflight_tools.group import Group
 from tools.runtimes import device_run, runtime
 
 PAGE = CHECKOUT / "CONTRIBUTING.md"
@@ -29,13 +29,13 @@ def test_the_path_of_a_message():
         folder = found[0].parent
 
 
-def test_a_command(monkeypatch):
+def test_a_command():
     module = types.ModuleType("inflight_tools.boards.hello")
     exec(next(block.text for block in blocks("python") if block.page == PAGE), module.__dict__)
-    monkeypatch.setattr(commands, "app", typer.Typer())
-    commands.add(module, "--board esp32")
-    commands.add(commands.image, "")  # one command alone would have no name
-    run = lambda *words: CliRunner().invoke(commands.app, words, env={"COLUMNS": "200"})  # noqa: E731
+    app = Group("board")
+    app.add("hello --board esp32")(module.main)
+    app.add("image")(image.main)  # one command alone would have no name
+    run = lambda *words: CliRunner().invoke(app, words, env={"COLUMNS": "200"})  # noqa: E731
     assert run("hello", "--board", "esp32").stdout == "Hello, esp32\n"
     assert run("hello", "--board", "esp8266").exit_code == 2
     assert "Example: inflight board hello --board esp32" in run("hello", "--help").stdout
