@@ -212,5 +212,5 @@ def damage(flash, shape, reader, stale, most=16):
     for _ in range(most):
         if reader.left:
             _DAMAGES[reader.byte() % len(_DAMAGES)](flash, shape, reader, stale)
-    # A sector with such bytes passes for erased (FORMAT.md, rule 6 of "Which sectors count").
+    # A sector with such bytes passes for erased (FORMAT.md, rule 3 of "Which sectors count").
     flash.flipped = {at: 0xFF & ~b for at, b in enumerate(flash.data) if b < 0xFF and not ~b & 0xFF & (~b & 0xFF) - 1}
