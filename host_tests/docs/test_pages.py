@@ -71,7 +71,7 @@ _OTHERS = (
     "tools/inflight_tools/project/templates/",
 )
 BY_HAND = [page for page in PAGES if not page.relative_to(CHECKOUT).as_posix().startswith(_OTHERS)]
-WORDS = 29_200  # outside of blocks of code; lower it with what you remove
+WORDS = 27_100  # outside of blocks of code; lower it with what you remove
 # A sentence begins with its noun: these are pronouns without one, and what the house wrote in such a way.
 _PRONOUN_FIRST = re.compile(
     r"(?:^|[.:;|] |\n(?:- |\d\. )?)(?:(?:Of (?:what|these|those|which)|That of|Those of)\b"
