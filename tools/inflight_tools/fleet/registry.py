@@ -79,13 +79,3 @@ def changing(root, device, fields):
         yield found
         kept = {name: found[name] for name in sorted(found) if found[name]}
         write_atomic(Path(files.path(NAME)), json.dumps({"devices": kept}, indent=1) + "\n")
-
-
-def change(root, device, field, value):
-    """Notes the value of a field, None: takes it out, also where an earlier name has it. Raises as changing() does."""
-    fields = {} if value is None else {field: value}
-    with changing(root, device, fields) as found:
-        mine = [device] if field == RENAMED else names(found).get(device, [device])
-        for name in mine:
-            found.get(name, {}).pop(field, None)
-        found.setdefault(mine[0], {}).update(fields)

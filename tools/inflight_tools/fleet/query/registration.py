@@ -1,4 +1,4 @@
-"""A new name of a device: whether the tables let it be one device under both."""
+"""Changes of the registry that depend on the names of devices: whether the tables let two be one device."""
 
 import difflib
 
@@ -44,3 +44,14 @@ def rename(root, old, new):
             why = why or (together and "sent at the same time for more than a minute")
         if why:
             raise ValueError(f"{old} and {new} are two devices, which have {why}: retire one, or write another name")
+
+
+def change(root, device, field, value):
+    """Notes the value of a field, None: takes it out, also where an earlier name has it. Raises as registry.changing()
+    does."""
+    fields = {} if value is None else {field: value}
+    with registry.changing(root, device, fields) as found:
+        mine = [device] if field == registry.RENAMED else registry.names(found).get(device, [device])
+        for name in mine:
+            found.get(name, {}).pop(field, None)
+        found.setdefault(mine[0], {}).update(fields)
