@@ -228,7 +228,8 @@ def test_a_form_says_what_tables_do_not(fleet, serve):
     assert sorted(one.attributes["value"] for one in form.all("button")) == sorted(COMMANDS)
     assert post("note", token="x") == 403 and post("note", device="nobody") == post("sell") == 404
     assert post("expect", value="5") == "Failed: write an interval, for example 30s, 10m, 24h or 7d."
-    assert "two devices" in post("rename", value="cellar") and not registry.exists()
+    assert "two devices" in post("rename", value="cellar") and "without /" in post("rename", value="a/b")
+    assert not registry.exists()
     for act, text in (("note", "<b>stove"), ("expect", "24h"), ("retire", ""), ("rename", "loft")):
         assert post(act, value=text) == "It is noted, and counts in a moment."
     served.live.look()

@@ -23,17 +23,18 @@ def rename(root, old, new):
     """From now on the device `old` of the tables in the folder `root` is `new`, which may have rows of its own. Raises
     ValueError if it is unknown, or these are two devices; as registry.changing() does."""
     with registry.changing(root, old, {registry.RENAMED: new}) as found:
-        known = registry.names(found)
-        if known.get(old, [old])[0] != old:
+        with Database(root, found) as database:
+            present = database.names(old)[0]
+            devices = set(database.values("SELECT DISTINCT device FROM every_ledger"))
+        if present != old:
             raise ValueError(
-                f"{old} is {known[old][0]} now: rename that, or take the other name back: "
+                f"{old} is {present} now: rename that, or take the other name back: "
                 f"`inflight fleet device rename {old} --undo`"
             )
+        known = registry.names(found)
         if old == known.get(new, [new])[0]:
             why = f"{new} was renamed to it: forget one of the names with --undo, {_LIST}"
             raise ValueError(f"{old} cannot become {new}: {why if new in known else 'that is its name'}")
-        with Database(root) as database:
-            devices = set(database.values("SELECT DISTINCT device FROM every_ledger"))
         if old not in devices:
             near = difflib.get_close_matches(old, devices, 3) or sorted(devices)[:3]
             raise ValueError(f"there is no device {old} in the tables: there is {', '.join(near) or 'none'}")
@@ -51,7 +52,10 @@ def change(root, device, field, value):
     does."""
     fields = {} if value is None else {field: value}
     with registry.changing(root, device, fields) as found:
-        mine = [device] if field == registry.RENAMED else registry.names(found).get(device, [device])
+        mine = [device]
+        if field != registry.RENAMED and device in registry.names(found):
+            with Database(root, found) as database:  # it tells names apart that are two devices after all
+                mine = database.names(device)
         for name in mine:
             found.get(name, {}).pop(field, None)
         found.setdefault(mine[0], {}).update(fields)
