@@ -146,6 +146,9 @@ HISTORIES = [
     ("FiguresWrong", {JUDGED % "damaged": "0x60 2x60"}, 65, None),
     ("FiguresWrong", {JUDGED % "damaged": "0x60 2x60"}, 75,
         "2 of damaged: tables that lack rows, or devices whose numbers cannot be."),
+    ("FiguresOld", {"inflight_fleet_timestamp_seconds": "0+60x30 1800x60"}, 60, None),
+    ("FiguresOld", {"inflight_fleet_timestamp_seconds": "0+60x30 1800x60"}, 67,
+        "The figures of the fleet are 37 minutes old: nobody looks for losses. Start the console again."),
 ]  # fmt: skip
 
 
