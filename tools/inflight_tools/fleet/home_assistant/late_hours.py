@@ -44,7 +44,7 @@ minutes AS (
         sum(total) AS total, sum(count) AS count, min(min) AS min, max(max) AS max
     FROM every_minutes SEMI JOIN lately ON every_minutes.device = lately.device AND every_minutes.name = lately.name
         AND every_minutes.unit IS NOT DISTINCT FROM lately.unit
-    GROUP BY ALL),
+    WHERE minute >= (SELECT min(hour) FROM lately) GROUP BY ALL),
 hours AS (
     SELECT device, name, unit, hour, sum(total) / sum(count) AS mean, min(min) AS min, max(max) AS max,
         arg_min(max, minute) AS first, arg_max(max, minute) AS last, coalesce(sum({growth}), 0) AS growth
