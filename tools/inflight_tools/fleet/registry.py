@@ -32,7 +32,8 @@ def _check(device, fields):
         number = field in _NUMBERS and type(value) in (int, float) and 0 < value < _MOST
         text = field in _TEXTS and type(value) is str and value.encode("utf-8", "ignore").decode() == value != ""
         if not (number or text):
-            raise ValueError(f"{device}: {field} {value!r:.60}: write whole characters of UTF-8, one at least")
+            allowed = f"a number up to {_MOST:.0e}" if field in _NUMBERS else "whole characters of UTF-8, one at least"
+            raise ValueError(f"{device}: {field} {value!r:.60}: write {allowed}")
 
 
 def load(files):
