@@ -160,7 +160,7 @@ def test_configurations_are_valid(block):
     entries.check(config.check(given, "device"), lambda *pin: None)
 
 
-@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+@pytest.mark.parametrize("block", [one for one in blocks("yaml") if "alert:" not in one.text], ids=str)
 def test_yaml_is_a_configuration_of_prometheus(block):
     found = yaml.safe_load(block.text)
     assert all((MONITORING / name).is_file() for name in found["rule_files"])

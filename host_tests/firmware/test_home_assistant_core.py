@@ -16,8 +16,8 @@ from host_tests.clients import cut_power
 from host_tests.firmware.test_home import ACTUATORS, machine_module  # noqa: F401 (a fixture)
 from host_tests.firmware.test_home_assistant import READINGS
 from host_tests.waiting import wait_for
-from inflight_tools.fleet import home_assistant as statistics
 from inflight_tools.fleet.commands import app as fleet
+from inflight_tools.fleet.home_assistant import late_hours as statistics
 from tools import pictures
 from tools.demo.downstream import Downstream
 from tools.peers import chromium, mosquitto
@@ -28,7 +28,9 @@ pytestmark = pytest.mark.long("INFLIGHT_HOME_ASSISTANT")
 PATIENCE_S = 240
 HOUR_S = 3600
 # {unit of SenML: [unit, device class]}
-OURS = {row.split()[0]: row.split()[1:] or [None, None] for row in _UNITS.strip().split("\n")}
+OURS = {}
+for kind, *units in map(str.split, _UNITS.strip().split("\n")):
+    OURS |= {text.partition("=")[0]: [text.rpartition("=")[2], kind] for text in units}
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +197,7 @@ def test_an_hour_takes_the_place_of_what_home_assistant_has_of_it(make, broker, 
     home.do("compile.run", start=utc(hour + 55 * 60))
     becomes(home, entity, hour, [(0, 20, 20, 20)])
     with statistics.HomeAssistant(core.url, core.token) as importer:
-        found = {"yard-temperature": ("°C", [(hour, 12.0, 10.0, 20.0)])}
+        found = {"yard-temperature": ("°C", [statistics.Hour(hour, 12.0, 10.0, 20.0, 12.0, 12.0, 0.0, True)])}
         assert statistics.write(importer, found) == ({entity: 1}, {})
     becomes(home, entity, hour, [(0, 12, 10, 20)])
 
@@ -205,6 +207,7 @@ def test_statistics_in_the_unit_that_somebody_chose(make, broker, core, home, ru
     app = make(broker.port, device="ranch", ha=True)
     app.board.readings = READINGS
     choices = {"°C": ["°F", "K"], **statistics.UNITS}
+    del choices["Wh"], choices["kWh"]  # meters have a sum, and no mean
     entities = {row[0]: f"sensor.ranch_in_{n}" for n, row in enumerate(OURS.values()) if row[0] in choices}
     assert entities.keys() == choices.keys()
     run(app, lambda: all(home.state(entity) for entity in entities.values()))
@@ -225,7 +228,8 @@ def test_statistics_in_the_unit_that_somebody_chose(make, broker, core, home, ru
                 home.wait(lambda e=entity, u=theirs: home.states[e]["attributes"].get("unit_of_measurement") == u)
                 kind = wait_for(lambda e=entity, u=theirs: (found := cleared(e))[1] == u and found[0], PATIENCE_S)
                 becomes(home, entity, hour, [])
-                assert statistics.write(importer, {unique: (ours, [(hour, 12.0, -3.0, 25.0)])}) == ({entity: 1}, {})
+                found = {unique: (ours, [statistics.Hour(hour, 12.0, -3.0, 25.0, 12.0, 12.0, 0.0, True)])}
+                assert statistics.write(importer, found) == ({entity: 1}, {})
                 becomes(home, entity, hour, [pytest.approx((0, 12, -3, 25))], units={kind: ours})
 
 

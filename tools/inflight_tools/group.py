@@ -2,8 +2,6 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -13,9 +11,8 @@ from inflight_tools.settings import Tls
 
 def _without_types(params):
     """Typer shows the type <bool> behind every flag, its own (--help) included, as if it took a value."""
-    for param in params:
-        if getattr(param, "is_flag", False):  # an argument of the command has no such attribute
-            param.metavar = ""
+    for flag in (param for param in params if getattr(param, "is_flag", False)):  # arguments have no such attribute
+        flag.metavar = ""
     return params
 
 
@@ -29,11 +26,10 @@ class _Group(TyperGroup):
         return _without_types(super().get_params(ctx))
 
 
-def _spread(command: Callable[..., None]) -> Callable[..., None]:
+def _spread(command):
     """A function for Typer: in place of a parameter of `command` whose type is a dataclass, it has a parameter for each
     field of that class."""
-    groups: dict[str, Any] = {}
-    flat: list[inspect.Parameter] = []
+    groups, flat = {}, []
     for name, found in inspect.signature(command).parameters.items():
         if dataclasses.is_dataclass(found.annotation):
             groups[name] = found.annotation
@@ -42,7 +38,7 @@ def _spread(command: Callable[..., None]) -> Callable[..., None]:
         else:
             flat.append(found)
 
-    def run(**given: Any) -> None:
+    def run(**given):
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
         command(**given)
@@ -56,8 +52,7 @@ def _spread(command: Callable[..., None]) -> Callable[..., None]:
 
 class Group(typer.Typer):
     def __init__(self, *words, help=None):
-        """words: what calls the group, behind `inflight`."""
-        # A traceback with local variables could show a secret.
+        """words: what calls the group. A traceback shows no local variables, which could be a secret."""
         super().__init__(cls=_Group, help=help, no_args_is_help=True, pretty_exceptions_enable=False)
         self.words = words
 
@@ -66,8 +61,7 @@ class Group(typer.Typer):
         return lambda function: add(_spread(function))
 
     def add(self, example, status="", **settings):
-        """A decorator for the function of a command. example: of its use, from its name on. status: a further exit
-        status, and what it means."""
-        statuses = ", ".join(["0 done, 1 failed, 2 wrong arguments", *filter(None, [status])])
+        """A decorator for a command's function. example: its use, from its name on. status: a further exit status."""
+        statuses = f"0 done, 1 failed, 2 wrong arguments{status and ', ' + status}"
         text = f"Example: {' '.join(['inflight', *self.words, example])}\n\nExit status: {statuses}."
         return self.command(example.split()[0], epilog=text, **settings)

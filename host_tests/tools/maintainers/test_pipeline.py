@@ -37,7 +37,8 @@ def test_each_part_has_its_figures(tmp_path):
         (row, figure) for columns in tables.values() for column in columns.values() for row, figure in column.items()
     ]
     assert [row for row, figure in figures if not isinstance(figure, str) and not figure > 0] == []
-    assert [*tables["Stages, deliveries/s (share of the ceiling)"]] == ["3,000 rows"]
+    (stages,) = tables["Stages, deliveries/s (share of the ceiling)"].values()
+    assert {"all tables", "plain Spark", "DuckDB", "Polars", "processor, all tables to plain Spark"} <= {*stages}
     assert [*tables["Small micro-batches"]] == ["2 batches of 50 deliveries"]
     assert len(tables) == len([line for line in said.splitlines() if line.startswith("**")]) == 6
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]

@@ -4,9 +4,11 @@ import shutil
 import statistics
 import time
 from contextlib import contextmanager
+from operator import truediv
 
 from tools.bench.pipeline.landing import MEASUREMENTS, ROOT, bytes_below, deliveries, land
 from tools.bench.pipeline.memory import Peaks
+from tools.bench.pipeline.peers import PEERS
 
 TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
 
@@ -68,6 +70,7 @@ _STAGES = {
     "read and parse": lambda spark, files, _: _read(lines_of(spark, files)),
     "the same, telemetry that is unusual": _parse_unusual,
     _TAKE: _take,
+    **PEERS,
 }
 
 
@@ -83,9 +86,9 @@ def measure(folder, millions, devices, runs):
             work(spark, folder / "warm-up", folder / "warm-up-tables")
         for _ in range(runs):
             for name, work in _STAGES.items():
-                before = peaks.processor_s()
+                before = peaks.processor_s() + time.process_time()
                 seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
-                cpu_s[name].append(peaks.processor_s() - before)
+                cpu_s[name].append(peaks.processor_s() + time.process_time() - before)
     report_s, facts = timed(_report, folder / "tables")
     again_s, _ = timed(_report, folder / "tables")
     taken = {name: statistics.median(found) for name, found in seconds.items()}
@@ -97,6 +100,10 @@ def measure(folder, millions, devices, runs):
         **{row: f"{many / taken[row]:,.0f} ({taken[_CEILING] / taken[row]:.0%})" for row in _STAGES},
         "all tables, rows of measurements/s": rows / taken[_TAKE],
         **{f"{row}, µs of processor per delivery": 1e6 * statistics.median(cpu_s[row]) / many for row in cpu_s},
+        **{
+            f"processor, all tables to {name}": f"{statistics.median(map(truediv, cpu_s[_TAKE], cpu_s[name])):.2f}"
+            for name in PEERS
+        },
         "all tables, s": taken[_TAKE],
         "first report, s": report_s,
         "the next ones, s": again_s,

@@ -46,7 +46,7 @@ def say(root, command, name, text=None, undo=False):
     """Does what a command of this group says of a device, of the tables in the folder `root`; undo: forgets it. Raises
     Missing, ValueError, WrongTables, Busy, OSError."""
     from inflight_tools.fleet import registry
-    from inflight_tools.fleet.query.rename import rename
+    from inflight_tools.fleet.query.registration import change, rename
 
     field, read, needed = COMMANDS[command]
     value = None if undo else read(text or "")
@@ -55,7 +55,7 @@ def say(root, command, name, text=None, undo=False):
     if value and field == registry.RENAMED:
         rename(root, name, value)
     else:
-        registry.change(root, name, field, value)
+        change(root, name, field, value)
 
 
 def _place(data, of):

@@ -1,6 +1,7 @@
 """The console: what it shows is what the report shows, as the tables are now; who may read it; its metrics."""
 
 import base64
+import re
 import urllib.parse
 import urllib.request
 
@@ -15,6 +16,7 @@ from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.tables import AT, Tables, troubled
 from inflight_tools.fleet.console import live
 from inflight_tools.fleet.console.access import Access
+from inflight_tools.fleet.console.pages import of_tables
 from inflight_tools.fleet.device import COMMANDS
 from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.report import render
@@ -228,7 +230,8 @@ def test_a_form_says_what_tables_do_not(fleet, serve):
     assert sorted(one.attributes["value"] for one in form.all("button")) == sorted(COMMANDS)
     assert post("note", token="x") == 403 and post("note", device="nobody") == post("sell") == 404
     assert post("expect", value="5") == "Failed: write an interval, for example 30s, 10m, 24h or 7d."
-    assert "two devices" in post("rename", value="cellar") and not registry.exists()
+    assert "two devices" in post("rename", value="cellar") and "without /" in post("rename", value="a/b")
+    assert not registry.exists()
     for act, text in (("note", "<b>stove"), ("expect", "24h"), ("retire", ""), ("rename", "loft")):
         assert post(act, value=text) == "It is noted, and counts in a moment."
     served.live.look()
@@ -271,6 +274,25 @@ def test_metrics_by_group_never_by_device(served):
     }
     assert {"dropped", "thinned", "erased"} <= causes
     assert "attic" not in text and "cellar" not in text
+
+
+def test_readings_that_an_operator_names_are_metrics(tables):
+    """The last one by its own time, within a day."""
+    for seq, s, received, celsius in ((0, -100_000, -90_000, 1.0), (1, 60, 60, 21.0), (2, 30, 65, 20.0)):
+        tables.measure("attic", seq, s, received=received, name="temperature", unit="Cel", value=celsius)
+    tables.measure("cellar", 0, -100_000, received=-90_000, name="temperature", unit="Cel", value=1.0)
+    tables.measure("cellar", 1, 0, name="humidity", unit="%RH", value=50.0)
+    tables.measure("cellar", 2, 0, name="leak", flag=True)
+    tables.add("attic", 10)
+    tables.write()
+    names = ["temperature", "leak"]
+    found = live.Live("", str(tables.root), "inflight", clock=lambda: AT + 70.0, readings=names)
+    found.look()
+    _, text = of_tables(found)["pages"]["/metrics"]({})
+    assert re.findall("^inflight_reading.*", text, re.M) == [
+        'inflight_reading{device="attic",name="temperature",unit="Cel"} 21.0',
+        'inflight_reading{device="cellar",name="leak",unit=""} 1.0',
+    ]
 
 
 def test_it_only_reads(served):

@@ -33,6 +33,7 @@ from tools.runtimes import program
 from tools.setup.common import CHECKOUT
 
 FOLDER = Path(monitoring.__file__).parent
+PAGE = (CHECKOUT / "docs/pipeline/monitoring.md").read_text()
 RULES = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
 ALERTS = {rule["alert"]: rule["expr"] for group in RULES["groups"] for rule in group["rules"]}
@@ -75,7 +76,8 @@ def exported(tmp_path_factory):
         "groups": [group | {"group": "attics", "holds_s": 60.0}],
         "gave_up": {"dropped": 0},
     }
-    fleet = FleetMetrics(facts | {"made": time.time()}, 0)
+    readings = [{"device": "attic", "name": "temperature", "unit": "Cel", "value": 9.0}]
+    fleet = FleetMetrics(facts | {"made": time.time()}, 0, readings)
     return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), fleet, *ways)}
 
 
@@ -129,6 +131,8 @@ JUDGED = 'inflight_fleet_judged{figure="%s"}'
 OF_GROUP = 'inflight_fleet_%s{group="%s"}'
 LOST = "At least %d messages were lost within an hour: the report says which."
 GAVE_UP = "At least %d of %s within an hour: messages that devices gave up, or that have no place."
+FRIDGE = 'inflight_reading{device="fridge-3",name="temperature",unit="Cel"}'
+OWN = re.search(r"^```yaml\n(groups:.*?)```", PAGE, re.M | re.S)[1]  # the rule of a user
 # alert: (values of series, a minute each; minute; what is said then, None: nothing)
 HISTORIES = [
     ("MessagesLost", {JUDGED % "lost": "0x120 3x60", OF_GROUP % ("lost_messages", "new"): "_x120 3x60"}, 130, LOST % 3),
@@ -146,6 +150,12 @@ HISTORIES = [
     ("FiguresWrong", {JUDGED % "damaged": "0x60 2x60"}, 65, None),
     ("FiguresWrong", {JUDGED % "damaged": "0x60 2x60"}, 75,
         "2 of damaged: tables that lack rows, or devices whose numbers cannot be."),
+    ("FiguresOld", {"inflight_fleet_timestamp_seconds": "0+60x30 1800x60"}, 60, None),
+    ("FiguresOld", {"inflight_fleet_timestamp_seconds": "0+60x30 1800x60"}, 67,
+        "The figures of the fleet are 37 minutes old: nobody looks for losses. Start the console again."),
+    ("FridgeWarm", {FRIDGE: "4.4x60 9.6x60"}, 65, None),
+    ("FridgeWarm", {FRIDGE: "4.4x60 9.6x60"}, 75, "fridge-3: 9.6 °C"),
+    ("FridgeWarm", {FRIDGE: "9.6x60 _x60"}, 70, None),
 ]  # fmt: skip
 
 
@@ -155,20 +165,21 @@ def test_alerts_are_raised_for_what_is_new(tmp_path):
         tool = program("promtool")
     except RuntimeError as e:
         pytest.skip(str(e))
-    severity = {rule["alert"]: rule["labels"] for group in RULES["groups"] for rule in group["rules"]}
+    groups = [*RULES["groups"], *yaml.safe_load(OWN)["groups"]]
+    rules = {rule["alert"].removeprefix("Inflight"): rule for group in groups for rule in group["rules"]}
     tests = []
     for name, series, minute, said in HISTORIES:
-        alert = f"Inflight{name}"
-        judged = re.findall('figure="(.*?)"', "".join(series))[:1] * (said is not None)
-        labels = severity[alert] | dict.fromkeys(("figure",), *judged) if judged else severity[alert]
+        alert = rules[name]["alert"]
+        labels = rules[name]["labels"] | dict(re.findall('(figure|device|name|unit)="(.*?)"', "".join(series)))
         told = [{"exp_labels": labels, "exp_annotations": {"summary": said}}] if said else []
         rule = {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": told}
         known = [{"series": one, "values": values} for one, values in series.items()]
         tests.append({"interval": "1m", "input_series": known, "alert_rule_test": [rule]})
     shown = [{"record": "shown", "expr": expression} for _, expression in TARGETS]  # the dashboard is PromQL, too
     (tmp_path / "shown.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": shown}]}))
-    path = tmp_path / "histories.yml"
-    path.write_text(yaml.safe_dump({"rule_files": [str(FOLDER / "alerts.yml"), "shown.yml"], "tests": tests}))
+    (tmp_path / "own.yml").write_text(OWN)
+    path, files = tmp_path / "histories.yml", [str(FOLDER / "alerts.yml"), "shown.yml", "own.yml"]
+    path.write_text(yaml.safe_dump({"rule_files": files, "tests": tests}))
     done = subprocess.run([*tool, "test", "rules", str(path)], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -179,9 +190,8 @@ def test_alerts_dashboard_and_documentation_have_all(exported):
     assert len(ALERTS) == len(rules)
     shown = " ".join(expression for _, expression in TARGETS)
     assert [name for name in exported if name.startswith("inflight_fleet_") and name not in shown] == []
-    page = (CHECKOUT / "docs/pipeline/monitoring.md").read_text()
     names = [re.sub("^inflight_(collector|tables|upload|download|fleet)_", "", name) for name in exported]
-    assert [name for name in (*names, *ALERTS) if f"`{name}`" not in page] == []
+    assert [name for name in (*names, *ALERTS) if f"`{name}`" not in PAGE] == []
     cells = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]

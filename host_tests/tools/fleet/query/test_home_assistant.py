@@ -17,14 +17,15 @@ HOUR = AT // 3600 * 3600
 TOKEN = "a secret token"
 TEMPERATURE = {"statistic_id": "sensor.attic", "source": "recorder", "name": None, "has_sum": False}
 TEMPERATURE |= {"statistics_unit_of_measurement": "°C", "unit_class": "temperature"}
+METER = TEMPERATURE | {"has_sum": True, "unit_class": "energy"}
 
 
 class Home:
-    """Answers as Home Assistant documents it; `asked` are the commands."""
+    """Answers as Home Assistant documents it; `asked` are the commands. sums: {hour: [state, sum]} of a meter."""
 
-    def __init__(self, version="2026.11.1", entities=(), metadata=(), fails=None):
+    def __init__(self, version="2026.11.1", entities=(), metadata=(), fails=None, sums=None):
         self.version, self.entities, self.metadata, self.fails = version, entities, metadata, fails
-        self.asked = []
+        self.asked, self.sums = [], sums or {}
 
     def __call__(self, socket):
         socket.send(json.dumps({"type": "auth_required", "ha_version": self.version}))
@@ -43,13 +44,29 @@ class Home:
                 answer["error"] = {"code": "unauthorized", "message": "Unauthorized"}
             else:
                 results = {ENTITY_LIST: self.entities, METADATA_LIST: self.metadata}
-                answer["result"] = results.get(asked["type"])
+                answer["result"] = results.get(asked["type"]) or self.meter(asked)
             socket.send(json.dumps({"id": 99, "type": "event", "event": {}}))
             socket.send(json.dumps(answer))
+
+    def meter(self, asked):
+        """As its recorder does."""
+        if asked["type"] == "recorder/statistics_during_period":
+            rows = [{"start": 1000 * hour, "state": state, "sum": total} for hour, (state, total) in self.sums.items()]
+            return {asked["statistic_ids"][0]: rows}
+        if asked["type"] == "recorder/import_statistics":
+            self.sums |= {seconds(row["start"]): [row["state"], row["sum"]] for row in asked["stats"] if "sum" in row}
+        elif asked["type"] == "recorder/adjust_sum_statistics":
+            for hour in self.sums:
+                self.sums[hour][1] += asked["adjustment"] * (hour >= seconds(asked["start_time"]))
+        return None
 
     @property
     def imports(self):
         return [asked for asked in self.asked if asked["type"] == "recorder/import_statistics"]
+
+
+def seconds(text):
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def entity(entity_id, unique_id, platform="mqtt"):
@@ -116,7 +133,7 @@ def test_late_hours_are_imported_at_their_true_time(tables, history):
         {"start": start(2), "mean": 18.5, "min": 18.0, "max": 19.0},
     ]
     assert home.imports == [{"type": "recorder/import_statistics", "metadata": metadata, "stats": stats}]
-    left = {"attic-box_2ehumidity": "sensor.humid has no statistics of this kind"}
+    left = {"attic-box_2ehumidity": "sensor.humid has no statistics"}
     left["cellar-temperature"] = "Home Assistant has no such entity"
     assert json.loads(out) == {"hours": {"sensor.attic": 2}, "left_out": left}
 
@@ -138,12 +155,46 @@ def test_an_hour_is_whole(tables, history):
     assert means() == [21.0, 18.5]
 
 
+OUTAGE = range(6)
+
+
+@pytest.mark.parametrize(("shown", "late", "theirs", "first"), [
+    (range(10, 27, 2), OUTAGE, {-1: (10, 5), 6: (24, 19), 7: (26, 21)}, 7),
+    (range(10, 27, 2), OUTAGE, {-1: (10, 5), 0: (11, 6), 6: (24, 19), 7: (26, 21)}, 7),  # half an hour was in time
+    ((10, 12, 14, 16, 2, 4, 6, 8, 10), OUTAGE, {-1: (10, 5), 6: (8, 13), 7: (10, 15)}, 7),  # at 0 again meanwhile
+    ((10, 12, 2, 4, 6, 8, 10, 12, 14), (0, 1, 4, 5),
+        {-1: (10, 5), 2: (4, 9), 3: (6, 11), 6: (12, 17), 7: (14, 19)}, 7),  # and another outage later
+    (range(10, 27, 2), OUTAGE, {6: (24, 0), 7: (26, 2)}, 1),  # it is new there
+])  # fmt: skip
+@pytest.mark.parametrize(("unit", "one"), [("kWh", 1), ("Wh", 1000)])
+def test_a_meter_has_counted_at_its_true_time(tables, history, shown, late, theirs, first, unit, one):
+    """Two kWh in each hour. Home Assistant has all of an outage in the hour behind it; later ones stay as they are."""
+    for hour, value in zip(range(-1, 8), shown, strict=True):
+        for minute, less in ((10, 1), (59, 0)):
+            at = HOUR - AT + 3600 * hour + 60 * minute
+            received = HOUR - AT + 3600 * max(late) + 3599 if hour in late else at
+            tables.measure("attic", hour, at, received=received, name="meter", unit="kWh", value=float(value - less))
+    tables.add("attic", 10)
+    tables.write()
+    sums = {HOUR + 3600 * hour: [one * state, one * total] for hour, (state, total) in theirs.items()}
+    about = METER | {"statistics_unit_of_measurement": unit}
+    home = Home(entities=[entity("sensor.attic", "attic-meter")], metadata=[about], sums=sums)
+    for _ in range(2):  # again is no harm
+        assert history(home, "--late", 1)[0] == 0
+        expected = [one * (first + 2 * hour) for hour in range(8)]
+        assert [home.sums[HOUR + 3600 * hour][1] for hour in range(8)] == pytest.approx(expected)
+        assert [home.sums[HOUR + 3600 * hour][0] for hour in range(8)] == [one * value for value in shown[1:]]
+        imported = [start(hour) for hour in late]
+        assert [row["start"] for asked in home.imports for row in asked["stats"]] == imported
+        home.asked.clear()
+
+
 def test_an_hour_is_imported_when_home_assistant_has_its_own_statistics_of_it(tables):
     fill(tables)
     with Database(tables.root) as database:
         for s, found in ((599, [0]), (600, [0, 2])):
             _, rows = hours(database, HOUR + 3 * 3600 + s, 300)["attic-temperature"]
-            assert [(row[0] - HOUR) / 3600 for row in rows] == found
+            assert [(row.start - HOUR) / 3600 for row in rows if row.late] == found
 
 
 def test_the_unit_that_somebody_chose_and_an_earlier_version(tables, history):

@@ -74,6 +74,10 @@ def main(
     ),
     grace: options.Grace = options.GRACE_S,
     retired: options.Retired = None,
+    reading: Annotated[
+        list[str] | None,
+        typer.Option(help="name of a reading whose last value of each device /metrics has, too; can be repeated"),
+    ] = None,
 ):
     """Shows devices to browsers, until it is stopped. With --broker or --config, by what they tell at the broker now:
     state, last reading, what is wrong. With --data, by the tables: the report as it is now, a page for each device, and
@@ -91,7 +95,7 @@ def main(
     token = secrets.token_urlsafe() if changes else None
     with contextlib.ExitStack() as stack:
         if is_of_tables:
-            judged = {"grace_s": grace, "retired": retired or []}
+            judged = {"grace_s": grace, "retired": retired or [], "readings": reading or []}
             shown, how = _of_data(data or options.DATA, landing, of, at.root, token, **judged)
         else:
             shown, how = _of_broker(at, stack, token)

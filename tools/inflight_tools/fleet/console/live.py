@@ -9,7 +9,7 @@ from inflight_tools.fleet import device, registry
 from inflight_tools.fleet.collect.counters import load
 from inflight_tools.fleet.console.listing import Listing
 from inflight_tools.fleet.delta import last_batch, opened
-from inflight_tools.fleet.query.facts import gathered, judged, listed, of_device
+from inflight_tools.fleet.query.facts import gathered, judged, last_readings, listed, of_device
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import files_in
 from inflight_tools.output import first_line, log
@@ -23,11 +23,13 @@ _MOST_ANSWERED = 4096  # answers of which it is known for which facts they were
 
 
 class Fleet(NamedTuple):
-    """The facts of gather(), and all devices. fresh: a text that differs when they do."""
+    """The facts of gather(), all devices, and the readings of last_readings(). fresh: a text that differs when they
+    do."""
 
     fresh: str
     facts: dict[str, Any]
     devices: Listing
+    readings: list[dict[str, Any]]
 
 
 def _keep(kept, most, key, value):
@@ -38,12 +40,14 @@ def _keep(kept, most, key, value):
 
 
 class Live:
-    """landing, of: folders or URIs of landing files and tables. topics: root of the devices' topics. how: `grace_s` and
-    `retired`, as facts.gather() has them. clock: a function that returns s since 1970. One thread calls run(), or
+    """landing, of: folders or URIs of landing files and tables. topics: root of the devices' topics. clock: a function
+    that returns s since 1970. readings: names of those that metrics have. how: `grace_s` and `retired`, as
+    facts.gather() has them. One thread calls run(), or
     look() and answer(), which query the tables; the other methods and attributes tell any thread what these found."""
 
-    def __init__(self, landing, of, topics, clock=time.time, **how):
+    def __init__(self, landing, of, topics, clock=time.time, readings=(), **how):
         self._landing, self._of, self._topics, self._clock, self._how = landing, of, topics, clock, how
+        self._readings = readings
         self._changed = threading.Condition()
         self._questions, self._answers = {}, {}  # {(name, number, epoch): None}; {that: facts, or None: it failed}
         self._answered = {}  # {that: Fleet.fresh}, also without the answer: a page need not ask again
@@ -69,7 +73,9 @@ class Live:
             if not self.fleet or self.fleet.fresh != fresh:
                 with judged(self._of, self._topics, **self._judging()) as (database, facts):
                     found = gathered(database, facts, counters=load(self._landing))
-                    self.fleet = Fleet(fresh, found, Listing(listed(database), database.known_names))
+                    devices = Listing(listed(database), database.known_names)
+                    readings = last_readings(database, self._readings, now) if self._readings else []
+                    self.fleet = Fleet(fresh, found, devices, readings)
             self.trouble = None
         except BaseException as e:  # of DuckDB, delta-rs (a panic) or Python: the next look may find no trouble
             self.trouble = first_line(e)

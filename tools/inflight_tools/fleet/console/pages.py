@@ -102,7 +102,7 @@ def _metrics(live, _):
     if live.trouble:  # older figures would hide it
         raise Refused(503, f"The tables cannot be read: {live.trouble}")
     registry, facts = CollectorRegistry(), live.fleet.facts
-    registry.register(FleetMetrics(facts, len(behind(facts))))
+    registry.register(FleetMetrics(facts, len(behind(facts)), live.fleet.readings))
     return CONTENT_TYPE_LATEST, generate_latest(registry).decode()
 
 

@@ -28,7 +28,7 @@ def history(
     as_json: options.Json = False,
 ):
     """Imports readings that arrived late into Home Assistant's statistics, at their true time: mean, least and most of
-    each hour. Again is no harm."""
+    each hour; of a meter what it counted. Again is no harm."""
     _, of = locations(data, None, of)
     if home_assistant.lower().startswith("http:") and not plain_http:
         raise failure(

@@ -116,10 +116,10 @@ class TablesMetrics:
 
 class FleetMetrics:
     """Of the facts of a fleet: by group of devices, never by device, so that a large fleet has as few of them. behind:
-    how many collectors are."""
+    how many collectors are. readings: those that an operator has named, as facts.last_readings() returns them."""
 
-    def __init__(self, facts, behind):
-        self._facts, self._behind = facts, behind
+    def __init__(self, facts, behind, readings=()):
+        self._facts, self._behind, self._readings = facts, behind, readings
 
     def collect(self):
         facts = self._facts
@@ -143,6 +143,11 @@ class FleetMetrics:
         made = "When these figures were computed, in s since 1970."
         gauges = (("collectors_behind", late, self._behind), ("timestamp_seconds", made, facts["made"]))
         yield from _families("fleet", (), gauges)
+        labels = ["device", "name", "unit"]
+        metric = GaugeMetricFamily("inflight_reading", "The last reading within a day.", labels=labels)
+        for one in self._readings:
+            metric.add_metric([one[label] for label in labels], one["value"])
+        yield metric
 
 
 class TransferMetrics:

@@ -110,7 +110,8 @@ class Database:
     def _rename(self, names):
         """From now on the views have the present names of `names`, as registry.names() returns them."""
         self.known_names = names
-        rows = [{"old": n, "present": mine[0], "hops": mine.index(n)} for n, mine in names.items() if n != mine[0]]
+        ago = registry.hops(names)
+        rows = [{"old": name, "present": names[name][0], "hops": hops} for name, hops in ago.items() if hops]
         self._fill("renamed", {"old": pa.string(), "present": pa.string(), "hops": pa.int64()}, rows)
 
     def _fill(self, name, columns, rows):

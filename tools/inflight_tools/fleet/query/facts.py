@@ -12,7 +12,7 @@ from inflight_tools.fleet.spark.landing import summary
 from inflight_tools.fleet.where.answer import Unknown, answer
 
 from . import latency, summaries, views
-from .database import Database
+from .database import Database, moment
 from .sketches import percentiles
 
 _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
@@ -134,6 +134,18 @@ def _devices(database, chosen=""):
 def listed(database):
     """All devices as an Arrow table, the worst first, for device_of(); `words` are what one is found by."""
     return database.arrow(f"FROM found {_WORST_FIRST}")
+
+
+def last_readings(database, names, now):
+    """[{device, name, unit, value}]: the last reading of each series with one of these names that arrived in the day
+    before `now`, in s since 1970. A boolean is 0 or 1."""
+    return database.rows(
+        f"""SELECT device, name, coalesce(unit, '') AS unit,
+            arg_max(coalesce(value, CAST(flag AS DOUBLE)), time) AS value
+        FROM every_measurements WHERE list_contains(?, name) AND received > {moment(now - 86_400)}
+        GROUP BY ALL HAVING value IS NOT NULL ORDER BY ALL""",
+        list(names),
+    )
 
 
 # rate: bytes of journal per second that what a device has published takes, on the day (UTC) of its last message and the
