@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -28,8 +29,9 @@ class _Group(TyperGroup):
 
 def _spread(command):
     """A function for Typer: in place of a parameter of `command` whose type is a dataclass, it has a parameter for each
-    field of that class."""
-    groups, flat = {}, []
+    field of that class. All are keywords: with a default or not, in any order."""
+    groups: dict[str, Any] = {}
+    flat = []
     for name, found in inspect.signature(command).parameters.items():
         if dataclasses.is_dataclass(found.annotation):
             groups[name] = found.annotation
@@ -43,8 +45,7 @@ def _spread(command):
             given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
         command(**given)
 
-    keywords = [found.replace(kind=found.KEYWORD_ONLY) for found in flat]  # with a default or not, in any order
-    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in flat])  # type: ignore[attr-defined]
     run.__annotations__ = {found.name: found.annotation for found in flat}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     return run
@@ -54,14 +55,13 @@ class Group(typer.Typer):
     def __init__(self, *words, help=None):
         """words: what calls the group. A traceback shows no local variables, which could be a secret."""
         super().__init__(cls=_Group, help=help, no_args_is_help=True, pretty_exceptions_enable=False)
-        self.words = words
+        self.words = " ".join(["inflight", *words])
 
     def command(self, name=None, **settings):
         add = super().command(name, cls=_Command, **settings)
         return lambda function: add(_spread(function))
 
     def add(self, example, status="", **settings):
-        """A decorator for a command's function. example: its use, from its name on. status: a further exit status."""
-        statuses = f"0 done, 1 failed, 2 wrong arguments{status and ', ' + status}"
-        text = f"Example: {' '.join(['inflight', *self.words, example])}\n\nExit status: {statuses}."
+        """A decorator for a command's function. example: its use, from its name on. status: behind the usual ones."""
+        text = f"Example: {self.words} {example}\n\nExit status: 0 done, 1 failed, 2 wrong arguments{status}."
         return self.command(example.split()[0], epilog=text, **settings)

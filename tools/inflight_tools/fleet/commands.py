@@ -30,9 +30,9 @@ app.add(
     The object is deleted afterwards; --keep-moved moves it into the folder `downloaded` beside the others instead. It
     may be killed at any time: the next run continues.""",
 )(download)
-app.add("report --data telemetry --device attic", "3 with --fail-on: messages are lost")(report)
-app.add("check --data telemetry --since 24h", "or more of something than its option says")(check)
-app.add("where attic 1234 --data telemetry", "3 the message is not in the tables: the output says why")(where)
+app.add("report --data telemetry --device attic", ", 3 with --fail-on: messages are lost")(report)
+app.add("check --data telemetry --since 24h", ", or more of something than its option says")(check)
+app.add("where attic 1234 --data telemetry", ", 3 the message is not in the tables: the output says why")(where)
 app.add("compact --data telemetry --keep 90d")(compact)
 app.add("export folder --data telemetry")(export)
 app.add("history --home-assistant https://homeassistant.local:8123 --token-file token")(history)
