@@ -12,22 +12,9 @@ from host_tests.lib import aio_clients
 from host_tests.thorough import more
 from inflight.level5.authentication import Authentication
 from inflight.packet import ProtocolError
+from tools.reference import wire
 from tools.reference.kinds import CONNECT, SUBSCRIBE
 from tools.reference.properties import block
-from tools.reference.wire import (
-    Stream,
-    auth,
-    connack,
-    disconnect,
-    pingresp,
-    puback,
-    pubcomp,
-    publish,
-    pubrec,
-    pubrel,
-    suback,
-    unsuback,
-)
 
 TIMEOUT_MS = 50
 KEEPALIVE_S = 1
@@ -53,7 +40,7 @@ class Endless:
         self._clock, self._flood, self._answers = clock, flood, answers
         self._due = b""
         self._owed = len(answers)  # packets to be answered before the flood begins
-        self._packets = Stream()
+        self._packets = wire.Stream()
         self._readable, self._other = socket.socketpair()  # there is always something to read
         self._other.send(b"x")
         self.fileno = self._readable.fileno
@@ -92,43 +79,33 @@ class Endless:
             self._other.close()
 
 
-def repeated(data):
-    return itertools.repeat(data * (4096 // len(data) + 1))
-
-
-def long_message(level, qos=0):
-    return publish("t", bytes(20_000), qos, 7 if qos else 0, 0, 0, b"\0" if level == 5 else None)
-
-
-def counted(level, qos):
+def counted(none, qos):
     """Messages of QoS 1 or 2, each with the next Message ID."""
-    none = b"\0" if level == 5 else None
     for mid in itertools.cycle(range(1, 65536)):
-        yield publish("t", b"x", qos, mid, 0, 0, none)
+        yield wire.publish("t", b"x", qos, mid, 0, 0, none)
 
 
-# Every type of packet that a broker can send: an iterator of bytes for a level.
+# Every type of packet that a broker can send: its bytes, or an iterator of bytes. none: the properties of a packet that
+# has none.
 PACKETS = {
-    "CONNACK": lambda level: repeated(connack(0, 0, b"\0" if level == 5 else None)),
-    "PUBLISH 0": lambda level: repeated(publish("t", b"x", properties=b"\0" if level == 5 else None)),
-    "PUBLISH 0, empty": lambda level: repeated(publish("t", b"", properties=b"\0" if level == 5 else None)),
-    "PUBLISH 1": lambda level: counted(level, 1),
-    "PUBLISH 2": lambda level: counted(level, 2),
-    "PUBLISH, long": lambda level: repeated(long_message(level)),
-    "PUBLISH, too long a topic": lambda level: repeated(
-        publish("t" * 2000, b"x", properties=b"\0" if level == 5 else None)
-    ),
-    "PUBLISH, malformed": lambda level: repeated(b"\x30\x03\x00\x01\xff"),
-    "PUBACK": lambda level: repeated(puback(40_000)),
-    "PUBREC": lambda level: repeated(pubrec(40_000)),
-    "PUBREL": lambda level: repeated(pubrel(40_000)),
-    "PUBCOMP": lambda level: repeated(pubcomp(40_000)),
-    "SUBACK": lambda level: repeated(suback(40_000, 0, properties=b"\0" if level == 5 else None)),
-    "UNSUBACK": lambda level: repeated(unsuback(40_000, *((0,) if level == 5 else ()))),
-    "PINGRESP": lambda level: repeated(pingresp()),
-    "DISCONNECT": lambda level: repeated(disconnect(0)),
-    "AUTH": lambda level: repeated(auth(0x18, block((0x15, "M"), (0x16, b"?")))),
-    "reserved type": lambda level: repeated(b"\x00\x00"),
+    "CONNACK": lambda none: wire.connack(0, 0, none),
+    "PUBLISH 0": lambda none: wire.publish("t", b"x", properties=none),
+    "PUBLISH 0, empty": lambda none: wire.publish("t", b"", properties=none),
+    "PUBLISH 1": lambda none: counted(none, 1),
+    "PUBLISH 2": lambda none: counted(none, 2),
+    "PUBLISH, long": lambda none: wire.publish("t", bytes(20_000), properties=none),
+    "PUBLISH, too long a topic": lambda none: wire.publish("t" * 2000, b"x", properties=none),
+    "PUBLISH, malformed": lambda none: b"\x30\x03\x00\x01\xff",
+    "PUBACK": lambda none: wire.puback(40_000),
+    "PUBREC": lambda none: wire.pubrec(40_000),
+    "PUBREL": lambda none: wire.pubrel(40_000),
+    "PUBCOMP": lambda none: wire.pubcomp(40_000),
+    "SUBACK": lambda none: wire.suback(40_000, 0, properties=none),
+    "UNSUBACK": lambda none: wire.unsuback(40_000, *((0,) if none else ())),
+    "PINGRESP": lambda none: wire.pingresp(),
+    "DISCONNECT": lambda none: wire.disconnect(0),
+    "AUTH": lambda none: wire.auth(0x18, block((0x15, "M"), (0x16, b"?"))),
+    "reserved type": lambda none: b"\x00\x00",
 }
 
 # What the client answers, as the standard says, or what is an answer: it sends no PINGREQ, or has its PINGRESP.
@@ -163,13 +140,15 @@ def flood(kind, clock, monkeypatch):
     def begin(*kinds):
         none = b"\0" if level == 5 else None
         known = {
-            CONNECT: lambda p: connack(0, 0, none),
-            SUBSCRIBE: lambda p: suback(p.mid, *(qos for _, qos in p.filters), properties=none),
+            CONNECT: lambda p: wire.connack(0, 0, none),
+            SUBSCRIBE: lambda p: wire.suback(p.mid, *(qos for _, qos in p.filters), properties=none),
         }
         answers = {kind: known[kind] for kind in kinds}
 
         def connect(*where):
-            made.append(Endless(clock, PACKETS[name](level), answers))
+            sent = PACKETS[name](none)
+            endless = itertools.repeat(sent * (4096 // len(sent) + 1)) if isinstance(sent, bytes) else sent
+            made.append(Endless(clock, endless, answers))
             return made[-1]
 
         async def connect_aio(*where):
@@ -181,7 +160,7 @@ def flood(kind, clock, monkeypatch):
         options["protocol_level"] = level
         if "AUTH" in name and level == 5:
             options["auth"] = Authentication("M", lambda data: b"me")
-            answers[CONNECT] = lambda p: connack(0, 0, block((0x15, "M")))
+            answers[CONNECT] = lambda p: wire.connack(0, 0, block((0x15, "M")))
         return options, made
 
     begin.lively = name in LIVELY
