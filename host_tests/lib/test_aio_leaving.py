@@ -39,10 +39,12 @@ def test_other_tasks_run_while_there_is_no_network(monkeypatch):
     run(scene())
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_disconnect_while_a_consumer_holds_a_message(broker, inside):
-    """[MQTT-4.3.3-2] The message was not acknowledged, so the broker sends it again; the consumer that had it does not
-    get it twice."""
+@pytest.mark.parametrize(
+    ("inside", "qos", "cut"), [(True, 2, False), (False, 2, False), (True, 2, True), (True, 1, True)]
+)
+def test_disconnect_while_a_consumer_holds_a_message(broker, inside, qos, cut):
+    """[MQTT-4.3.3-2] The message was not acknowledged, so the broker sends it again, after disconnect() or a connection
+    that broke. It stays readable; the consumer that had it does not get it twice at QoS 2."""
     client = make(broker.port)
     got = []
 
@@ -51,26 +53,31 @@ def test_disconnect_while_a_consumer_holds_a_message(broker, inside):
             await client.connect()
             await client.subscribe("t", 2)
             messages = client.__aiter__()
-            if inside:
-                got.append((await messages.__anext__()).payload)
+            message = await messages.__anext__() if inside else None
+            await until(lambda: client.counters()["received"] == 1)
+            if cut:
+                broker.cut()
+                await until(lambda: client.counters()["connects"] == 2)
             else:
-                await until(lambda: client.counters()["received"] == 1)
-            await client.disconnect()
-            await client.connect()
-            while got[-1:] != [b"last"]:
-                got.append((await messages.__anext__()).payload)
+                await client.disconnect()
+                await client.connect()
+            if message:
+                got.append((message.payload, message.dup))
+            while got[-1:] != [(b"last", False)]:
+                message = await messages.__anext__()
+                got.append((message.payload, message.dup))
 
     def script(b):
         b.welcome()
-        b.send(suback(b.expect(SUBSCRIBE).mid, 2), publish("t", b"x", 2, 1))
-        b.goodbye()
+        b.send(suback(b.expect(SUBSCRIBE).mid, 2), publish("t", b"x", qos, 1))
+        b.expect_close() if cut else b.goodbye()
         b.welcome(1)
-        b.deliver("t", b"x", 2, 1, dup=1)
+        b.deliver("t", b"x", qos, 1, dup=1)
         b.send(publish("t", b"last"))
         b.goodbye()
 
     play(broker, script, scene)
-    assert got == [b"x", b"last"]
+    assert got == [(b"x", False)] * inside + [(b"x", True)] * (qos == 1 or not inside) + [(b"last", False)]
 
 
 def test_disconnect_with_a_packet_half_written(broker):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from host_tests.lib.either import only_blocking
-from inflight import ConnectRefused, ProtocolError, RamFlash
+from inflight import ConnectRefused, ProtocolError
 from inflight.session.refused import MessageDamaged
 from nor import NorFlash
 from tools.reference.kinds import PUBLISH, PUBREL, SUBSCRIBE
@@ -35,11 +35,16 @@ def diary():
 
 
 def test_on_connect_and_on_disconnect(broker, make, pump, diary):
-    """on_disconnect gets the error, or None after disconnect(); on_error is not called."""
+    """on_disconnect gets the error, or None after disconnect(). Of an attempt that fails on_error is told alone, of a
+    protocol error too."""
     client = make(broker.port, **diary.options())
     up = threading.Event()
 
     def script(b):
+        for raw in (connack(0, 3), pingresp()):
+            b.called()
+            b.send(raw)
+            b.expect_close()
         b.welcome(0)
         b.until(up.is_set)
         b.cut()
@@ -47,31 +52,15 @@ def test_on_connect_and_on_disconnect(broker, make, pump, diary):
         b.goodbye()
 
     with broker.play(script):
-        client.connect()
+        pump(client, lambda: diary.of("connect"))
         up.set()
         pump(client, lambda: len(diary.of("connect")) == 2)
         client.disconnect()
         client.disconnect()
-    assert [name for name, _ in diary] == ["connect", "disconnect", "connect", "disconnect"]
+    assert [name for name, _ in diary] == ["error", "error", "connect", "disconnect", "connect", "disconnect"]
+    assert [type(e) for e in diary.of("error")] == [ConnectRefused, ProtocolError]
     assert diary.of("connect") == [False, True]
     assert isinstance(diary.of("disconnect")[0], OSError) and diary.of("disconnect")[1] is None
-
-
-def test_a_failed_attempt_calls_on_error(broker, make, pump, diary):
-    """on_disconnect is not called, even after a protocol error."""
-    client = make(broker.port, **diary.options())
-
-    def script(b):
-        for raw in (connack(0, 3), pingresp()):
-            b.called()
-            b.send(raw)
-            b.expect_close()
-        b.welcome()
-
-    with broker.play(script):
-        pump(client, lambda: diary.of("connect"))
-    assert [name for name, _ in diary] == ["error", "error", "connect"]
-    assert [type(e) for e in diary.of("error")] == [ConnectRefused, ProtocolError]
 
 
 def test_on_connect_comes_after_the_subscriptions(broker, make, diary):
@@ -291,21 +280,3 @@ def test_one_client_at_a_time(automatic, make):
         with pytest.raises(ValueError, match="make a new one"):
             first.publish("t", b"late", 1)
         assert journal.live == 1
-
-
-def test_queued_and_recovered_messages_are_pending(automatic, make, diary):
-    """Until the broker has each, across the wrap of Message IDs; ids that were never used are not pending."""
-    device = RamFlash(8, 4096)
-    before = make(1, device, max_inflight=2)
-    before.session.last_mid = 65532
-    mids = [before.publish("t", b"%d" % k, 1) for k in range(10)]
-    assert mids == [65533, 65534, 65535, *range(1, 8)]
-    assert all(before.is_pending(mid) for mid in mids)
-    with automatic() as b:
-        client = make(b.port, device, max_inflight=3, **diary.options())
-        assert all(client.is_pending(mid) for mid in mids)
-        assert not any(client.is_pending(mid) for mid in (0, 8, 65532, 65536, -1))
-        client.connect()
-        assert client.drain(60_000)
-    assert diary.of("complete") == mids
-    assert not any(client.is_pending(mid) for mid in mids)

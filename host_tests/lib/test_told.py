@@ -68,26 +68,6 @@ def test_a_full_journal_that_drops_what_was_set_aside(broker, make):
     assert dropped.size > 350 and client.counters()["dropped"] > 1  # and then others
 
 
-def test_retry_and_drain(broker, make):
-    """drain() tries what retry() allows, and is True when that was completed."""
-    client = make(broker.port, protocol_level=5)
-    client.publish("t", bytes(100), qos=1)
-
-    def script(b):
-        b.welcome(announced=((MAXIMUM, 50),))
-        b.goodbye()
-        b.welcome(1)
-        b.take()
-
-    with broker.play(script):
-        client.connect()
-        assert not client.drain(1000)
-        client.disconnect()
-        client.connect()
-        client.retry()
-        assert client.drain(60_000)
-
-
 @only_blocking
 def test_a_message_that_nobody_takes(broker, make, pump):
     """The first one is told; `on_message` may be set later, as the other callbacks."""

@@ -5,7 +5,6 @@ import errno
 
 import pytest
 
-from host_tests.lib import aio_clients
 from inflight.session.session import Session
 from inflight.states import NEW
 from tools.reference.kinds import PINGREQ, PUBLISH
@@ -198,25 +197,6 @@ def test_topic_longer_than_the_buffer(automatic, make, pump, level):
     assert (client.counters()["too_long"], client.counters()["received"]) == (3, 1)
     assert codes(client) == [errno.ENOBUFS] * 3
     assert "take 300 bytes" in str(client.errors[0]) and "has 128" in str(client.errors[0])
-
-
-def test_topic_longer_than_the_buffer_asyncio(automatic):
-    """[MQTT-4.5.0-2] Likewise with consumers."""
-
-    async def scene(broker):
-        client = aio_clients.make(broker.port, buffer=bytearray(256))
-        async with client:
-            await client.connect()
-            await client.subscribe("#", 2)
-            broker.give("t" * 300, bytes(1000), 2)
-            broker.give("end", b"", 2)
-            async for message in client:
-                assert message.topic == "end"
-                break
-        assert codes(client) == [errno.ENOBUFS]
-
-    with automatic() as broker:
-        aio_clients.run(scene(broker))
 
 
 def test_no_memory_for_the_rows_of_qos_2(monkeypatch):

@@ -50,10 +50,16 @@ def ended(b):
     work(b, clean=False)
 
 
-@pytest.mark.parametrize("script", [ended, refused_end])
+def ended_by_the_client(b):
+    # After half its time-out.
+    end_session(b, False)
+    work(b, clean=False)
+
+
+@pytest.mark.parametrize("script", [ended, ended_by_the_client, refused_end])
 def test_unknown_session(broker, make, script):
-    """[MQTT5-3.2.2-4] [MQTT5-3.1.2-4] Nobody notices: neither connect() nor a callback. What was published before is
-    sent once."""
+    """[MQTT5-3.2.2-4] [MQTT5-3.1.2-4] [MQTT5-3.14.4-1] Nobody notices: neither connect() nor a callback. What was
+    published before is sent once."""
     errors, ends = [], []
     client = make(broker.port, protocol_level=5, on_error=errors.append, on_disconnect=lambda error: ends.append(error))
     got = []
@@ -66,20 +72,6 @@ def test_unknown_session(broker, make, script):
     assert got == ["new"] and errors == [] and ends == [None]
     counters = client.counters()
     assert (counters["connects"], counters["outages"], counters["republished"]) == (1, 0, 0)
-
-
-def test_a_broker_that_does_not_close(virtual, make):
-    """[MQTT5-3.14.4-1] The client does after half its time-out."""
-
-    def script(b):
-        end_session(b, False)
-        b.welcome(0, clean=False)
-        b.goodbye()
-
-    client = make(virtual.port, protocol_level=5, timeout_ms=8000)
-    with virtual.play(script):
-        client.connect()
-        client.disconnect()
 
 
 @pytest.mark.parametrize("result", [OSError(errno.ECONNRESET, "reset"), None])
@@ -119,22 +111,3 @@ def test_the_disconnect_is_not_written_at_once(broker, make, monkeypatch, result
         await client.disconnect()
 
     aio_clients.play(broker, script, scene)
-
-
-def test_the_link_breaks_after_the_disconnect(broker, make):
-    """[MQTT5-3.2.2-4] The next attempt is an ordinary one."""
-
-    def script(b):
-        end_session(b)
-        b.called(clean=False)
-        b.cut()
-        work(b, clean=False)
-
-    client = make(broker.port, protocol_level=5)
-    client.subscribe("new", 1, lambda m: None)
-    client.publish("t", b"first", 1)
-    with broker.play(script):
-        with pytest.raises(OSError):
-            client.connect()
-        assert client.drain(60_000)
-        client.disconnect()
