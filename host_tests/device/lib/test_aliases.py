@@ -1,7 +1,6 @@
 # Topic aliases of messages that leave (level 5).
 
-from harness import allocated, eq, raises
-from inflight.client.client import Client
+from harness import eq
 from inflight.flash.flash import RamFlash
 from inflight.level5.aliases5 import Aliases
 from inflight.level5.properties5 import properties
@@ -169,28 +168,3 @@ def test_other_packets_between():
     sent = found.sent() + found.feed(wire.pubrec(1)) + found.feed(wire.publish("t", b"", 1, 9, properties=b"\0"))
     eq(sorted(p.kind for p in sent), [PUBLISH, PUBLISH, PUBACK, PUBREL, 8])
     eq([p.payload for p in sent if p.qos == 0 and p.kind == PUBLISH], [b"0" * 2000])
-
-
-def test_arguments():
-    for wrong in (-1, 65536, 1.5, None):
-        raises(ValueError, lambda: Client("h", "dev", protocol_level=5, aliases=wrong))
-    for level in (3, 4):
-        raises(ValueError, lambda: Client("h", "dev", protocol_level=level, aliases=1))
-    eq(Client("h", "dev", protocol_level=5, aliases=3).session.aliases.most, 3)
-    eq(Client("h", "dev", protocol_level=5).session.aliases, None)
-
-
-def test_heap():
-    """Messages cost nothing, whether their topic has an alias or there is none left for it."""
-    found = peer(2)
-    found.up(0, False, LIMIT)
-    s = found.session
-
-    def some():
-        for k in range(60):
-            s.name = TOPICS[k % 3]
-            s.publish(s.name, b"payload", 0, False)
-            while s.data_to_send(0):
-                pass
-
-    eq(allocated(some), 0)

@@ -115,6 +115,8 @@ OF_A_CLIENT = (
     ({"max_redeliveries": 65536}, "max_redeliveries", "65536"),
     ({"protocol_level": 5, "auth": "SCRAM"}, "auth", "Authentication", "this str"),
     ({"protocol_level": 5, "aliases": True}, "aliases", "True"),
+    ({"protocol_level": 5, "aliases": -1}, "aliases", "-1"),
+    ({"protocol_level": 5, "aliases": 65536}, "aliases", "65536"),
     ({"protocol_level": 5, "stall_ms": 60_000.0}, "stall_ms", "60000.0"),
     ({"protocol_level": 5, "stall_ms": 39_999}, "stall_ms"),
     ({"protocol_level": 5, "stall_ms": 86_400_001}, "stall_ms"),

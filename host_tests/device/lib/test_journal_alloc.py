@@ -28,17 +28,17 @@ class Quiet:
         self.page = page
         self.checkpoints = blocks > 4
         self._blocks = blocks
-        self._data = bytearray(b"\xff" * (1024 * blocks))
+        self.data = bytearray(b"\xff" * (1024 * blocks))
 
     def readblocks(self, block, buf, offset):
         at = block * 1024 + offset
         for i in range(len(buf)):
-            buf[i] = self._data[at + i]
+            buf[i] = self.data[at + i]
 
     def writeblocks(self, block, buf, offset):
         at = block * 1024 + offset
         for i in range(len(buf)):
-            self._data[at + i] &= buf[i]
+            self.data[at + i] &= buf[i]
 
     def ioctl(self, op, arg):
         if op == 4:
@@ -47,7 +47,7 @@ class Quiet:
             return 1024
         if op == 6:
             for i in range(arg * 1024, arg * 1024 + 1024):
-                self._data[i] = 0xFF
+                self.data[i] = 0xFF
         return 0
 
 

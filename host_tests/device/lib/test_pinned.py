@@ -12,7 +12,7 @@ from inflight.journal.journal import DONE, OUT, Journal
 from littlefs_model import ROOT, Board, each_cut, files, free, read, write
 from nor import noise
 from test_journal import RecordOwner, bodies, put
-from test_journal_alloc import allocated, exchange, look
+from test_journal_alloc import Quiet, allocated, exchange, look
 
 RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -139,7 +139,9 @@ def test_no_heap():
     if sys.maxsize > 2**31:
         raise SkipTest("measures the heap of 32-bit MicroPython")
     board = stocked(46, 1024, 256)
-    flash = PinnedFlash(Still(board.flash), n=4, root=ROOT, page=board.flash.page)
+    still = Quiet(256, 46)
+    still.data = board.flash.data
+    flash = PinnedFlash(still, n=4, root=ROOT, page=256)
     journal = Journal(flash)
     head, tail = bytearray(100), bytearray(58)
     laps = journal.erases
@@ -149,32 +151,6 @@ def test_no_heap():
         journal.append(OUT, k, head, 40)
     eq(allocated(look, journal, bytearray(64)), 0)
     eq(allocated(flash.readblocks, 0, bytearray(100), 1000), 0)
-
-
-class Still:
-    """The same flash, with a driver that does not allocate, like those of boards."""
-
-    def __init__(self, flash):
-        self._data = flash.data
-        self._size = flash.block_size
-
-    def readblocks(self, block, buf, offset=0):
-        at = block * self._size + offset
-        for i in range(len(buf)):
-            buf[i] = self._data[at + i]
-
-    def writeblocks(self, block, buf, offset):
-        at = block * self._size + offset
-        for i in range(len(buf)):
-            self._data[at + i] &= buf[i]
-
-    def ioctl(self, op, arg):
-        if op == 6:
-            for i in range(arg * self._size, (arg + 1) * self._size):
-                self._data[i] = 0xFF
-        if op == 4:
-            return len(self._data) // self._size
-        return self._size if op == 5 else 0
 
 
 def test_other_files_while_a_journal_is_used():

@@ -1,6 +1,6 @@
 # Properties of messages that leave, and their expiry: from publish() through the journal to the wire.
 
-from harness import allocated, eq, raises
+from harness import eq, raises
 from inflight.flash.flash import RamFlash
 from inflight.journal.journal import OUT, OutboxFull
 from inflight.level5.properties5 import properties
@@ -186,24 +186,6 @@ def test_maximum_packet_size_counts_them():
                 peer.publish(bytes(n), 1, properties=p)
                 sent = peer.up(0, False, (0x27, maximum))
                 eq((len(sent), peer.count("set_aside")), (1, 0) if fits else (0, 1))
-
-
-def test_heap():
-    """Publishing with properties, and with an expiry, allocates nothing."""
-    peer = Peer5.connected(RamFlash(4, 65536), 512)
-    payload = bytes(40)
-    for p in (WHOLE, properties(expiry=DAY, content_type="t")):
-
-        def some(p=p):
-            for _ in range(20):
-                peer.session.attach(p, peer.now)
-                mid = peer.session.publish(b"topic", payload, 1, False)
-                while peer.session.data_to_send(peer.now):
-                    pass
-                peer.session.reason_code = 0
-                peer.session.acknowledged(4, mid)
-
-        eq(allocated(some), 0)
 
 
 def test_expiry_counts_down():

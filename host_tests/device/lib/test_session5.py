@@ -4,6 +4,7 @@ from errno import ETIMEDOUT
 
 from harness import allocated, eq, raises
 from inflight.flash.flash import RamFlash
+from inflight.level5.aliases5 import Aliases
 from inflight.packet import ProtocolError
 from inflight.session.refused import Disconnected, PublishRefused
 from session_peer import Peer
@@ -915,16 +916,21 @@ def test_auth_was_not_asked_for():
 
 
 def test_heap():
-    """Messages in both directions cost nothing."""
-    peer = Peer5.connected(RamFlash(), 512)
+    """Messages cost nothing, whether they have properties and an alias, or there is none left for their topic."""
+    peer = Peer5(RamFlash(4, 65536), 512)
+    peer.session.aliases = Aliases(2)
+    peer.up(0, False, (0x22, 4))
     s = peer.session
     payload = b"payload" * 9
+    topics = (b"sensors/attic", b"sensors/cellar", b"sensors/garden")
     spare = bytearray(8)
     view = memoryview(spare)
 
-    def exchange():
+    def exchange(k, properties):
         for qos in range(3):
-            mid = s.publish(b"t", payload, qos, False)
+            s.attach(properties, 0)
+            s.name = topics[(k + qos) % 3]
+            mid = s.publish(s.name, payload, qos, False)
             while s.data_to_send(0):
                 pass
             for kind in (0x40,) if qos == 1 else (0x50, 0x70) if qos else ():
@@ -940,11 +946,12 @@ def test_heap():
                     while s.data_to_send(0):
                         pass
 
-    def some():
-        for _ in range(20):
-            exchange()
+    def some(properties):
+        for k in range(21):
+            exchange(k, properties)
 
-    eq(allocated(some), 0)
+    for properties in (None, made(expiry=86400, content_type="t"), made(correlation=b"\0\xff", user=[("a", "b")])):
+        eq(allocated(some, properties), 0)
 
 
 # --- messages in the journal that this life cannot take as the one before ---
