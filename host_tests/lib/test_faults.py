@@ -2,6 +2,7 @@
 brokers that lose sessions or never answer; power cuts at each of these. No message may be lost, no QoS 2 message
 delivered twice."""
 
+import errno
 import functools
 import random
 from collections import Counter
@@ -313,17 +314,28 @@ def test_broker_that_reads_nothing(broker, make):
 
 
 class FailingFlash(NorFlash):
-    """Flash whose programs fail while `fail` is set."""
+    """Flash whose operations fail while `fail` is set."""
 
     fail = False
 
     def __init__(self):
         super().__init__(4, 1024, page=64)
 
-    def writeblocks(self, block, buf, offset=0):
+    def _check(self):
         if self.fail:
             raise OSError(5, "flash")
-        super().writeblocks(block, buf, offset)
+
+    def readblocks(self, *of):
+        self._check()
+        super().readblocks(*of)
+
+    def writeblocks(self, *of):
+        self._check()
+        super().writeblocks(*of)
+
+    def ioctl(self, op, arg):
+        self._check()
+        return super().ioctl(op, arg)
 
 
 def test_flash_fails_before_pubrec(automatic, make, pump):
@@ -348,8 +360,8 @@ def test_flash_fails_before_pubrec(automatic, make, pump):
 
 
 @pytest.mark.parametrize("online", [False, True])
-def test_flash_fails_in_publish(automatic, make, online):
-    """publish() raises OSError, and the message is not sent."""
+def test_flash_fails_in_publish(automatic, make, pump, online):
+    """publish() raises OSError, and the message is not sent; the client goes on when the flash does."""
     device = FailingFlash()
     with automatic() as broker:
         client = make(broker.port, device)
@@ -359,26 +371,37 @@ def test_flash_fails_in_publish(automatic, make, online):
         with pytest.raises(OSError):
             client.publish("t", b"1", qos=1)
         assert client.pending == 0
+        if online:
+            pump(client, lambda: len(client.errors) > 3)
         device.fail = False
-        client = make(broker.port, device)
-        assert client.pending == 0
+        for payload in (b"2", b"3"):
+            client.connect()
+            client.publish("t", payload, qos=1)
+            assert client.drain(60_000)
+            make.cut_power(client)
+            client = make(broker.port, device)
+            assert client.pending == 0
+        assert broker.payloads() == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("client_kind", ["asyncio"])
+def test_flash_fails_with_one_connection(automatic, make):
+    """reconnect=False: publish() succeeds, the connection ends, and the client makes no other one."""
+    device = NorFlash()
+    with automatic() as broker:
+        client = make(broker.port, device, reconnect=False)
         client.connect()
-        client.publish("t", b"2", qos=1)
-        assert client.drain(60_000)
-        assert broker.payloads() == [b"2"]
+        device.fail_at(0)
+        assert client.publish("t", b"x", 1)
+        with pytest.raises(OSError) as told:
+            client._call(client.client.drain, 60_000)  # without `async with` around it
+        assert told.value.errno == errno.EIO
+    assert broker.payloads() == [] and client.pending == 1
 
 
 def test_flash_fails_once_in_publish(automatic, make, client_kind):
     """The message is taken when the journal was read anew, with its topic, whatever on_disconnect published."""
-
-    class FailingOnce(FailingFlash):
-        def writeblocks(self, block, buf, offset=0):
-            fail, self.fail = self.fail, False
-            if fail:
-                raise OSError(5, "flash")
-            super().writeblocks(block, buf, offset)
-
-    device = FailingOnce()
+    device = NorFlash()
 
     def on_disconnect(error):
         client.publish("status", b"gone", qos=1)
@@ -386,7 +409,7 @@ def test_flash_fails_once_in_publish(automatic, make, client_kind):
     with automatic() as broker:
         client = make(broker.port, device, on_disconnect=on_disconnect)
         client.connect()
-        device.fail = True
+        device.fail_at(0)
         client.publish("t", b"1", qos=1)
         assert client.drain(60_000)
     arrived = [(p.topic, p.payload) for p in broker.arrived]

@@ -61,9 +61,6 @@ def test_a_small_buffer(mosquitto, make, pump, client_id, size):
     pump(client, lambda: got and client.session.maximum_out == 2000)  # a busy machine may connect more than once
 
 
-# --- passwords ---
-
-
 # --- TLS ---
 
 AUTHORITY = trustme.CA()
@@ -110,15 +107,6 @@ def test_tls_after_a_restart_of_the_broker(secure, make):
     client.publish("t", b"1", qos=2)
     broker.start()
     assert client.drain(60_000)
-
-
-def test_wrong_certificate(secure, make):
-    """Of an unknown authority, or for another host: an OSError with the reason, at once."""
-    for name, authority in (("127.0.0.1", trustme.CA()), ("elsewhere.example", AUTHORITY)):
-        client = make(secure(name).port, tls=trusting(authority), backoff_ms=(60_000, 60_000))
-        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            client.connect()
-        assert not client.connected
 
 
 @only_blocking
