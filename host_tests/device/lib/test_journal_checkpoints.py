@@ -75,6 +75,16 @@ class Life:
             self.journal.mark(self.places.pop(mine[0]), DONE)
 
 
+def waiting(journal, flash, most):
+    """Messages go around, and so many wait. Returns their addresses."""
+    places = []
+    while min(flash.erases) < 2 or len(places) < most:
+        places.append(put(journal, journal.next_seq % 100))
+        if len(places) > most:
+            journal.mark(places.pop(0), DONE)
+    return places
+
+
 def lose_one(flash):
     """A message that is counted from now on."""
     journal = Journal(flash)
@@ -227,12 +237,8 @@ def test_a_mark_that_reads_differently_at_each_read():
         flash = NorFlash(40, 512, 64, seed=seed)
         flash.checkpoints = True
         journal = Journal(flash)
-        places = []
-        while min(flash.erases) < 2 or len(places) < 80:
-            places.append((journal.next_seq, put(journal, 1)))
-            if len(places) > 80:
-                journal.mark(places.pop(0)[1], DONE)
-        seq, at = places[40]
+        at = waiting(journal, flash, 80)[40]
+        seq = journal.next_seq - 40
         flash.undecided[at + 54] = (0x0F, 0xF0, 0x07, 0xE0, 0x0E, 0x03)[seed % 6]
         states = []
         for _ in range(5):
@@ -273,16 +279,6 @@ class Wavering(NorFlash):
     def _place(self, block, offset, n):
         i = self.at - block * self.block_size - offset if self.mask else -1
         return i if i < n else -1
-
-
-def waiting(journal, flash, most):
-    """Messages go around, and so many wait. Returns their addresses."""
-    places = []
-    while min(flash.erases) < 2 or len(places) < most:
-        places.append(put(journal, journal.next_seq % 100))
-        if len(places) > most:
-            journal.mark(places.pop(0), DONE)
-    return places
 
 
 def test_the_last_record_reads_as_it_was_first():
@@ -423,11 +419,7 @@ def test_what_a_checkpoint_says_is_used_no_longer_than_it_is_true():
     those the whole ring is read."""
     flash = ring(32)
     journal = Journal(flash)
-    live = []
-    while min(flash.erases) < 2:
-        live.append(put(journal, len(live)))
-        if len(live) > 60:
-            journal.mark(live.pop(0), DONE)
+    live = waiting(journal, flash, 60)
 
     def reads():
         copy = copy_of(flash, True)
