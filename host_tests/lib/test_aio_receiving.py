@@ -93,31 +93,6 @@ def test_iterator(broker, qos):
     play(broker, script, scene)
 
 
-def test_pings_during_the_loop_body(broker):
-    """[MQTT-3.1.2-24] A loop body that takes longer than the keep alive does not end the connection."""
-    client = make(broker.port, keepalive=1, timeout_ms=300)
-    done = threading.Event()
-
-    async def scene():
-        async with client:
-            await client.subscribe("t")
-            async for message in client:
-                if message.payload == b"last":
-                    break
-                await until(done.is_set)
-
-    @subscribed
-    def script(b):
-        b.send(publish("t", b"first"))
-        for _ in range(3):
-            b.answer_ping()
-        done.set()
-        b.send(publish("t", b"last"))
-
-    play(broker, script, scene)
-    assert client.errors == []
-
-
 def test_too_long_for_the_iterator(broker):
     """[MQTT-4.5.0-2] Counted and acknowledged, one with too long a topic as well; a stream handler would have received
     it in chunks."""

@@ -8,7 +8,7 @@ from host_tests.lib.either import only_blocking
 from inflight.client import handlers
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.properties import block
-from tools.reference.wire import connack, pingresp, puback, publish, pubrel, suback, unsuback
+from tools.reference.wire import connack, puback, publish, pubrel, suback, unsuback
 
 BOTH_CLIENTS = True
 
@@ -383,33 +383,6 @@ def test_handlers_by_filter(broker, make):
         ("rest", "$share/g/t"),
     ]
     assert [str(e) for e in client.errors] == ["a/#"] * 2
-
-
-async def coroutine(message):
-    raise AssertionError("nobody runs it")
-
-
-@pytest.mark.parametrize(
-    ("handler", "error"), [(coroutine, TypeError), (lambda m: 1 / 0, ZeroDivisionError)], ids=["coroutine", "raises"]
-)
-def test_handler_that_fails(broker, make, handler, error):
-    """[MQTT-4.5.0-2] The exception is reported and the message acknowledged, so there is no endless loop. A coroutine
-    would never run: that is an error, too."""
-    client = make(broker.port, on_message=handler)
-
-    def script(b):
-        b.welcome()
-        b.expect(PINGREQ)
-        for qos in range(3):
-            b.deliver("a", b"1", qos, 1)
-        b.send(pingresp())
-
-    with broker.play(script):
-        client.connect()
-        client.ping()
-    assert [type(e) for e in client.errors] == [error] * 3
-    assert client.counters()["handler_errors"] == 3
-    assert client.connected
 
 
 def test_connection_breaks_while_a_handler_publishes(broker, make, pump):

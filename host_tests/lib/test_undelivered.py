@@ -8,7 +8,7 @@ import pytest
 from inflight.session.session import Session
 from inflight.states import NEW
 from tools.reference.kinds import PINGREQ, PUBLISH
-from tools.reference.wire import puback, publish
+from tools.reference.wire import pingresp, puback, publish
 
 BOTH_CLIENTS = True
 
@@ -114,22 +114,35 @@ def test_a_failure_is_of_one_message(broker, make, pump, monkeypatch):
     assert [payload for payload, *_ in handler.seen] == [b"x", b"y"]
 
 
-@pytest.mark.parametrize(("error", "qos", "most"), [(ValueError, 0, 3), (ValueError, 1, 0), (MemoryError, 1, 0)])
-def test_by_default_a_message_is_acknowledged(broker, make, pump, error, qos, most):
-    """[MQTT-4.5.0-2] Without max_redeliveries, and at QoS 0 with it, no connection ends; also for a MemoryError of what
-    the handler does itself."""
-    client = make(broker.port, on_message=Shy(error(), 9), max_redeliveries=most)
+async def coroutine(message):
+    raise AssertionError("nobody runs it")
+
+
+@pytest.mark.parametrize("most", [0, 3])
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [(coroutine, TypeError), (Shy(ValueError(), 9), ValueError), (Shy(MemoryError(), 9), MemoryError)],
+    ids=["coroutine", "raises", "no memory"],
+)
+def test_by_default_a_message_is_acknowledged(broker, make, handler, error, most):
+    """[MQTT-4.5.0-2] Without max_redeliveries, and at QoS 0 with it, no connection ends, so there is no endless loop;
+    also for a MemoryError of what the handler does itself. A coroutine would never run: that is an error, too."""
+    client = make(broker.port, on_message=handler, max_redeliveries=most)
+    times = 1 if most else 3
 
     def script(b):
         b.welcome()
-        b.deliver("t", b"x", qos, 7)
-        b.goodbye()
+        b.expect(PINGREQ)
+        for qos in range(times):
+            b.deliver("t", b"x", qos, 7)
+        b.send(pingresp())
 
     with broker.play(script):
         client.connect()
-        pump(client, lambda: client.counters()["received"])
-        client.disconnect()
-    assert codes(client) == [error]
+        client.ping()
+    assert [type(e) for e in client.errors] == [error] * times
+    assert client.counters()["handler_errors"] == times
+    assert client.connected
 
 
 @pytest.fixture
