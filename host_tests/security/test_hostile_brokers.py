@@ -13,8 +13,9 @@ from host_tests.processes import running
 from host_tests.security.scripts import LIMIT_S, SCRIPTS
 from host_tests.thorough import more
 from tools import runtimes
-from tools.reference.kinds import CONNECT, DISCONNECT, PINGREQ, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
-from tools.reference.wire import Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
+from tools.reference.kinds import CONNECT, DISCONNECT, SUBSCRIBE
+from tools.reference.server import Connection, Server
+from tools.reference.wire import Violation, connack, publish, suback
 from tools.runtimes import device_run
 
 WORKER = "hostile brokers"
@@ -28,37 +29,20 @@ AT_ONCE = 4  # clients
 CLIENTS = [("micropython-x86", "blocking"), ("micropython-x86", "asyncio"), *more(("cpython", "blocking"))]
 
 
-def connack_for(b, p):
-    """The CONNACK to the CONNECT p, with session present."""
-    present = getattr(b, "session", False) and not p.clean
-    b.session = not p.clean
-    return connack(present)
-
-
-def behave(b):
-    """Answers as the standard says, until the connection ends."""
+def behave(b, until=None):
+    """Answers as the standard says, until the connection ends, or a packet of this kind is answered."""
+    connection = Connection(b.server)
     while True:
         p = b.receive()
-        answer = {
-            CONNECT: lambda p: connack_for(b, p),
-            SUBSCRIBE: lambda p: suback(p.mid, *(qos for _, qos in p.filters)),
-            PUBLISH: lambda p: pubrec(p.mid) if p.qos == 2 else puback(p.mid),
-            PUBREL: lambda p: pubcomp(p.mid),
-            PUBREC: lambda p: pubrel(p.mid),
-            PINGREQ: lambda p: pingresp(),
-        }.get(p.kind)
-        if answer:
-            b.send(answer(p))
+        connection.packet_received(p)
+        b.send(connection.data_to_send())
+        if p.kind == until:
+            return
 
 
 def accept_client(b):
-    """Answers CONNECT and, on the first connection, SUBSCRIBE."""
-    b.send(connack_for(b, b.expect(CONNECT)))
-    while len(b.connections) == 1:  # later connections have the session
-        p = b.receive()
-        if p.kind == SUBSCRIBE:
-            b.send(suback(p.mid, 2))
-            return
+    """Answers CONNECT and, on the first connection, SUBSCRIBE: later connections have the session."""
+    behave(b, SUBSCRIBE if len(b.connections) == 1 else CONNECT)
 
 
 def send_until_closed(b, packets):
@@ -181,6 +165,7 @@ def run_client(kind, found, lib, attack, heap=None):
     `heap`: of MicroPython, in bytes; None for much."""
 
     def script(b):
+        b.server = Server()
         for _ in range(CONNECTIONS if attack else 0):
             b.accept()
             with contextlib.suppress(Gone):
