@@ -9,8 +9,8 @@ from host_tests.broker import PATIENCE_S
 from host_tests.clients import cut_power
 from inflight import Client, Journal, RamFlash
 from node import Node
-from tools.reference.kinds import CONNECT, PUBLISH, SUBSCRIBE
-from tools.reference.wire import connack, puback, publish, suback
+from tools.reference.kinds import PUBLISH
+from tools.reference.wire import puback, publish
 
 OWN = "inflight/box/"
 OF_OTHERS = """
@@ -56,10 +56,8 @@ def replies_to(broker, device, *packets):
     replies = []
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
-        b.send(connack())
-        b.send(suback(b.expect(SUBSCRIBE, filters=[(OWN + "command/#", 2)]).mid, 2))
+        b.welcome()
+        b.grant(filters=[(OWN + "command/#", 2)])
         b.send(*packets, publish(OWN + "command/ping", b"fence", 1, 9))
         while not (replies and replies[-1][1].get("echo") == "fence"):
             p = b.receive()
