@@ -121,11 +121,15 @@ def test_clean_start_without_a_journal():
 
 
 def test_connack_is_first():
-    """[MQTT5-3.2.0-1] [MQTT5-3.2.0-2] [MQTT5-3.14.0-1] Nothing comes before it, and no other one behind it."""
+    """[MQTT5-3.2.0-1] [MQTT5-3.2.0-2] [MQTT5-3.14.0-1] Nothing comes before it, and no other one behind it; nor AUTH
+    that was not asked for [MQTT5-4.12.0-6], or its method in CONNACK."""
     for data in (wire.pingresp(), wire.disconnect(0x8B), wire.puback(1), wire.publish("t", properties=NONE)):
         peer = Peer5.calling()
         eq(error_of(peer, data), 0x82)
-    eq(error_after_connack(wire.connack(0, 0, NONE)), 0x82)
+    method = block((0x15, "m"))
+    for data in (wire.connack(0, 0, NONE), wire.auth(0x18, method)):
+        eq(error_after_connack(data), 0x82)
+    eq(error_of(Peer5.calling(), wire.connack(0, 0, method)), 0x82)
 
 
 def test_connack_flags_and_codes():
@@ -906,13 +910,6 @@ def test_the_broker_disconnects():
         eq(error_after_connack(wire.disconnect(code)), 0x82)
     peer = Peer5.connected()
     eq(raises(Disconnected, peer.feed, b"\xe0\x00").code, 0)
-
-
-def test_auth_was_not_asked_for():
-    """[MQTT5-4.12.0-6] Neither AUTH nor a method in CONNACK."""
-    eq(error_after_connack(wire.auth(0x18, block((0x15, "m")))), 0x82)
-    peer = Peer5.calling()
-    eq(error_of(peer, wire.connack(0, 0, block((0x15, "m")))), 0x82)
 
 
 def test_heap():
