@@ -38,7 +38,7 @@ class Driven:
 
     def __getattr__(self, name):
         value = getattr(self.client, name)
-        return functools.partial(self._call, value) if inspect.iscoroutinefunction(value) else value
+        return functools.partial(self.call, value) if inspect.iscoroutinefunction(value) else value
 
     def __setattr__(self, name, value):
         setattr(self.client, name, value)
@@ -46,7 +46,8 @@ class Driven:
     def __delattr__(self, name):
         delattr(self.client, name)
 
-    def _call(self, method, *args, **options):
+    def call(self, method, *args, **options):
+        """Runs one method of the client, outside `async with`."""
         if self.loop.is_running():
             return self.loop.create_task(method(*args, **options))
         try:
@@ -61,25 +62,25 @@ class Driven:
 
     def connect(self):
         vars(self)["wanted"] = True
-        self._call(self.client.connect)
+        self.call(self.client.connect)
 
     def disconnect(self, will=False):
         vars(self)["wanted"] = False
-        self._call(self.client.disconnect, will)
+        self.call(self.client.disconnect, will)
 
     def run_for(self, ms):
         async def run():
             await self._keep_connected()
             await asyncio.sleep(ms / 1000)
 
-        self._call(run)
+        self.call(run)
 
     def drain(self, ms=None, mid=0):
         async def drain():
             await self._keep_connected()
             return await self.client.drain(ms, mid)
 
-        return self._call(drain)
+        return self.call(drain)
 
     def cut_power(self):
         async def cut():

@@ -138,7 +138,7 @@ def test_one_connection_raises_its_error(broker, make, diary, client_kind):
                 if client_kind == "blocking":
                     client.drain(60_000)
                 else:
-                    client._call(client.client.drain, 60_000)  # without `async with` around it
+                    client.call(client.client.drain, 60_000)  # without `async with` around it
     assert len(broker.connections) == 1 and client.pending == 1
     assert [name for name, _ in diary] == ["connect", "disconnect"]
     assert isinstance(diary.of("disconnect")[0], ProtocolError)

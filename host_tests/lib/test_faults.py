@@ -394,7 +394,7 @@ def test_flash_fails_with_one_connection(automatic, make):
         device.fail_at(0)
         assert client.publish("t", b"x", 1)
         with pytest.raises(OSError) as told:
-            client._call(client.client.drain, 60_000)  # without `async with` around it
+            client.call(client.client.drain, 60_000)  # without `async with` around it
         assert told.value.errno == errno.EIO
     assert broker.payloads() == [] and client.pending == 1
 
