@@ -11,9 +11,9 @@ from tools.setup.common import CHECKOUT
 CEILINGS = {
     "product": 42_000,  # lib, boards, firmware, the command `inflight`
     "maintainers": 18_110,  # other tools
-    "all": 120_550,
+    "all": 120_170,
 }
-TESTS_FOR_A_LINE = 1.44  # lines of tests for each line of the product
+TESTS_FOR_A_LINE = 1.43  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered
 
 
