@@ -2,6 +2,8 @@
 
 import socket
 
+import pytest
+
 from host_tests.docs.pages import EXAMPLES
 from host_tests.docs.reader import ReplyingBroker, run_program, running
 from tools.peers.daemon import held_port
@@ -20,25 +22,11 @@ def _published(broker):
 def test_every_example_is_tested_and_listed():
     listed = (EXAMPLES[0].parent / "README.md").read_text()
     for path in EXAMPLES:
-        assert "test_" + path.stem in globals(), path.name
+        assert path.stem in ADDED or "test_" + path.stem in globals(), path.name
         assert f"]({path.name})" in listed, path.name
 
 
-def test_sensor_lm75(runtime, tmp_path):
-    (tmp_path / "sensor_lm75.py").write_text(TEXTS["sensor_lm75"])
-    program = (
-        "import sys\nsys.path.append('')\nfrom hardware import works\n"
-        "print(works({'driver': 'lm75', 'sda': 4, 'scl': 5, 'name': 'cellar'}))\n"
-    )
-    with ReplyingBroker() as broker:
-        printed, status = run_program(runtime, tmp_path, broker, program)
-    assert (printed.strip(), status) == ("[('cellar', 'Cel', 21.5)]", 0)
-
-
 SERVO = """
-import sys
-
-sys.path.append("")
 from scratch import Folder
 from test_actuators import App
 
@@ -48,20 +36,7 @@ with Folder() as folder:
         app.command("flap", text)
 print(app.published[-1], app.errors)
 """
-
-
-def test_actuator_servo(runtime, tmp_path):
-    (tmp_path / "actuator_servo.py").write_text(TEXTS["actuator_servo"])
-    with ReplyingBroker() as broker:
-        printed, status = run_program(runtime, tmp_path, broker, SERVO)
-    states = "".join(f"pin 16 = {us} us\n" for us in (500, 2500, 1500, 500))
-    assert (printed, status) == (f"{states}('actuator/flap', {{'state': 0}}) {{}}\n", 0)
-
-
 RULES = """
-import sys
-
-sys.path.append("")
 from scratch import Folder
 from test_actuators import App
 
@@ -74,15 +49,32 @@ with Folder() as folder:
         on_reading("temperature", 99)
 print(app.published)
 """
+LM75 = """
+from hardware import works
+
+print(works({"driver": "lm75", "sda": 4, "scl": 5, "name": "cellar"}))
+"""
+# For each file that a device takes beside its firmware, a program that uses it, and what that prints.
+ADDED = {
+    "sensor_lm75": (LM75, "[('cellar', 'Cel', 21.5)]"),
+    "actuator_servo": (
+        SERVO,
+        "pin 16 = 500 us\npin 16 = 2500 us\npin 16 = 1500 us\npin 16 = 500 us\n('actuator/flap', {'state': 0}) {}",
+    ),
+    "rules": (
+        RULES,
+        "pin 15 = True\npin 15 = False\n[('actuator/relay', {'state': 'on'}), ('actuator/relay', {'state': 'off'})]",
+    ),
+}
 
 
-def test_rules(runtime, tmp_path):
-    (tmp_path / "rules.py").write_text(TEXTS["rules"])
+@pytest.mark.parametrize("name", ADDED)
+def test_added_to_the_firmware(runtime, tmp_path, name):
+    program, printed = ADDED[name]
+    (tmp_path / f"{name}.py").write_text(TEXTS[name])
     with ReplyingBroker() as broker:
-        printed, status = run_program(runtime, tmp_path, broker, RULES)
-    pins, published = printed.rsplit("\n", 2)[:2]
-    assert (pins, status) == ("pin 15 = True\npin 15 = False", 0)
-    assert published == "[('actuator/relay', {'state': 'on'}), ('actuator/relay', {'state': 'off'})]"
+        found = run_program(runtime, tmp_path, broker, "import sys\nsys.path.append('')\n" + program)
+    assert found == (printed + "\n", 0)
 
 
 def test_button(runtime, tmp_path):
