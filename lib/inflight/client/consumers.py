@@ -72,8 +72,8 @@ class Consumers:
                 return None
             self.paused = False
             return False
-        if session.n < session.size:
-            return False
+        if session.n < session.size or not session.topic_len:
+            return False  # too long a message, or topic: nobody takes it
         return self._queue()
 
     def _holds(self, mid):
