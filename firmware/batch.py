@@ -40,7 +40,10 @@ class Batch:
             self._seq = body["seq"]
             self._rows = journal.next_seq - self._seq
             self._dated = "up" not in body
-            self._began = body["bt"] if self._dated else int(body["up"] * 100 + 0.5)
+            # `bt` or `up` as text, which telemetry.seconds() has made: a float of 32 bits cannot hold it.
+            head = self._payload[: self._payload.find(b',"seq"')].decode()
+            whole, _, part = head[head.rfind(":") + 1 :].partition(".")
+            self._began = int(whole) * 100 + int((part + "00")[:2])
         except (ValueError, TypeError, KeyError):
             self._rows = 0  # it is another message
         self._mid = journal.found_mid
@@ -56,7 +59,7 @@ class Batch:
         app = self._app
         now, base = app.moment()
         seq = app.journal.next_seq
-        if self._takes(values, seq):
+        if self._takes(values, seq) and now >= self._began:
             longer = self._payload[:-_END] + (",%s]}" % self._row(values, now)).encode()
             if self._fits(len(longer) + self._frame):
                 self._longer = longer
@@ -83,8 +86,7 @@ class Batch:
         return journal.cost(size) < 2 * size and journal.fits(OUT, size)
 
     def _row(self, values, now):
-        after = now - self._began
-        row = [telemetry.seconds(after) if self._dated else telemetry.hundredths(after)]
+        row = [telemetry.seconds(now - self._began)]
         for column in self._columns:
             row.append(telemetry.literal(values[column]) if column in values else "null")
         return "[%s]" % ",".join(row)

@@ -134,12 +134,10 @@ class Node:
         return self._up_s
 
     def moment(self):
-        """(time in s since 1970, or in 1/100 s since the boot; base time of a pack with it, as text)"""
-        if self.synchronised:
-            s = telemetry.now(self._ahead_s)
-            return s, telemetry.seconds(s)
-        cs = self._since_boot()
-        return cs, telemetry.undated(telemetry.hundredths(cs))
+        """(time in 1/100 s since 1970, or since the boot; base time of a pack with it, as text)"""
+        cs = self._time_cs() if self.synchronised else self._since_boot()
+        # SenML takes a time below 2**28 for relative to now.
+        return cs, ("" if self.synchronised else '0,"up":') + telemetry.seconds(cs)
 
     def _up_cs(self):
         return self.uptime() * 100 + self._up_ms // 10
@@ -150,7 +148,13 @@ class Node:
 
     def time(self):
         """Seconds since 1970; right if the clock is `synchronised`."""
-        return int(telemetry.now(self._ahead_s))
+        return self._time_cs() // 100
+
+    def _time_cs(self):
+        # The board's clock may count whole seconds. Within its second the time is that of the ticks.
+        least = self._board_cs() + self._ahead_s * 100
+        self._clock = min(max(self._clock, least), least + 99)
+        return self._clock + self._up_cs()
 
     def _sync_time(self, drift_s, most):
         # Sets the clock. The known time may be wrong by drift_s. `most` answers in a row that are far from it overrule
@@ -160,6 +164,7 @@ class Node:
         if self.synchronised and self._doubts < most:
             now = self.time()
             within = now - drift_s - _JUMP_S, now + drift_s + _JUMP_S
+        before = self._board_cs()
         is_set = self.board.sync_time(self.config.ntp, within)
         board = self._board_cs()
         if is_set:
@@ -168,8 +173,8 @@ class Node:
             self._doubts = 0 if within else most - 1
         elif is_set is None:
             self._doubts += 1
-        if self.synchronised:
-            self._ahead_s = (self._clock - board) // 100  # without an answer the board may have set its clock, too
+        if is_set or abs(board - before) > 99:  # without an answer the board may have set its clock, too
+            self._ahead_s = (self._clock - board) // 100
         return is_set
 
     # --- the time over a sleep or a restart, which are part of a boot: in 1/100 s since 1970, or since the boot ---
@@ -184,7 +189,7 @@ class Node:
     def _clock_cs(self):
         # What the next start is to go on with. While readings have to be dated, that is the uptime.
         if self.synchronised and not self._undated:
-            return self._clock + self._up_cs()
+            return self._time_cs()
         return self._since_boot()
 
     def _go_on(self, expected, boot, most_cs, is_set=False):
@@ -334,7 +339,7 @@ class Node:
     def _dating(self):
         journal = self.journal
         numbers = journal.next_seq, journal.epoch, self._boot
-        up = telemetry.hundredths(self._since_boot())
+        up = telemetry.seconds(self._since_boot())
         return telemetry.dating(self.config.device, self.moment()[1], *numbers, up)
 
     # --- commands, and what else is seldom: modules that the build gives back ---

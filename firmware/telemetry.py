@@ -11,19 +11,9 @@ HEALTH_MS = const(3_600_000)  # between health messages without a connection, at
 EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
 
 
-def now(ahead=0):
-    """The time in s since 1970; the clock is `ahead` seconds behind it."""
-    return time.time() + EPOCH + ahead
-
-
-def seconds(t):
-    """A time in s as text."""
-    return ("%.3f" if isinstance(t, float) else "%d") % t
-
-
-def hundredths(cs):
-    """A time in 1/100 s as text, in s."""
-    return "%d.%02d" % (cs // 100, cs % 100)
+def seconds(cs):
+    """A time in 1/100 s as text, in s: a float of 32 bits cannot hold it."""
+    return ("%d.%02d" % (cs // 100, cs % 100)).rstrip("0").rstrip(".")
 
 
 def start(sources):
@@ -76,12 +66,6 @@ def literal(value):
         return json.dumps(value)
     # Seven digits: the precision of a 32-bit float.
     return ("%d" if isinstance(value, int) else "%.7g") % value
-
-
-def undated(up):
-    """The base time of readings while the clock is not set, with the uptime in s, as text: values below 2**28 are
-    relative to now."""
-    return '0,"up":' + up
 
 
 _HEAD = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,'

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import telemetry
+import node
 from config import check
 from host_tests.clients import cut_power
 from host_tests.firmware.conftest import Counting, gathered
@@ -26,10 +26,9 @@ OPTIONS = (
 
 
 @pytest.fixture
-def whole_seconds(clock, monkeypatch):
-    """The time, as boards tell it."""
-    module = SimpleNamespace(time=lambda: 1_735_689_600 + int(clock.time()), gmtime=telemetry.time.gmtime)
-    monkeypatch.setattr(telemetry, "time", module)
+def dated(clock, monkeypatch):
+    """The time: as most, one within a second."""
+    monkeypatch.setattr(node, "time", SimpleNamespace(time=lambda: 1_735_689_600.375 + clock.time()))
 
 
 def kept(make, port, kb, **fields):
@@ -49,7 +48,7 @@ def kept(make, port, kb, **fields):
     return before
 
 
-@pytest.mark.usefixtures("whole_seconds")
+@pytest.mark.usefixtures("dated")
 @pytest.mark.parametrize("kb, fields", [(32, {}), *((12, fields) for fields in OPTIONS)], ids=str)
 def test_a_device_bridges_what_is_told(make, nobody, kb, fields):
     fields = {"device": "dev", **fields}
@@ -65,7 +64,7 @@ def run(app, condition):
         app.step()
 
 
-@pytest.mark.usefixtures("whole_seconds")
+@pytest.mark.usefixtures("dated")
 @pytest.mark.parametrize("fields, most", [({}, 20), ({"batch": 1}, 1)], ids=["gathered", "singly"])
 def test_a_full_journal_is_thinned(make, nobody, automatic, fields, most):
     """From the oldest reading on every second message goes, the newer half stays; all that is missing is counted, also
@@ -99,7 +98,7 @@ def test_a_full_journal_is_thinned(make, nobody, automatic, fields, most):
     assert max(map(len, gaps)) <= 3 * most and len(gaps[-1]) <= most  # where it has gone on from the oldest again
 
 
-@pytest.mark.usefixtures("whole_seconds")
+@pytest.mark.usefixtures("dated")
 def test_what_cannot_be_thinned_is_refused(make, nobody):
     """Messages of the window may have been sent, and the newest one stays."""
     make.backoff_ms = 60_000, 60_000

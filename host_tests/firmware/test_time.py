@@ -13,7 +13,7 @@ import clock as sntp
 from built import TIME
 from codes import DEEP_SLEEP, NO_AP, ONLINE, POWER_ON, SOFT, WATCHDOG
 from host_tests.clients import cut_power
-from host_tests.firmware.conftest import Board, packs
+from host_tests.firmware.conftest import Board, Counting, gathered, packs
 from host_tests.firmware.test_wake_pin import PIN, pin  # noqa: F401 (a fixture)
 from host_tests.thorough import more
 from inflight import RamFlash
@@ -230,3 +230,40 @@ def test_readings_since_a_crash_are_dated_over_a_restart(begin):
     world.wifi = world.joins = ONLINE
     world.run(HOUR)
     expect_dated(world, broker)
+
+
+class WholeSeconds(Counting):
+    """A board whose clock, which is right by `ahead`, tells whole seconds. read: its time at each reading."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self._clock, self.ahead, self.read = clock, 1_790_000_000.3, {}
+
+    def sensors(self):
+        yield from super().sensors()
+        self.read[self.count] = self._clock.now + self.ahead
+
+    def sync_time(self, host=None, within=None):
+        self.ahead = round(self._clock.now + self.ahead) - self._clock.now  # as an answer is, and RTC.datetime()
+        return True
+
+
+@pytest.mark.parametrize("batch", [1, 30], ids=["singly", "gathered"])
+def test_readings_within_a_second_differ_as_the_ticks_do(make, clock, nobody, automatic, monkeypatch, batch):
+    """Also when the clock is set: never by a second from it."""
+    flash, board, make.backoff_ms = RamFlash(24, 4096), WholeSeconds(clock), (60_000, 60_000)
+    monkeypatch.setattr("time.time", lambda: int(clock.now + board.ahead))
+    app = make(nobody, flash, board=board, batch=batch)
+    for jump in (0, 0.4, -0.7, 5, -3600.5):
+        board.ahead += jump
+        last = board.count + 20
+        while board.count < last:
+            app.step()
+    cut_power(app.client)
+    with automatic() as broker:
+        app = make(broker.port, flash, board=board, interval_ms=10_000)
+        while app.client.pending or not broker.arrived:
+            app.step()
+    times = {values["count"]: t for t, values in gathered(broker).values()}
+    assert [round(times[count] - times[1], 1) for count in range(1, 21)] == [one / 10 for one in range(20)]
+    assert all(abs(times[count] - board.read[count]) < 1 for count in range(1, 101))
