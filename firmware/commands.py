@@ -7,7 +7,7 @@
 # executed again: that makes no difference to any but those of actuators, which write down their own, see actuators.
 
 import log
-from files import beside, read_file, write
+from files import beside, kept, write
 from inflight.compat import const
 from log import ALL, INFO, LEVELS
 from telemetry import describe
@@ -128,11 +128,11 @@ _COMMANDS = {
 
 
 class _Executed:
-    # The numbers of the last commands that were executed.
+    # The numbers of the last commands that were executed. If they cannot be read, no such command is.
 
     def __init__(self, app):
         self._path = beside(app.board, "executed")
-        self._text = read_file(self._path)
+        self._text = kept(self._path)
         for number in app.actuators.numbers() if app.actuators else ():
             if number not in self:  # the power was cut behind it
                 self.add(number)

@@ -5,7 +5,7 @@ import json
 import os
 
 from codes import PANIC, WATCHDOG
-from files import beside, read_file
+from files import beside, kept_json
 from inflight.compat import const
 from inflight.journal.journal import OUT
 from log import say
@@ -21,12 +21,14 @@ _FIELDS = ("count", "error", "at", "told")
 
 
 def _read(board):
-    record = read_file(beside(board, "crash.json"), {})
     try:
+        record = kept_json(beside(board, "crash.json"), {})
         if isinstance(record["count"], int) and isinstance(record["error"], str):
             return {name: record.get(name) for name in _FIELDS}
     except (TypeError, KeyError):
         pass  # there is none, or a power cut damaged it
+    except OSError as e:  # a device has to start nevertheless, and replaces it when it has told this
+        return {"count": 0, "error": "crash.json: " + describe(e), "at": None, "told": False}
     return {"count": 0, "error": None, "at": None, "told": True}
 
 

@@ -18,26 +18,24 @@ def exists(path):
         return False
 
 
-def read_file(path, default=""):
-    """The text in a file or, with another default, what its JSON says; the default if there is none, or it is
-    damaged."""
+def kept(path, default=""):
+    """The text in a file, the default if there is none. Raises OSError if it cannot be read now: that is another case,
+    and who goes on without it says why."""
     try:
         with open(path) as f:
-            return f.read() if default == "" else json.load(f)
-    except (OSError, ValueError):
-        return default
-
-
-def kept(path):
-    """What the JSON in a file says, {} if there is none. Raises ValueError if it is damaged, OSError if it cannot be
-    read now: then nothing must replace it."""
-    try:
-        with open(path) as f:
-            return json.load(f)
+            return f.read()
     except OSError as e:
         if e.errno != ENOENT:
             raise
-        return {}
+        return default
+
+
+def kept_json(path, default):
+    """What the JSON in a file says; the default if there is none, or it is damaged. Raises OSError like kept()."""
+    try:
+        return json.loads(kept(path))
+    except ValueError:
+        return default
 
 
 def write(path, text):

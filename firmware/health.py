@@ -64,7 +64,10 @@ def report(app):
     if app.config.thins:
         from thin import load
 
-        fields["counters"]["thinned"] = load(app)[1]
+        try:
+            fields["counters"]["thinned"] = load(app)[1]
+        except OSError as e:
+            fields["errors"]["thinned"] = describe(e)
     if app.client.connected:
         fields["rssi"] = app.network.rssi()
         fields["wifi"] = app.network.status()

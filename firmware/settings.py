@@ -7,7 +7,7 @@ import json
 import os
 
 from config import ConfigError, check, parse
-from files import exists, read_file, write
+from files import exists, kept_json, write
 from network_fields import PLACE
 
 _NEW = ".new"
@@ -58,7 +58,7 @@ def _changed(app, path, fields):
 
 def told(app):
     """The newest configuration without its secrets, a dict."""
-    found = read_file(_files(app)[0], {})
+    found = kept_json(_files(app)[0], {})
     for name in ("password", "wifi_key", "wifi_networks", "setup"):
         found.pop(name, None)
     return found
@@ -117,7 +117,10 @@ def confirm(app):
     """The device has connected with what it tried. Returns True if a driver does not take it: then it is given up."""
     app.config.trial = False
     path = app.board.config_path()
-    old = read_file(path, {}).get("sensors") or ()
+    try:
+        old = kept_json(path, {}).get("sensors") or ()
+    except OSError:
+        old = ()  # all are new
     new = [entry.get("name") or entry["driver"] for entry in app.config.sensors or () if entry not in old]
     if new:
         for source in app.sources:

@@ -23,7 +23,7 @@ import struct
 import log
 import telemetry
 from codes import DEEP_SLEEP, ONLINE, SOFT
-from files import beside, read_file, write
+from files import beside, kept_json, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from inflight.counters import CONNECTS, DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
@@ -262,7 +262,10 @@ class SleepingApp(Node):
     # --- what the session is subscribed to: a file, which is written when that changes ---
 
     def _stored(self):
-        return read_file(beside(self.board, "subscribed"), 0)
+        try:
+            return kept_json(beside(self.board, "subscribed"), 0)
+        except OSError:
+            return 0  # it subscribes once more
 
     def _store(self, stored):
         # Returns True if the next wake need not subscribe. It has to for updates: announcements of releases are

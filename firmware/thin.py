@@ -6,15 +6,15 @@
 # on, and how many readings went since the journal was made. It is written before a message goes: if the power is cut
 # between, these readings count, and stay.
 
-from files import beside, read_file, write
+from files import beside, kept, write
 from inflight.counters import DROPPED
 from inflight.journal.journal import OUT
 
 
 def load(app):
-    """(number where to go on, readings that went since the journal was made)"""
+    """(number where to go on, readings that went since the journal was made). Raises OSError."""
     try:
-        epoch, seq, count = [int(word) for word in read_file(beside(app.board, "thinned")).split()]
+        epoch, seq, count = [int(word) for word in kept(beside(app.board, "thinned")).split()]
         if epoch == app.journal.epoch:
             return seq, count
     except ValueError:
@@ -25,7 +25,10 @@ def load(app):
 def discard(app, size):
     """Discards messages until one of `size` bytes fits, if that many may go. Raises OSError if the journal fails."""
     journal = app.journal
-    seq, count = load(app)
+    try:
+        seq, count = load(app)
+    except OSError:  # nothing goes uncounted
+        return
     while not journal.fits(OUT, size):
         found = _second(app, seq, True) or _second(app, 0, True) or _second(app, 0, False)
         if not found:
@@ -34,7 +37,7 @@ def discard(app, size):
         count += readings
         try:
             write(beside(app.board, "thinned"), "%d %d %d" % (journal.epoch, seq + 1, count))
-        except OSError:  # the file system is full: nothing goes uncounted
+        except OSError:  # the file system is full
             return
         if app.client.discard(mid, seq):
             app.client.session.count[DROPPED] -= 1  # it is counted here

@@ -91,7 +91,7 @@ class Actuators:
         # {name: [driver, state, identity of the last command that changed it]}. Raises OSError.
         if self._file is None:
             try:
-                self._file = kept(self.path)
+                self._file = json.loads(kept(self.path, "{}"))
             except ValueError:
                 self._app.errors["actuators"] = "actuators.json is damaged: the actuators start with the state off"
                 self._file = {}

@@ -49,7 +49,7 @@ class Driver:
         self._key = "%s %s" % (name, fields["first"])  # another `first` begins anew
         self._wrong = None
         try:
-            pulses = dict(kept(self._path)).get(self._key)
+            pulses = self._totals().get(self._key)
         except (TypeError, ValueError):
             self._wrong = SensorError("counters.json was damaged: all counters begin anew")
             write(self._path, "{}")
@@ -71,11 +71,14 @@ class Driver:
         except TypeError:
             self._pin.irq(handler, trigger)  # ports whose interrupts are all soft
 
+    def _totals(self):
+        return dict(json.loads(kept(self._path, "{}")))
+
     def _keep(self):
         if self._kept_at is not None and passed(ticks_ms(), self._kept_at, _KEEP_MS):
             self._kept_at = None
         if self._pulses != self._kept and self._kept_at is None:
-            totals = dict(kept(self._path))
+            totals = self._totals()
             totals[self._key] = self._pulses
             write(self._path, json.dumps(totals))
             self._kept = self._pulses

@@ -8,7 +8,7 @@
 import json
 import os
 
-from files import beside, read_file, write
+from files import beside, kept_json, write
 from telemetry import describe
 
 _OWN = "device"
@@ -262,7 +262,7 @@ def announce(app, readings, publish):
     if prefix:
         for component, name, owner, _ in device.entities():
             new[_TOPIC % (prefix, component, node, name)] = owner
-    old = read_file(path, {})
+    old = kept_json(path, {})
     listed, gone = _change(old, new, device, prefix, node)
     if listed != old:
         _list(app, path, listed)  # first: nothing is announced that is not listed

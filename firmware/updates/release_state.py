@@ -2,12 +2,20 @@
 
 import json
 
-from files import beside, read_file
+from files import beside, kept_json
 from inflight.compat import const
 from inflight.journal.journal import OUT
 
 _REASON = const(150)  # characters
 _SIZE = const(1_280)  # bytes of a message with such a reason, at most: json.dumps() may write each as six
+
+
+def digests(app):
+    """{number: digest} of the releases that the device has had. Without them it does all but tell them."""
+    try:
+        return kept_json(beside(app.board, "release.json"), {})
+    except OSError:
+        return {}
 
 
 def told(app, number, state, reason=None, digest=None):
@@ -17,7 +25,7 @@ def told(app, number, state, reason=None, digest=None):
     if number and not app.journal.fits(OUT, _SIZE):
         return False
     fields = {"release": number, "state": state}
-    digest = digest or read_file(beside(app.board, "release.json"), {}).get(str(number))
+    digest = digest or digests(app).get(str(number))
     if digest:
         fields["sha256"] = digest
     if reason:

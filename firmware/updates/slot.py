@@ -8,7 +8,7 @@ import hashlib
 import os
 import sys
 
-from files import read_file
+from files import kept_json
 from inflight.compat import const
 
 _PIECE = const(512)
@@ -224,7 +224,7 @@ class Slot:
 def reclaim(unit, blocks, record_path="/lib/inflight.json"):
     """Removes the application that a cable brought, whose files `inflight board` recorded there, and its image, if that
     gives `blocks` of `unit` bytes. The good one is in a slot. Returns True if it did."""
-    recorded = read_file(record_path, ())
+    recorded = kept_json(record_path, ())
     if not recorded:
         return False  # it is frozen, or was installed in another way
     folder = record_path.rpartition("/")[0] + "/"

@@ -4,7 +4,7 @@
 import sys
 
 from codes import PANIC, WATCHDOG
-from files import beside, read_file, write
+from files import beside, kept, kept_json, write
 from inflight.compat import const
 from release_state import told
 from update_record import BAD, TRIAL, load, store
@@ -45,7 +45,10 @@ class Trial:
         # The crashes were those of the candidate: they are told here, and do not count any more. What is told stays
         # with the candidate, since it may be told once more.
         path = "%s/%s.reason" % (self._folder, self._record.other)
-        reason = read_file(path)
+        try:
+            reason = kept(path)
+        except OSError:
+            reason = ""  # the device has to start nevertheless
         if reason:
             return reason
         from crash import clear
@@ -68,7 +71,7 @@ class Trial:
         app.update = self
         app.config.watchdog_ms = app.config.watchdog_ms or _WATCHDOG_MS  # launch has started it
         self._watch_birth(app)
-        self._before = read_file("%s/%s.errors" % (self._folder, self._record.other), ())
+        self._before = kept_json("%s/%s.errors" % (self._folder, self._record.other), ())
 
     def _watch_birth(self, app):
         # Notes the Message ID of the status online.

@@ -7,9 +7,9 @@ import struct
 import sys
 from binascii import unhexlify
 
-from files import beside, exists, read_file, write
+from files import beside, exists, kept, kept_json, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
-from release_state import told
+from release_state import digests, told
 from telemetry import describe
 from update_record import FETCH, IDLE, TRIAL, load, store
 
@@ -225,27 +225,26 @@ class Update:
         if number == record.release:
             self._report(number, "good")
             return
-        self._report(number, "bad", read_file(self._place(record) + ".reason") or "it has failed before")
+        self._report(number, "bad", kept(self._place(record) + ".reason") or "it has failed before")
 
     def _keys(self, record):
         # A release may bring others than those of the configuration.
-        keys = read_file("%s/%s.keys" % (self._folder, record.current), ())
-        return keys or read_file(self._app.board.config_path(), {})["update_keys"]
+        keys = kept_json("%s/%s.keys" % (self._folder, record.current), ())
+        return keys or kept_json(self._app.board.config_path(), {})["update_keys"]
 
     def _keep_keys(self, record):
         # Keys that a release brought are in force until another one brings others: those of the configuration may have
         # been replaced for a reason.
         place = self._folder + "/%s.keys"
-        keys = self._slot.extract("keys") or read_file(place % record.current)
+        keys = self._slot.extract("keys") or kept(place % record.current)
         if keys:
             write(place % record.other, keys)
 
     def _keep_digest(self, record):
         # A number alone does not tell which release it is: of the one that runs, and of the one that is tried.
-        path = beside(self._app.board, "release.json")
         running = str(record.release)
-        digests = {str(self._number): self._sha256, running: read_file(path, {}).get(running)}
-        write(path, json.dumps(digests))
+        found = {str(self._number): self._sha256, running: digests(self._app).get(running)}
+        write(beside(self._app.board, "release.json"), json.dumps(found))
 
     def _make_space(self, size, record):
         from announcement import Refused

@@ -511,7 +511,9 @@ def test_lines_from_a_level_on_are_published(make, broker, ask, until, published
 
 
 def test_a_command_with_a_number_is_executed_once(app, broker, until, published):
-    """However often it comes, and whoever sent another one meanwhile; the last hundred numbers are remembered."""
+    """However often it comes, and whoever sent another one meanwhile; the last hundred numbers are remembered. While
+    they cannot be read, none is executed."""
+    file = app.board.path.with_name("executed")
 
     def send(number, ms):
         count = len(published("reply/interval"))
@@ -523,7 +525,12 @@ def test_a_command_with_a_number_is_executed_once(app, broker, until, published)
     assert send(6, 700)["number"] == 6
     repeated = send(5, 500)
     assert (repeated["ok"], repeated["repeated"], repeated["number"]) == (True, True, 5)
-    assert app.telemetry.ms == 700
+    aside = file.rename(file.with_name("aside"))
+    file.mkdir()  # no file that can be read
+    assert "Error" in send(5, 500)["error"] and app.telemetry.ms == 700
+    file.rmdir()
+    aside.rename(file)
+    assert send(5, 500)["repeated"] and app.telemetry.ms == 700
     for number in range(100, 199):
         send(number, 900)
     assert send(6, 700)["repeated"] and app.telemetry.ms == 900

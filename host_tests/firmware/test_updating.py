@@ -56,6 +56,17 @@ def test_a_device_whose_launcher_does_not_run_tries_no_release_again(device, bro
     assert load(str(tmp_path)).state == TRIAL and not published("want")
 
 
+def test_keys_that_cannot_be_read_are_not_replaced_by_older_ones(device, broker, published, until, tmp_path, release):
+    """A release may have brought others than those of the configuration, since these are known to somebody."""
+    record = Record()
+    record.slot, record.release = 1, 1
+    store(str(tmp_path), record)
+    (tmp_path / "a.keys").mkdir()  # no file that can be read
+    announce(broker, release.announcement)
+    until(device, lambda: published("release"))
+    assert states(published) == ["refused"] and not published("want")
+
+
 def test_a_release_for_another_interpreter_is_refused(make, broker, published, until, key):
     app = make(broker.port, update_keys=[KEY, keys.public(key)])
     announce(broker, make_release(FILES, key, 1, "ram").announcement)

@@ -159,6 +159,14 @@ def test_after_three_crashes_it_starts_in_safe_mode():
             eq(modes, [True, False, True, False, True])
 
 
+def test_a_record_of_crashes_that_cannot_be_read_is_told():
+    with Board() as board:
+        os.mkdir(board.folder.at("crash.json"))  # no file that can be read
+        board.starts()
+        assert board.report()["error"]["text"].startswith("crash.json: ") and not board.safe
+        os.rmdir(board.folder.at("crash.json"))
+
+
 def test_a_start_that_ends_well_ends_the_row():
     """So does a long run before a crash."""
     with Board() as board:
