@@ -48,14 +48,15 @@ def set_up_by_cable(board):
     run(board, Wired(board, given))
 
 
-def _tried(board):
-    # The file of a configuration that this start tries, if any.
+def _tried(board, record):
+    # The file of a configuration that this start tries, if any; and what ended the starts before, `record` if no
+    # configuration is given up.
     path = board.config_path()
     if not (exists(path + ".new") or exists(path + ".try")):
-        return None
+        return None, record
     from settings import begin
 
-    return begin(board)
+    return begin(board, record)
 
 
 def _last_crash(board):
@@ -79,8 +80,7 @@ def assemble(board, began):
         from trials import begin
 
         trial = begin(board)
-    path = _tried(board)
-    record = None if trial and trial.failed else _last_crash(board)
+    path, record = _tried(board, None if trial and trial.failed else _last_crash(board))
     app = _assemble(board, began, record, path, trial and trial.runs)
     if trial and trial.runs and not app:
         # At the prompt, without a watchdog, it would stay for ever.

@@ -9,6 +9,7 @@ import os
 from config import ConfigError, check, parse
 from files import exists, kept_json, write
 from network_fields import PLACE
+from telemetry import describe
 
 _NEW = ".new"
 _TRY = ".try"
@@ -93,24 +94,24 @@ def _rename(path, end):
         return False
 
 
-def begin(board):
-    """Returns the path of the configuration that this start tries, None if there is none. Forgets what an earlier start
-    tried in vain."""
+def begin(board, record):
+    """Returns the path of the configuration that this start tries, None if there is none, and what ended the starts
+    before. Forgets what an earlier start tried in vain. record: what ended that one, None if nothing did."""
     path = board.config_path()
+    ended = record["error"] if record and not record["told"] else "no connection with the changed settings"
     try:
-        give_up(board, "no connection with the changed settings")
+        return None, give_up(board, ended)
     except OSError:
-        if _rename(path + _NEW, path + _TRY):
-            return path + _TRY
-    return None
+        return (path + _TRY if _rename(path + _NEW, path + _TRY) else None), record
 
 
 def give_up(board, reason):
-    """The next start has the settings before those that were tried; health tells why. Raises OSError if none were."""
+    """The next start has the settings before those that were tried; health tells why. Returns the record of that, see
+    crash. Raises OSError if none were."""
     os.remove(board.config_path() + _TRY)
     from crash import note
 
-    note(board, "set: %s, the old ones are back" % reason, 0)
+    return note(board, "set: %s, the old ones are back" % reason, 0)
 
 
 def confirm(app):
@@ -118,15 +119,18 @@ def confirm(app):
     app.config.trial = False
     path = app.board.config_path()
     try:
-        old = kept_json(path, {}).get("sensors") or ()
+        old = kept_json(path, {})
     except OSError:
-        old = ()  # all are new
-    new = [entry.get("name") or entry["driver"] for entry in app.config.sensors or () if entry not in old]
-    if new:
-        for source in app.sources:
-            error = getattr(source, "error", None)
-            if source.__name__ in new and type(error).__name__ == "SensorError":
-                give_up(app.board, "sensors: %s: %s" % (source.__name__, error))
+        old = {}  # all entries are new
+    for source in app.sources:
+        if getattr(source, "error", None):
+            app.errors[source.__name__] = describe(source.error)  # it was not read yet
+    for kind in ("sensors", "actuators"):
+        for entry in getattr(app.config, kind) or ():
+            name = entry.get("name") or entry["driver"]
+            what, _, why = app.errors.get(name, "").partition(": ")
+            if what == "SensorError" and entry not in (old.get(kind) or ()):
+                give_up(app.board, "%s: %s: %s" % (kind, name, why))
                 app.stopping = True
                 return True
     _rename(path + _TRY, path)

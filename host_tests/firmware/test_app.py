@@ -322,26 +322,36 @@ def test_a_command_that_waited_may_end_the_start_in_which_a_trial_connects(make,
 _BROKEN = [{"driver": "counter", "pin": 4, "edge": "both"}]
 
 
-@pytest.mark.parametrize(("before", "more"), [(None, []), (_BROKEN, []), (_BROKEN, [{"driver": "digital", "pin": 5}])])
-def test_a_trial_whose_sensors_cannot_start_is_given_up(make, broker, published, before, more, monkeypatch):
-    """Not if they are those of the configuration that is in force."""
+_COUNTER = 'sensors: counter: edge: write "falling" or "rising"'
+_PWM = [{"driver": "pwm", "pin": 5}]
+
+
+@pytest.mark.parametrize(
+    ("before", "more", "actuators", "why"),
+    [
+        (None, [], [], _COUNTER),
+        (_BROKEN, [], [], None),
+        (_BROKEN, [{"driver": "digital", "pin": 5}], [], None),
+        (_BROKEN, [], _PWM, "actuators: pwm: this machine has no such pins"),
+    ],
+)
+def test_a_trial_that_a_driver_refuses_is_given_up(make, broker, published, before, more, actuators, why, monkeypatch):
+    """Not if its entry is one of the configuration that is in force."""
     monkeypatch.setattr(Config, "trial", True)
     monkeypatch.setitem(sys.modules, "machine", SimpleNamespace(Pin=None))
-    app = make(broker.port, sensors=_BROKEN + more)
+    app = make(broker.port, sensors=_BROKEN + more, actuators=actuators)
     path = app.board.path
     path.with_name("config.json.try").write_text(path.read_text())
     path.write_text(json.dumps({"host": "127.0.0.1", "sensors": before}))
     broker.give("inflight/dev/command/reboot", b"", 2)
     app.run()
-    assert (
-        app.board.configuration["sensors"] == (before and before + more)
-        and not path.with_name("config.json.try").exists()
-    )
+    assert app.board.configuration["sensors"] == (before if why else before + more)
+    assert not path.with_name("config.json.try").exists()
     error = crash.last(app.board)["error"]
-    if before:
+    if not why:
         assert not error and [m["state"] for m in published("status")] == ["online", "offline"]
         return
-    assert error.startswith('set: sensors: counter: edge: write "falling" or "rising", the old ones are back')
+    assert error.startswith(f"set: {why}") and error.endswith(", the old ones are back")
     assert [m["state"] for m in published("status")] == ["offline"]
 
 
