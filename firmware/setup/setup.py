@@ -41,7 +41,7 @@ class Setup:
         self._ca = None  # the Upload of the certificate
         self._joined = None  # SSID and key
         self._doing = ""  # what an attempt does now
-        self._result = ()  # of the success: device, broker, topic of the readings, whether Home Assistant lists it
+        self._result = ()  # of the success: what setup_outcome tells of it
         self._note, self._kind = "", ""
         self._wrong = ""  # the name of the form's field that the note is about
         self.ends = None  # ticks when the device restarts
@@ -86,7 +86,8 @@ class Setup:
         self._doing = "Connecting to the broker %s." % config.host
         yield  # the page tells it
         yield from reach(self._board, config)
-        self._result = config.device, place_of(config), "%s/%s" % (config.root, config.device), bool(config.ha)
+        topic = "%s/%s" % (config.root, config.device)
+        self._result = config.device, place_of(config), topic, bool(config.ha), bool(config.setup)
         write(self._board.config_path(), json.dumps(given))
 
     def _configured(self, error):
@@ -189,12 +190,18 @@ class Setup:
         if self._found:
             numbers = [i for i in range(len(self._found)) if fields.get("sensor%d" % i)]
             given["sensors"] = [self._found[i][0] for i in numbers]
+            for i in numbers:
+                name = fields.get("name%d" % i, "").strip()
+                if name:
+                    self._found[i][0]["name"] = name
         if fields.get("ha"):
             given["ha"] = True
         try:
             given["port"] = int(given["port"])
         except (KeyError, ValueError):
             pass  # check() tells what is wrong
+        if fields.get("code"):  # typed each time: nobody else chooses it
+            given["setup"] = {"code": fields["code"]}
         self._secret(given, "wifi_key", fields.get("key"), given.get("wifi_ssid"))
         place = [given.get(name) for name in ("wifi_ssid", "wifi_key", "host", "port", "user")]
         self._secret(given, "password", fields.get("password"), place + [self._ca])

@@ -40,11 +40,15 @@ def form(shown, networks, kept, has_ca, answering, buses, device):
     yield (
         """<section><h2>Device</h2>
 <label>Name <input name="device" maxlength="64" autocapitalize="none" value="%s" placeholder="%s"></label>
-<label><input name="ha" type="checkbox"%s> Show it in Home Assistant</label></section>
-<button>Save and start</button></form>
+<label><input name="ha" type="checkbox"%s> Show it in Home Assistant</label>
 """
         % (escape(shown.get("device", "")), escape(device), " checked" if shown.get("ha") else "")
     ).encode()
+    if networks is not None:
+        yield b"""<label>Code: the key of its own Wi-Fi, if yours changes <input name="code" type="password" \
+maxlength="63" autocomplete="new-password" placeholder="empty: a cable changes it"></label>
+"""
+    yield b"</section><button>Save and start</button></form>\n"
 
 
 def _sensors(answering, chosen, buses):
@@ -55,8 +59,12 @@ def _sensors(answering, chosen, buses):
     for i in range(len(answering)):
         entry, measures = answering[i]
         mark = "" if chosen is not None and entry not in chosen else " checked"
-        text = '<label><input name="sensor%d" type="checkbox"%s> %s: %s</label>\n'
-        yield (text % (i, mark, entry.get("name") or entry["driver"], measures)).encode()
+        yield (
+            """<label><input name="sensor%d" type="checkbox"%s> %s: %s</label>
+<label>Its name <input name="name%d" maxlength="32" autocapitalize="none" value="%s" placeholder="%s"></label>
+"""
+            % (i, mark, entry["driver"], measures, i, escape(entry.get("name", "")), entry["driver"])
+        ).encode()
     yield b"</section>\n"
 
 
@@ -85,7 +93,8 @@ def _wifi(shown, networks, as_before=""):
 def network_form(shown, networks):
     """Yields the form for a device that has a configuration; shown, networks: as for form()."""
     yield b"""<form method="post" action="/"><section><h2>Device</h2><p>This changes the network. All else stays.</p>
-<label>Code <input name="code" type="password" maxlength="63" required autocomplete="off"></label></section>
+<label>Code, the key of this Wi-Fi <input name="code" type="password" maxlength="63" required autocomplete="off">
+</label></section>
 """
     yield from _wifi(shown, networks)
     yield b"<button>Save and start</button></form>\n"

@@ -6,7 +6,7 @@ _HEAD = const(3_072)  # bytes of a request before its body, at most
 _BODY = const(1_048_576)  # what is too long for the form is read and dropped, so that the page can tell it
 # Of a form. Each part is bounded.
 _VALUE = const(256)  # bytes of a field, at most
-_FIELDS = const(20)
+_FIELDS = const(32)
 _PART_HEAD = const(1_024)
 _ENCODED = const(2_048)  # bytes of a body without files, at most
 _BOUNDARY = const(70)  # characters, RFC 2046

@@ -11,6 +11,7 @@ _LABELS = {
     "user": ("user", "User"),
     "password": ("password", "Password"),
     "device": ("device", "Name"),
+    "setup": ("code", "Code"),
 }
 
 
@@ -27,10 +28,10 @@ def again(access_point):
     yield ("<p>If this page goes away, join the Wi-Fi <b>%s</b> again, and reload it.</p>\n" % access_point).encode()
 
 
-def next_steps(access_point, address, device, broker, topic, home):
+def next_steps(access_point, address, device, broker, topic, home, code):
     """Yields what follows when the device is set up. access_point: None if there is a cable. address: of the device in
     the network, None: it has none. device: its name. broker: host and port. topic: the beginning of its topics. home:
-    whether it announces itself to Home Assistant."""
+    whether it announces itself to Home Assistant. code: whether the access point comes back."""
     yield b"<section><h2>What comes next</h2>\n"
     if access_point:
         yield (
@@ -48,6 +49,9 @@ Inflight: <b>mosquitto_sub -h %s -p %s -v -t %s/#</b>, with -u USER -P PASSWORD.
     yield (text % (broker, root, host, port, topic)).encode()
     if home:
         yield ("<p>Home Assistant lists <b>%s</b> in its integration MQTT.</p>\n" % device).encode()
+    if code:
+        text = "<p>If your Wi-Fi changes: an hour later <b>%s</b> is there again. Its key is your code.</p>\n"
+        yield (text % access_point).encode()
     if address:
         yield ("<p>The device's address in the network is <b>%s</b>.</p>\n" % address).encode()
     yield b"</section>\n"

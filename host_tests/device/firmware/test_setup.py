@@ -170,6 +170,7 @@ def test_the_page_tells_what_the_check_of_the_file_would():
         ({"port": "mqtt"}, "Port: write a whole number from 0 to 65535"),
         ({"key": "short"}, "Key: write 8 to 63 characters, or 64 hexadecimal digits"),
         ({"other": "\u00e4" * 17}, "Name: write 32 bytes at most"),
+        ({"code": "short"}, "Code: write a code of 8 to 63 characters of ASCII"),
     ):
         with Site(ONLINE) as site:
             site.request("POST", "/", dict(OWNERS, **change))
@@ -228,10 +229,15 @@ def test_the_sensors_that_the_buses_show_can_be_chosen():
         eq(boxes(page), [(light, True), (clock, False)])
         assert 'name="ha" type="checkbox" checked' in page
         site.refuses = False
-        site.send(dict(GOOD, key="", sensor0="on", ha="on"))
-        assert "Home Assistant lists <b>a1b2c3d4e5f6</b>" in site.request("GET", "/")[1]
+        site.send(dict(GOOD, key="", sensor0="on", name0="a b", ha="on"))
+        assert "Sensors: name: use letters, digits and" in site.request("GET", "/")[1]
+        site.send(dict(GOOD, key="", sensor0="on", name0=" roof ", name1="none", ha="on", code="kelp-tram-93"))
+        page = site.request("GET", "/")[1]
+        assert "Home Assistant lists <b>a1b2c3d4e5f6</b>" in page
+        assert "an hour later <b>inflight-d4e5f6</b> is there again" in page and "kelp" not in page
         given = site.configuration
-        eq((given["sensors"], given["ha"]), ([LIGHT], True))
+        eq((given["sensors"], given["ha"]), ([dict(LIGHT, name="roof")], True))
+        eq(given["setup"], {"code": "kelp-tram-93"})
         check(given, "id")
     with Bus(), Site(ONLINE) as site:  # none need be chosen
         site.send(GOOD)
