@@ -1,8 +1,5 @@
 # Builds the application of a board from its configuration. Runs once.
 
-import os
-from errno import ENOENT
-
 from files import beside, exists
 from log import say
 
@@ -12,12 +9,8 @@ _ENOSPC = 28  # MicroPython's errno has no name for it
 def set_up(board):
     # Waits for a person, and restarts the device. Returns at once if it has a configuration, even one that cannot be
     # read, and if it cannot be set up: a process, a release.
-    try:
-        os.stat(board.config_path())
+    if exists(board.config_path()):
         return
-    except OSError as e:
-        if e.errno != ENOENT:
-            return
     try:
         import setup_board
     except ImportError:

@@ -11,11 +11,12 @@ def beside(board, name):
 
 
 def exists(path):
+    """False if there is no such file; True also if nobody can tell now."""
     try:
         os.stat(path)
         return True
-    except OSError:
-        return False
+    except OSError as e:
+        return e.errno != ENOENT
 
 
 def kept(path, default=""):

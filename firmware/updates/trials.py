@@ -46,11 +46,10 @@ class Trial:
         # with the candidate, since it may be told once more.
         path = "%s/%s.reason" % (self._folder, self._record.other)
         try:
-            reason = kept(path)
+            if kept(path):
+                return kept(path)
         except OSError:
-            reason = ""  # the device has to start nevertheless
-        if reason:
-            return reason
+            pass  # the device has to start nevertheless
         from crash import clear
 
         error = clear(board)
