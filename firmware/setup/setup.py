@@ -188,12 +188,12 @@ class Setup:
             given["tls_ca"] = beside(self._board, "ca.der")
         given = dict(self._fields, **{name: given[name] for name in given if given[name]})
         if self._found:
-            numbers = [i for i in range(len(self._found)) if fields.get("sensor%d" % i)]
-            given["sensors"] = [self._found[i][0] for i in numbers]
-            for i in numbers:
-                name = fields.get("name%d" % i, "").strip()
-                if name:
-                    self._found[i][0]["name"] = name
+            given["sensors"] = chosen = []
+            for i in range(len(self._found)):
+                entry = self._found[i][0]
+                if fields.get("sensor%d" % i):
+                    entry["name"] = fields.get("name%d" % i) or entry["driver"]
+                    chosen.append(entry)
         if fields.get("ha"):
             given["ha"] = True
         try:

@@ -2,23 +2,25 @@
 
 from setup_http import escape
 
+_CODE = '<label>Code <input name="code" placeholder="key of its own Wi-Fi, if yours changes"></label>'
+
 
 def form(shown, networks, kept, has_ca, answering, buses, device):
     """Yields the form. shown: fields of the form and their contents. networks: (ssid, dBm, whether it needs a key),
     None: there is a cable. kept: names of the secrets that stay as they are if their fields are empty. has_ca: a
     certificate is there. answering: the sensors, (entry, what it measures), None: none can be chosen; buses: SDA, SCL,
     1-Wire. device: the identity without a name."""
-    yield b'<form method="post" action="/" enctype="multipart/form-data">\n'
+    yield b'<form method="post" action="/" autocapitalize="none" autocomplete="off" enctype="multipart/form-data">\n'
     as_before = ' placeholder="empty: as before%s"'
     if networks is not None:
         yield from _wifi(shown, networks, as_before % "" if "wifi_key" in kept else "")
     host, port, user = [escape(str(shown.get(field, ""))) for field in ("host", "port", "user")]
     yield (
         """<section><h2>MQTT broker</h2>
-<label>Host <input name="host" maxlength="128" required autocapitalize="none" value="%s"></label>
-<label>Port <input name="port" inputmode="numeric" maxlength="5" value="%s" placeholder="1883; 8883 with TLS"></label>
-<label>User <input name="user" maxlength="128" autocapitalize="none" autocomplete="off" value="%s"></label>
-<label>Password <input name="password" type="password" maxlength="128" autocomplete="off"%s></label>
+<label>Host <input name="host" required value="%s"></label>
+<label>Port <input name="port" inputmode="numeric" value="%s" placeholder="1883; 8883 with TLS"></label>
+<label>User <input name="user" value="%s"></label>
+<label>Password <input name="password" type="password"%s></label>
 <details%s><summary>TLS</summary>
 """
         % (
@@ -39,16 +41,17 @@ def form(shown, networks, kept, has_ca, answering, buses, device):
         yield from _sensors(answering, shown.get("sensors"), buses)
     yield (
         """<section><h2>Device</h2>
-<label>Name <input name="device" maxlength="64" autocapitalize="none" value="%s" placeholder="%s"></label>
-<label><input name="ha" type="checkbox"%s> Show it in Home Assistant</label>
+<label>Name <input name="device" value="%s" placeholder="%s"></label>
+<label><input name="ha" type="checkbox"%s> Show it in Home Assistant</label>%s</section>
+<button>Save and start</button></form>
 """
-        % (escape(shown.get("device", "")), escape(device), " checked" if shown.get("ha") else "")
+        % (
+            escape(shown.get("device", "")),
+            escape(device),
+            " checked" if shown.get("ha") else "",
+            "" if networks is None else _CODE,
+        )
     ).encode()
-    if networks is not None:
-        yield b"""<label>Code: the key of its own Wi-Fi, if yours changes <input name="code" type="password" \
-maxlength="63" autocomplete="new-password" placeholder="empty: a cable changes it"></label>
-"""
-    yield b"</section><button>Save and start</button></form>\n"
 
 
 def _sensors(answering, chosen, buses):
@@ -61,9 +64,9 @@ def _sensors(answering, chosen, buses):
         mark = "" if chosen is not None and entry not in chosen else " checked"
         yield (
             """<label><input name="sensor%d" type="checkbox"%s> %s: %s</label>
-<label>Its name <input name="name%d" maxlength="32" autocapitalize="none" value="%s" placeholder="%s"></label>
+<input name="name%d" value="%s" aria-label="Name">
 """
-            % (i, mark, entry["driver"], measures, i, escape(entry.get("name", "")), entry["driver"])
+            % (i, mark, entry["driver"], measures, i, escape(entry.get("name") or entry["driver"]))
         ).encode()
     yield b"</section>\n"
 
@@ -83,8 +86,8 @@ def _wifi(shown, networks, as_before=""):
     yield (
         """</select></label><p><a href="/scan">Search again</a></p>
 <details%s><summary>The network is hidden</summary>
-<label>Its name <input name="other" maxlength="32" autocapitalize="none" value="%s"></label></details>
-<label>Key <input name="key" type="password" maxlength="64" autocomplete="off"%s></label></section>
+<label>Its name <input name="other" value="%s"></label></details>
+<label>Key <input name="key" type="password"%s></label></section>
 """
         % (" open" if hidden else "", escape(hidden), as_before)
     ).encode()
@@ -92,8 +95,9 @@ def _wifi(shown, networks, as_before=""):
 
 def network_form(shown, networks):
     """Yields the form for a device that has a configuration; shown, networks: as for form()."""
-    yield b"""<form method="post" action="/"><section><h2>Device</h2><p>This changes the network. All else stays.</p>
-<label>Code, the key of this Wi-Fi <input name="code" type="password" maxlength="63" required autocomplete="off">
+    yield b"""<form method="post" action="/" autocapitalize="none" autocomplete="off">
+<section><h2>Device</h2><p>This changes the network. All else stays.</p>
+<label>Code, the key of this Wi-Fi <input name="code" type="password" required>
 </label></section>
 """
     yield from _wifi(shown, networks)

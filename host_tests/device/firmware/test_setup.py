@@ -231,7 +231,7 @@ def test_the_sensors_that_the_buses_show_can_be_chosen():
         site.refuses = False
         site.send(dict(GOOD, key="", sensor0="on", name0="a b", ha="on"))
         assert "Sensors: name: use letters, digits and" in site.request("GET", "/")[1]
-        site.send(dict(GOOD, key="", sensor0="on", name0=" roof ", name1="none", ha="on", code="kelp-tram-93"))
+        site.send(dict(GOOD, key="", sensor0="on", name0="roof", name1="none", ha="on", code="kelp-tram-93"))
         page = site.request("GET", "/")[1]
         assert "Home Assistant lists <b>a1b2c3d4e5f6</b>" in page
         assert "an hour later <b>inflight-d4e5f6</b> is there again" in page and "kelp" not in page
