@@ -135,16 +135,12 @@ class Node:
 
     def moment(self):
         """(time in 1/100 s since 1970, or since the boot; base time of a pack with it, as text)"""
-        cs = self._time_cs() if self.synchronised else self._since_boot()
+        cs = self._time_cs() if self.synchronised else self._up_cs() + self._slept_cs
         # SenML takes a time below 2**28 for relative to now.
         return cs, ("" if self.synchronised else '0,"up":') + telemetry.seconds(cs)
 
     def _up_cs(self):
         return self.uptime() * 100 + self._up_ms // 10
-
-    def _since_boot(self):
-        # In 1/100 s.
-        return self._up_cs() + self._slept_cs
 
     def time(self):
         """Seconds since 1970; right if the clock is `synchronised`."""
@@ -190,7 +186,7 @@ class Node:
         # What the next start is to go on with. While readings have to be dated, that is the uptime.
         if self.synchronised and not self._undated:
             return self._time_cs()
-        return self._since_boot()
+        return self._up_cs() + self._slept_cs
 
     def _go_on(self, expected, boot, most_cs, is_set=False):
         # The last start expected this one at the clock `expected`, 0: it is not known, and in the boot whose first
@@ -339,7 +335,7 @@ class Node:
     def _dating(self):
         journal = self.journal
         numbers = journal.next_seq, journal.epoch, self._boot
-        up = telemetry.seconds(self._since_boot())
+        up = telemetry.seconds(self._up_cs() + self._slept_cs)
         return telemetry.dating(self.config.device, self.moment()[1], *numbers, up)
 
     # --- commands, and what else is seldom: modules that the build gives back ---
