@@ -9,7 +9,7 @@ from tools.setup.common import CHECKOUT
 
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
-    "product": 42_000,  # lib, boards, firmware, the command `inflight`
+    "product": 41_905,  # lib, boards, firmware, the command `inflight`
     "maintainers": 18_110,  # other tools
     "all": 120_170,
 }
