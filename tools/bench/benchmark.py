@@ -43,7 +43,6 @@ def run(folder, others, effort):
             "of_level_4": lambda: measure.of_level_4(code, port, effort),
             "on_cpython": lambda: measure.at_level_5_on_cpython(port, effort),
             "trips": lambda: measure.trips(code, port, names, effort),
-            "recovery": lambda: measure.recovery(code, effort, folder),
             "starts": starts,
             "wear": lambda: measure.wear(code, port, effort),
             "wear_by_size": lambda: measure.wear_by_size(code, port, effort),

@@ -95,7 +95,7 @@ def test_flash_that_a_message_takes(measured):
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_script_that_fails_says_why(tmp_path):
     code = Code(tmp_path, _available(benchmark.best_runtime().name))
-    with pytest.raises(Failed, match="(?s)recovery.*MemoryError"):
-        code.run("recovery", tmp_path / "flash", 16, 10, heap=20_000)
-    with pytest.raises(Failed, match="recovery .*: no end within 0 s"):
-        code.run("recovery", tmp_path / "flash", 16, 10, timeout=0)
+    with pytest.raises(Failed, match="(?s)modules.*MemoryError"):
+        code.run("modules", "core client", heap=20_000)
+    with pytest.raises(Failed, match="modules .*: no end within 0 s"):
+        code.run("modules", "core client", timeout=0)

@@ -35,7 +35,6 @@ class Effort:
     trip_s: float  # duration of a round with a round-trip time
     trips: tuple  # round-trip times of the plot, ms
     windows: tuple
-    records: tuple  # live records at recovery
     wear: int  # messages for the flash wear
     sizes: tuple  # of the messages of the plot
     heap: int = 256  # bytes between two heaps that are tried
@@ -50,7 +49,6 @@ FULL = Effort(
     trip_s=1.0,
     trips=(0, 1, 2, 5, 10, 20, 50, 100, 200),
     windows=(1, 8, 20),
-    records=(0, 100, 200, 400, 800, 1200),
     wear=3000,
     sizes=(32, 64, 128, 256, 512, 1024, 2048, 4000),
 )
@@ -62,7 +60,6 @@ TINY = Effort(
     trip_s=0.02,
     trips=(0, 5),
     windows=(1, 8),
-    records=(0, 20),
     wear=60,
     sizes=(64, 512),
 )
@@ -199,11 +196,6 @@ def trips(code, port, contenders, effort):
                 if name == "ours":
                     lines.setdefault(f"ceiling {window}", []).append([trip, found["ceiling"]])
     return lines
-
-
-def recovery(code, effort, folder):
-    """{records: {journal: ms to mount it, session: ms to make it}} in a ring of 256 KiB."""
-    return {f"{n:,} records": code.run("recovery", folder / "recovery", 64, n) for n in effort.records}
 
 
 def smallest(code, broker, contenders, effort, rom=False):

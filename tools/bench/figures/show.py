@@ -63,7 +63,6 @@ def tables(figures):
     heads = {"mpy": "file (.mpy)", "heap": "heap after import", "rom": "heap, code in ROM"}
     sizes = {head: {module: own[key] for module, own in modules.items()} for key, head in heads.items()}
     yield "Modules of the client, bytes", across(sizes)
-    yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", across(figures["recovery"])
     yield "Reads of the flash in a start, messages of 95 bytes", across(figures["starts"])
     yield "Flash for a message of 89 bytes (topic and payload)", _wear(figures["wear"])
 
