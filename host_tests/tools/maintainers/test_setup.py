@@ -28,6 +28,7 @@ STANZA = f"Types: deb\nURIs: {MIRROR}\nSuites: trixie\nComponents: main\n"
         (
             "sources.list",
             "# deb http://old.example/debian bookworm main\n"
+            "deb cdrom:[Debian 12]/ bookworm main\ndeb http://flat.example/ ./\n"
             "deb-src http://source.example/debian bookworm main\n"
             f"deb [arch=amd64 signed-by=/some/key] {MIRROR}/ bookworm main contrib # nearest\n",
             MIRROR,
