@@ -4,6 +4,7 @@ data: a byte; its lowest two bits: 0: a configuration as pairs (field, value); 1
 command. For a command the other bits are retain, redelivered and whose topic it is; then the topic's length, the
 topic, the payload."""
 
+import io
 import json
 
 import config
@@ -46,22 +47,8 @@ def _fields(reader):
     return _checked(given)
 
 
-class _File:
-    def __init__(self, data):
-        self._data = data
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def read(self):
-        return self._data
-
-
 def _text(data):
-    config.open = lambda path, mode: _File(data)
+    config.open = lambda path, mode: io.BytesIO(data)
     try:
         config.load("config.json", "box")
     except config.ConfigError as e:
