@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-import tempfile
 
 from inflight_tools.boards.build.bundle import BOARDS, FIRMWARE, LIB, sources
 from inflight_tools.boards.images.variants import boards
 from inflight_tools.cache import cache_dir
 from inflight_tools.sources import search_path
-from tools.setup.common import CHECKOUT, SetupError, digest, exclusive, run, say
+from tools.setup.common import CHECKOUT, SetupError, atomic_folder, digest, exclusive, run, say
 
 LOCKS = CHECKOUT / "tools" / "setup" / "stubs"
 PORTS = {name: board.port for name, board in boards().items() if board.port}
@@ -24,9 +23,8 @@ def stubs(port):
         if not folder.is_dir():
             say(f"installing the stubs of {lock.name}")
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps"]
-            with tempfile.TemporaryDirectory(dir=parent) as half:
-                run([*pip, "--require-hashes", "--target", f"{half}/it", "-r", lock], "pip")
-                (parent / half / "it").rename(folder)
+            with atomic_folder(folder) as work:
+                run([*pip, "--require-hashes", "--target", work, "-r", lock], "pip")
     return folder
 
 
