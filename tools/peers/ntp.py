@@ -1,6 +1,6 @@
 """The time as NTP tells it."""
 
-import socket
+import socketserver
 import struct
 import threading
 import time
@@ -14,32 +14,21 @@ def answer(_query, now=None):
     return struct.pack("!BB38xII", 0x24, 1, int(time.time() if now is None else now) + _EPOCH, 0)
 
 
-class Server:
+class _Handler(socketserver.DatagramRequestHandler):
+    def handle(self):
+        self.wfile.write(answer(self.packet))
+
+
+class Server(socketserver.UDPServer):
     """Tells the time on loopback, in a thread. OSError where its port takes a right that one has not got."""
 
     def __init__(self, port=PORT):
-        self.address = ("127.0.0.1", port)
+        super().__init__(("127.0.0.1", port), _Handler)
 
     def __enter__(self):
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            self._socket.bind(self.address)
-        except OSError:
-            self._socket.close()
-            raise
-        self.address = self._socket.getsockname()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *_):
-        self._socket.sendto(b"", self.address)
-        self._thread.join()
-        self._socket.close()
-
-    def _run(self):
-        while True:
-            query, whom = self._socket.recvfrom(512)
-            if not query:
-                return
-            self._socket.sendto(answer(query), whom)
+        self.shutdown()
+        self.server_close()
