@@ -1,11 +1,9 @@
 """Copies of a frozen board, each in a process of its own: bringing up Wi-Fi takes long, forking does not."""
 
 import asyncio
+import multiprocessing
 import os
-import pickle
-import select
 import signal
-import time
 import traceback
 
 _FREE_STACK = 128  # bytes: what lies below the stack is other data, which nothing protects
@@ -32,45 +30,28 @@ def forked(work, board, seconds, start=None):
     """Runs coroutine work(board) with a copy of the frozen board, in a child process. `start` starts it, default:
     board.thaw. Returns the result of work; RuntimeError with the child's traceback if it raises, TimeoutError after so
     many seconds."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.setsid()  # what it starts shall end with it
-        os.close(read)
-        _answer(work, board, start or board.thaw, write)
-    os.close(write)
+    context = multiprocessing.get_context("fork")
+    answers, answer = context.Pipe(duplex=False)
+    child = context.Process(target=_answer, args=(work, board, start or board.thaw, answer))
+    child.start()
+    answer.close()
     try:
-        answer = _listen(read, seconds)
+        if not answers.poll(seconds):
+            raise TimeoutError(f"a copy of the board did not end within {seconds} s")
+        result, problem = answers.recv()
+    except EOFError:
+        result, problem = None, "the copy died without a word"
     finally:
-        os.close(read)
-        os.killpg(child, signal.SIGKILL)  # it has said all it had to say
-        os.waitpid(child, 0)
-    if answer is None:
-        raise TimeoutError(f"a copy of the board did not end within {seconds} s")
-    result, problem = pickle.loads(answer) if answer else (None, "the copy died without a word")
+        os.killpg(child.pid, signal.SIGKILL)  # it has said all it had to say
+        child.join()
     if problem:
         raise RuntimeError(problem)
     return result
 
 
-def _answer(work, board, start, pipe):
+def _answer(work, board, start, answer):
+    os.setsid()  # what it starts shall end with it
     try:
-        try:
-            answer: tuple = staged(work, board, start), None
-        except BaseException:
-            answer = None, traceback.format_exc()
-        with os.fdopen(pipe, "wb") as f:
-            f.write(pickle.dumps(answer))
-    finally:
-        os._exit(0)  # nothing of the parent's may be cleaned up here
-
-
-def _listen(pipe, seconds):
-    end = time.monotonic() + seconds
-    parts = []
-    while select.select([pipe], [], [], max(0, end - time.monotonic()))[0]:
-        part = os.read(pipe, 1 << 20)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-    return None
+        answer.send((staged(work, board, start), None))
+    except BaseException:
+        answer.send((None, traceback.format_exc()))
