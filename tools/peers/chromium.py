@@ -1,14 +1,16 @@
-"""Headless Chromium, controlled by the DevTools protocol over two pipes: JSON messages that end with a NUL."""
+"""Headless Chromium, controlled by the DevTools protocol: JSON messages over a WebSocket."""
 
 import base64
 import contextlib
-import fcntl
 import json
 import os
-import select
-import signal
+import subprocess
 import time
+from pathlib import Path
 
+from websockets.sync.client import connect
+
+from tools.peers.daemon import Program
 from tools.runtimes import program
 from tools.setup.web_tools import axe
 
@@ -16,7 +18,7 @@ _LIMIT_S = 240
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
+    "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-port=0",
 )  # fmt: skip
 
 
@@ -34,15 +36,6 @@ def unavailable():
         return str(e)
 
 
-def _pipe():
-    """A pipe with descriptors above 10: posix_spawn() moves them to 3 and 4, and must not overwrite them before."""
-    ends = os.pipe()
-    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
-    for end in ends:
-        os.close(end)
-    return high
-
-
 def no_axe():
     """Why violations() cannot be asked for, or None."""
     return unavailable() or (None if axe().exists() else "no axe-core: `make setup-tests` fetches it with npm")
@@ -51,43 +44,31 @@ def no_axe():
 class Chromium:
     def __init__(self, folder):
         """`folder`: a new one, for its profile."""
-        self._folder = folder
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        command = [*_program(), *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
+        self._process = Program(self._folder / "chromium.log", command)
+        self._process.group = True
         self._number = 0
-        self._rest = b""
         self.events = []  # (session, method, parameters), as they came
 
     def __enter__(self):
-        its_in, self._out = _pipe()
-        self._in, its_out = _pipe()
-        standard = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-        pipes = [(os.POSIX_SPAWN_DUP2, its_in, 3), (os.POSIX_SPAWN_DUP2, its_out, 4)]
-        command = [*_program(), *_FLAGS, f"--user-data-dir={self._folder}", "about:blank"]
-        self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=standard + pipes, setpgroup=0)
-        os.close(its_in)
-        os.close(its_out)
+        told = self._folder / "DevToolsActivePort"
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._process.off)  # its child processes, too
+            self._process.on(stdin=subprocess.DEVNULL)
+            self._process.wait(lambda: told.exists() and told.read_text())
+            port, path = told.read_text().split()
+            address = f"ws://127.0.0.1:{port}{path}"
+            self._socket = stack.enter_context(connect(address, max_size=None, ping_interval=None))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_):
-        with contextlib.suppress(OSError):  # it may end before it answers
-            self.call("Browser.close")
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)  # its child processes, too
-        os.waitpid(self._pid, 0)
-        os.close(self._in)
-        os.close(self._out)
-
-    def _receive(self, deadline):
-        while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._in], [], [], max(deadline - time.monotonic(), 0))
-            got = os.read(self._in, 1 << 16) if ready else b""
-            if not got:
-                raise OSError("Chromium does not answer" if not ready else "Chromium has ended")
-            self._rest += got
-        one, self._rest = self._rest.split(b"\0", 1)
-        return json.loads(one)
+        self._stack.close()
 
     def _event(self, deadline):
-        message = self._receive(deadline)
+        message = json.loads(self._socket.recv(max(0, deadline - time.monotonic())))
         if "method" in message:
             self.events.append((message.get("sessionId"), message["method"], message["params"]))
         return message
@@ -96,9 +77,7 @@ class Chromium:
         """Sends a command and returns its result. Records the events that come before."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
-        rest = json.dumps({**message, "sessionId": session} if session else message).encode() + b"\0"
-        while rest:
-            rest = rest[os.write(self._out, rest) :]
+        self._socket.send(json.dumps({**message, "sessionId": session} if session else message))
         deadline = time.monotonic() + _LIMIT_S
         while True:
             answer = self._event(deadline)
