@@ -58,18 +58,9 @@ def plots(figures):
     trip = ("QoS 1 over a slow link", "round trip, ms", "messages/s")
     wear = ("Wear of an RP2040's flash", "bytes of the message", "bytes erased per byte")
     return {
-        "throughput.svg": svg(*trip, {_label(name): line for name, line in figures["trips"].items()}),
-        "wear.svg": svg(*wear, {_label(name): line for name, line in figures["wear_by_size"].items()}),
+        "throughput.svg": svg(*trip, figures["trips"]),
+        "wear.svg": svg(*wear, figures["wear_by_size"]),
     }
-
-
-def _label(name):
-    kind, _, window = name.partition(" ")
-    if kind in ("ours", "ceiling"):
-        return f"{'Inflight' if kind == 'ours' else kind}, window {window}"
-    if name in ("umqtt_simple", "umqtt_simple2", "mqtt_as_client"):
-        return peers.name_of(name)
-    return "Inflight" if name == "inflight" else name
 
 
 @app.command()

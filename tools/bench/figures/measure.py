@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from inflight_tools.boards.build.bundle import deployed_name
 from inflight_tools.output import log
-from tools.bench.figures import littlefs
+from tools.bench.figures import littlefs, peers
 from tools.bench.figures.run import OURS, Failed, on_cpython
 
 MODULES = "core client journal_core receiving handlers flash mqtt5_core websocket aio consumers"
@@ -191,10 +191,10 @@ def trips(code, port, contenders, effort):
                     left.remove(name)
                     continue
                 found = _median(pairs)
-                label = f"ours {window}" if name == "ours" else name
+                label = peers.name_of(name) + (f", window {window}" if name == "ours" else "")
                 lines.setdefault(label, []).append([trip, found["rate"]])
                 if name == "ours":
-                    lines.setdefault(f"ceiling {window}", []).append([trip, found["ceiling"]])
+                    lines.setdefault(f"ceiling, window {window}", []).append([trip, found["ceiling"]])
     return lines
 
 
@@ -243,12 +243,12 @@ def wear(code, port, effort):
 
 def wear_by_size(code, port, effort):
     """Bytes erased per byte of message, by its size, on an RP2040: {way: [[size, bytes], ...]}."""
-    lines = {way: [] for way in (OURS, *littlefs.STRATEGIES)}
+    lines = {way: [] for way in ("Inflight", *littlefs.STRATEGIES)}
     for size in effort.sizes:
         # Enough messages to fill the ring several times: one erase more or less must not matter.
         n = min(effort.wear, max(60, 8 * 65536 // size))
         cost = code.run("wear", port, 1, "pages", size, n)
-        lines[OURS].append([size, cost["erases"] * littlefs.BLOCK / size])
+        lines["Inflight"].append([size, cost["erases"] * littlefs.BLOCK / size])
         for way in littlefs.STRATEGIES:
             cost = littlefs.measure(way, "pages", size, min(n, 300))
             lines[way].append([size, cost["erases"] * littlefs.BLOCK / size])
