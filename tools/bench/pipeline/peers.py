@@ -2,9 +2,6 @@
 they should be, in files that nobody else writes or reads, and without what a power cut needs. DuckDB and Polars have no
 sketch that can be merged: theirs are medians."""
 
-import shutil
-from pathlib import Path
-
 from tools.bench.pipeline.landing import ROOT
 
 _HEAD = "at BIGINT, by STRING, topic STRING, qos INT, dup BOOLEAN, retain BOOLEAN, text STRING"
@@ -113,16 +110,4 @@ def polars(_, landing, tables):
         table.write_parquet(tables / f"{name}.parquet", compression="zstd")
 
 
-def anew(work):
-    """The stage that makes the tables in an empty folder."""
-
-    def stage(spark, landing, folder):
-        tables = Path(f"{folder}-{work.__name__}")
-        shutil.rmtree(tables, ignore_errors=True)
-        tables.mkdir()
-        work(spark, landing, tables)
-
-    return stage
-
-
-PEERS = {"plain Spark": anew(plain_spark), "DuckDB": anew(duckdb), "Polars": anew(polars)}
+PEERS = {"plain Spark": plain_spark, "DuckDB": duckdb, "Polars": polars}

@@ -59,7 +59,6 @@ def _read(lines):
 def _take(spark, files, tables):
     from inflight_tools.fleet.spark.batch import Tables, take
 
-    shutil.rmtree(tables, ignore_errors=True)
     Tables(spark, str(tables)).create()
     take(lines_of(spark, files), 0, str(tables), ROOT)
 
@@ -74,27 +73,35 @@ _STAGES = {
 }
 
 
+def _empty(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
 def measure(folder, millions, devices, runs):
     """The figures for `millions` of measurement rows in one micro-batch, with empty tables in `folder`. Medians of
     `runs` runs; the stages alternate."""
     messages = max(devices, round(millions * 1e6 / MEASUREMENTS))
     many, landed = land(folder / "landing", deliveries(messages, devices))
     land(folder / "warm-up", deliveries(devices, devices))
+    places = {name: folder / f"tables-{k}" for k, name in enumerate(_STAGES)}
     seconds, cpu_s = ({name: [] for name in _STAGES} for _ in range(2))
     with spark_in(folder) as spark, Peaks() as peaks:
         for work in _STAGES.values():
-            work(spark, folder / "warm-up", folder / "warm-up-tables")
+            work(spark, folder / "warm-up", _empty(folder / "warm-up-tables"))
         for _ in range(runs):
             for name, work in _STAGES.items():
+                tables = _empty(places[name])
                 before = peaks.processor_s() + time.process_time()
-                seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
+                seconds[name].append(timed(work, spark, folder / "landing", tables)[0])
                 cpu_s[name].append(peaks.processor_s() + time.process_time() - before)
-    report_s, facts = timed(_report, folder / "tables")
-    again_s, _ = timed(_report, folder / "tables")
+    report_s, facts = timed(_report, places[_TAKE])
+    again_s, _ = timed(_report, places[_TAKE])
     taken = {name: statistics.median(found) for name, found in seconds.items()}
     if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
         raise RuntimeError(f"of {messages} messages {facts['fleet']['delivered']} are in the tables")
-    sizes = {name: bytes_below(folder / "tables" / name) for name in TABLES}
+    sizes = {name: bytes_below(places[_TAKE] / name) for name in TABLES}
     rows = MEASUREMENTS * messages
     figures = {
         **{row: f"{many / taken[row]:,.0f} ({taken[_CEILING] / taken[row]:.0%})" for row in _STAGES},
