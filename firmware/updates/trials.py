@@ -46,8 +46,9 @@ class Trial:
         # with the candidate, since it may be told once more.
         path = "%s/%s.reason" % (self._folder, self._record.other)
         try:
-            if kept(path):
-                return kept(path)
+            reason = kept(path)
+            if reason:
+                return reason
         except OSError:
             pass  # the device has to start nevertheless
         from crash import clear
