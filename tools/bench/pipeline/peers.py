@@ -2,11 +2,8 @@
 they should be, in files that nobody else writes or reads, and without what a power cut needs. DuckDB and Polars have no
 sketch that can be merged: theirs are medians."""
 
-from tools.bench.pipeline.landing import ROOT
-
 _HEAD = "at BIGINT, by STRING, topic STRING, qos INT, dup BOOLEAN, retain BOOLEAN, text STRING"
 _RECORD = "STRUCT<bt: DOUBLE, seq: BIGINT, epoch: BIGINT, n: STRING, u: STRING, v: DOUBLE, vs: STRING, vb: BOOLEAN>"
-_KIND = "/telemetry"
 
 
 def plain_spark(spark, landing, tables):
@@ -16,7 +13,7 @@ def plain_spark(spark, landing, tables):
     lines = spark.read.schema(_HEAD).json(str(landing))
     rows = lines.selectExpr("*", f"from_json(text, 'ARRAY<{_RECORD}>') AS records").selectExpr(
         *("timestamp_millis(at) AS received", "by", "topic", "qos", "dup", "retain", "text AS payload", "records"),
-        f"substring(topic, {len(ROOT) + 2}, length(topic) - {len(ROOT) + 1 + len(_KIND)}) AS device",
+        "split_part(topic, '/', 2) AS device",
         *("records[0].seq AS seq", "records[0].epoch AS epoch", "timestamp_seconds(records[0].bt) AS made"),
     )
     alike = Window.partitionBy("device", "epoch", "seq").orderBy("received", "dup")
