@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -165,11 +166,21 @@ class StandIn:
                     return
                 self._forward_input(data)
 
+    @staticmethod
+    def _wait_until_idle(process):
+        """Until a board's program sleeps, reads or writes, or has ended: the unix port leaves what it is at on a signal,
+        and the lock of its heap stays closed for ever if it is at an allocation."""
+        with contextlib.suppress(OSError):
+            while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "R":
+                time.sleep(0.001)
+
     def _forward_input(self, data):
-        self._ready.wait()  # before, Ctrl-C would end the process
         for part in data.replace(b"\x03", b"\0\x03\0").split(b"\0"):
+            self._ready.wait()  # before, Ctrl-C would end the process
             with contextlib.suppress(BrokenPipeError):  # of a board that starts again, which does not listen
                 if part == b"\x03":
-                    self._process.send_signal(signal.SIGINT)
+                    process = self._process
+                    self._wait_until_idle(process)
+                    process.send_signal(signal.SIGINT)
                 elif part:
                     self._process.stdin.write(part)

@@ -24,7 +24,7 @@ APPLICATION = {
     "/lib/inflight/pages.mpy": bytes(range(256)) * 8,
     "/lib/app.mpy": b"app 1",
     "/boot.py": b"",
-    "/main.py": b"while True:\n    pass\n",
+    "/main.py": b"import time\nwhile True:\n    time.sleep(1)\n",
 }
 SETTINGS = {"/config.json": b'{"host": "broker.example", "user": "me", "password": "hunter2"}'}
 
