@@ -87,7 +87,8 @@ def _wifi(shown, networks, as_before=""):
         """</select></label><p><a href="/scan">Search again</a></p>
 <details%s><summary>The network is hidden</summary>
 <label>Its name <input name="other" value="%s"></label></details>
-<label>Key <input name="key" type="password"%s></label></section>
+<label>Key <input name="key" type="password"%s></label>
+<label><input type="checkbox" onclick="key.type=checked?'text':'password'"> Show the key</label></section>
 """
         % (" open" if hidden else "", escape(hidden), as_before)
     ).encode()

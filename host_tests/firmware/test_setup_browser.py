@@ -1,5 +1,4 @@
-"""The page of the set-up in headless Chromium, whose scripts are switched off: a person fills the form, and sees the
-outcome."""
+"""The page of the set-up in headless Chromium: a person fills the form with scripts switched off, and sees the outcome."""
 
 import json
 import re
@@ -101,6 +100,14 @@ def test_a_person_sets_the_device_up(device, broker, tmp_path, published):
         assert device.end()[1] == 75
         device.start()
         device.wait_for(lambda: published("status"))
+
+
+def test_the_key_can_be_shown(device, tmp_path):
+    with chromium.Chromium(tmp_path / "chromium") as browser:
+        page = browser.open(device.url, width=390)
+        page.ask("document.querySelector('[onclick]').click()")
+        assert page.ask("document.querySelector('[name=key]').type") == "text"
+        assert page.errors() == []  # the page's policy allows this script
 
 
 SMALL = """[...document.querySelectorAll("input, select, button, a, summary")]
