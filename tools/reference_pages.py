@@ -7,12 +7,12 @@ import re
 
 import typer
 
-import config
 import inflight
 from inflight.client import options
 from inflight.client.base import Base
 from inflight.client.handlers import Message
 from inflight_tools import cli
+from inflight_tools.settings import config_fields
 from tools.setup.common import CHECKOUT
 
 FOLDER = CHECKOUT / "docs/reference"
@@ -89,31 +89,12 @@ def library():
 # --- the configuration ---
 
 
-def _meanings():
-    """{field: the comments above its row, and the comment behind it}"""
-    found, above = {}, []
-    for file in ("firmware/config.py", "firmware/network_fields.py"):
-        for line in (CHECKOUT / file).read_text("utf-8").splitlines():
-            row = re.fullmatch(r' +\(?"(\w+)"(?::.+?)?,?\)?(?:  # (.+))?', line)
-            comment = re.fullmatch(r" +# (.+)", line)
-            if row and row[1] in config._FIELDS and (above or row[2]):
-                found[row[1]] = " ".join([*above, *filter(None, [row[2]])])
-            above = [*above, comment[1]] if comment else []
-    missing = {*config._FIELDS} - {*found}
-    if missing:
-        raise ValueError(f"no comment says what these fields mean: {sorted(missing)}")
-    return found
-
-
 def configuration():
     lines = ["[configuration.md](../configuration.md) explains which fields belong together.\n\n"]
     lines.append("| field | default | value |\n|---|---|---|\n")
-    for name, meaning in sorted(_meanings().items()):
-        default, allowed = config._TEXTS.get(name), ""
-        if name in config._NUMBERS:
-            default, least, most = config._NUMBERS[name]
-            allowed = f"{least} to {most}: "
-        shown = "" if default is None else "needed" if default == config.REQUIRED else f"`{default}`"
+    for name, (meaning, default, limits, _) in config_fields().items():
+        allowed = f"{limits[0]} to {limits[1]}: " if limits else ""
+        shown = f"`{default}`" if default not in ("", "needed") else default
         lines.append(f"| `{name}` | {shown} | {allowed}{meaning} |\n")
     return _HEAD.format("Fields of the configuration", "".join(lines).rstrip())
 

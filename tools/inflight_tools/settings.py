@@ -26,6 +26,16 @@ SECRETS = ("password", "wifi_key", "wifi_networks", "setup")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 
+class Field(NamedTuple):
+    """Of the configuration: what the comment in the firmware says, its default, "": none, and (least, most) of a
+    number."""
+
+    meaning: str
+    default: str
+    limits: tuple[int, int] | None
+    is_text: bool
+
+
 class Tls(NamedTuple):
     """Files of this computer, PEM or DER: the CA's certificate, the client's, and its private key."""
 
@@ -79,6 +89,29 @@ def configured(text: str | bytes | None) -> Any:
     given = json.loads(text) if text else {"host": "-"}
     with device_code():
         return importlib.import_module("config").check(given, "device")
+
+
+@functools.cache
+def config_fields() -> dict[str, Field]:
+    """The fields of the configuration, by name."""
+    found: dict[str, Field] = {}
+    with device_code():
+        config, network = importlib.import_module("config"), importlib.import_module("network_fields")
+    texts = {**config._TEXTS, **dict.fromkeys(network.TEXTS)}
+    for file in ("config.py", "network_fields.py"):
+        above: list[str] = []
+        for line in (device_sources().firmware / file).read_text("utf-8").splitlines():
+            row = re.fullmatch(r' +\(?"(\w+)"(?::.+?)?,?\)?(?:  # (.+))?', line)
+            comment = re.fullmatch(r" +# (.+)", line)
+            if row and row[1] in config._FIELDS and (above or row[2]):
+                name, meaning = row[1], " ".join([*above, *filter(None, [row[2]])])
+                default, *limits = config._NUMBERS.get(name, (texts.get(name),))
+                default = "" if default is None else "needed" if default == config.REQUIRED else str(default)
+                found[name] = Field(meaning, default, tuple(limits) or None, name in texts)
+            above = [*above, comment[1]] if comment else []
+    if missing := {*config._FIELDS} - {*found}:
+        raise ValueError(f"no comment says what these fields mean: {sorted(missing)}")
+    return dict(sorted(found.items()))
 
 
 def known_drivers(kind: str) -> list[str]:

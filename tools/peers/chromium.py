@@ -157,6 +157,11 @@ class Page:
         here = (event for event in self._browser.events if event[0] == self._session)
         return [data for _, method, data in here if method in methods]
 
+    def loads(self):
+        """How many pages have loaded here."""
+        self.call("Page.enable")  # with its answer comes what has happened before
+        return len(self._seen("Page.loadEventFired"))
+
     def requests(self):
         """The URLs of all requests of the page."""
         return [data["request"]["url"] for data in self._seen("Network.requestWillBeSent")]

@@ -1,6 +1,7 @@
 """`inflight serve` with a broker alone: pages that devices make with their own messages."""
 
 import contextlib
+import json
 
 import pytest
 
@@ -75,36 +76,106 @@ def test_a_broker_that_is_gone_is_told(served, told, broker):
     assert set(rows(served)) == {"attic"}
 
 
+CONFIG = {"host": "b", "user": EVIL[:-1], "interval_ms": 60_000, "ha": True, "sensors": [{"driver": "dht22", "pin": 4}]}
+
+
 def posted(console, device, **fields):
-    """What the page of a device says after a form was sent."""
+    """The page after a form of a device was sent."""
     status, _, text = console.post(f"/device?name={device}", {"token": "t", **fields})
     assert status == 200, text
-    return read(text).one(id="outcome").text.strip()
+    return read(text)
 
 
-def test_a_form_changes_a_device(changing, answering):
-    got = answering("attic", ("reply", {"ok": True, "lines": ["1 info a", EVIL]}), BIRTH, ("health", {}))
+def said(console, device, **fields):
+    return posted(console, device, **fields).one(id="outcome").text.strip()
+
+
+def filled(page):
+    """{name: text} of the form that a page shows."""
+    return {one.attributes["name"]: one.attributes.get("value", "") for one in page.one("form").all("input")
+            if one.attributes.get("type") != "checkbox"}  # fmt: skip
+
+
+def wrong(page):
+    return {one.one("input").attributes["name"]: one.one("strong").text for one in page.all("label")
+            if list(one.all("strong"))}  # fmt: skip
+
+
+@pytest.fixture
+def attic(changing, answering):
+    """What a device with CONFIG gets from a console that may change it."""
+    got = answering("attic", ("reply", {"ok": True, "config": CONFIG, "lines": ["1 a", EVIL]}), BIRTH, ("health", {}))
     wait_for(lambda: rows(changing), PATIENCE_S)
-    form = read(changing.device("attic")[2]).one("form")
-    assert {one.attributes["name"] for one in form.all("input")} == {"token", "field", "value", "secret"}
-    assert form.one(name="token").attributes["value"] == "t"
-    assert posted(changing, "attic", act="set", field="interval_ms", value="5000").startswith("It has taken the change")
-    assert posted(changing, "attic", act="restart") == "It has restarted."
-    assert posted(changing, "attic", act="log").splitlines() == ["1 info a", EVIL.replace("\x1b", "\\x1b")]
-    assert posted(changing, "attic", act="set", field="wifi_key", secret="the-key-1").startswith("It has taken")
-    assert got[0] == ("set", b'{"interval_ms": 5000}') and got[-1] == ("set", b'{"wifi_key": "the-key-1"}')
-    assert "the-key-1" not in changing.device("attic")[2]
+    return got
 
 
-def test_a_form_with_something_wrong(changing, answering):
+def test_a_form_changes_a_device(changing, attic):
+    assert said(changing, "attic", act="restart") == "It has restarted."
+    assert said(changing, "attic", act="log").splitlines() == ["1 a", EVIL.replace("\x1b", "\\x1b")]
+    page = posted(changing, "attic", act="settings")
+    form = filled(page)
+    shown = {name: text for name, text in form.items() if text and name != "token"}
+    entry = {"sensors.0.driver": "dht22", "sensors.0.pin": "4"}
+    assert shown == {"host": "b", "user": EVIL[:-1], "interval_ms": "60000", "ha": "true"} | entry
+    assert not {"tls_ca", "update_keys", "setup", "device"} & form.keys()
+    assert "100 to 86400000: time between readings" in page.one(id="about-interval_ms").text
+    form |= {"interval_ms": "5000", "ha": "", "group": "5", "password": "the-key-1", "sensors.0.name": "a"}
+    told = ["interval_ms: 60000 -> 5000", "ha: true -> none", 'group: none -> "5"', 'password: none -> "(secret)"']
+    assert {*told} < {*said(changing, "attic", act="check", **form).splitlines()}
+    assert said(changing, "attic", act="save", **form).endswith("It has taken the change, and is there again.")
+    sensors = [{"driver": "dht22", "pin": 4, "name": "a"}]
+    sent = {"interval_ms": 5000, "ha": None, "group": "5", "password": "the-key-1", "sensors": sensors}
+    assert [json.loads(payload) for command, payload in attic if command == "set" and payload] == [sent]
+
+
+def test_entries_are_added_and_removed(changing, attic):
+    form = filled(posted(changing, "attic", act="settings"))
+    page = posted(changing, "attic", act="add", add="actuators switch", **form)
+    form = filled(page) | {"actuators.0.pin": "GP5", "sensors.0.remove": "on"}
+    assert "actuators.0.invert" in form and not list(page.all(id="outcome"))
+    assert said(changing, "attic", act="save", **form).startswith("sensors: [")
+    assert json.loads(attic[-1][1]) == {"sensors": None, "actuators": [{"driver": "switch", "pin": "GP5"}]}
+    assert said(changing, "attic", act="add", add="actuators teapot") == "Failed: choose a driver of the list"
+
+
+def test_errors_stand_beside_their_fields(changing, attic):
+    form = filled(posted(changing, "attic", act="settings")) | {"interval_ms": "5", "keepalive": "often", "ntp": EVIL}
+    page = posted(changing, "attic", act="save", **form | {"sensors.0.pin": "4.5"})
+    found = wrong(page)
+    assert found.keys() == {"interval_ms", "keepalive", "ntp"} and filled(page)["keepalive"] == "often"
+    assert found["interval_ms"] == "interval_ms: write a whole number from 100 to 86400000"
+    assert "sensors: dht22: pin" in page.one("fieldset").one("strong").text
+    form |= {"interval_ms": "1000", "keepalive": "", "ntp": "", "sensors.0.pin": "5", "expiry_s": "5"}
+    assert "expiry_s needs MQTT 5" in wrong(posted(changing, "attic", act="check", **form))["expiry_s"]
+    many = {
+        f"sensors.{n}.{field}": text for n in range(1, 9) for field, text in (("driver", "adc"), ("pin", f"{20 + n}"))
+    }
+    form |= {"expiry_s": "", "interval_ms": "9000"} | many | {f"sensors.{n}.name": f"{n}" * 32 for n in range(1, 9)}
+    assert "the device takes 505" in said(changing, "attic", act="save", **form)
+    assert not [payload for _, payload in attic if payload]
+
+
+def test_a_backup_is_saved_and_filled_in(changing, attic):
+    status, headers, text = changing.post("/device?name=attic", {"token": "t", "act": "backup"})
+    assert headers["Content-Disposition"] == "attachment; filename*=UTF-8''attic.json"
+    assert status == 200 and json.loads(text) == {"device": "attic"} | CONFIG
+    page = posted(changing, "attic", act="fill", file=text.replace("60000", "7000"))
+    assert filled(page)["interval_ms"] == "7000"
+    for other in ("{", "[]", text.replace('"attic"', '"cellar"')):
+        assert "this is no backup of attic" in said(changing, "attic", act="fill", file=other)
+
+
+def test_a_device_that_does_not_answer(changing, answering, told):
     got = answering("attic", ("reply", {"ok": False, "error": EVIL}))
     wait_for(lambda: rows(changing), PATIENCE_S)
-    why = 'Failed: unknown field "intervall_ms": did you mean "interval_ms"?'
-    assert posted(changing, "attic", act="set", field="intervall_ms", value="5") == why
-    assert posted(changing, "attic", act="set").startswith('Failed: unknown field ""') and not got
-    assert posted(changing, "attic", act="restart").startswith("Failed: attic refuses: </script>")
+    assert said(changing, "attic", act="restart").startswith("Failed: attic refuses: </script>")
+    told("attic", "status", state="offline", firmware="1")
+    wait_for(lambda: "offline" in rows(changing)["attic"], PATIENCE_S)
+    page = posted(changing, "attic", act="settings")
+    assert "does not answer now" in page.one(id="outcome").text and not filled(page)["host"]
+    assert said(changing, "attic", act="check", interval_ms="5000") == "interval_ms: not known -> 5000"
     assert changing.post("/device?name=nobody", {"token": "t", "act": "restart"})[0] == 404
-    assert changing.post("/", {"token": "t"})[0] == 404
+    assert changing.post("/", {"token": "t"})[0] == 404 and len(got) == 1
 
 
 def test_nobody_changes_a_device_without_the_form_of_this_console(changing, served, answering):
@@ -117,7 +188,7 @@ def test_nobody_changes_a_device_without_the_form_of_this_console(changing, serv
     for token in ("", "T", "tt", "\xff"):
         assert changing.post(path, form | {"token": token})[0] == 403
     assert changing.post(path, form, Host="evil.example")[0] == 403
-    for length in ("-1", "99999", "1e3", "9" * 5000):
+    for length in ("-1", "65536", "1e3", "9" * 5000):
         assert changing.post(path, form, **{"Content-Length": length})[0] == 413
     assert changing.get(path + "&token=t&act=restart")[0] == 200  # which is no form
     assert served.post(path, form)[0] == 501 and "<form" not in served.device("attic")[2]

@@ -9,20 +9,19 @@ from typing import Any
 
 from inflight_tools import dry_run
 from inflight_tools.devices.roster import WrongArgument
-from inflight_tools.settings import SECRETS, configured, device_code, known_drivers
+from inflight_tools.settings import SECRETS, config_fields, configured, device_code, known_drivers
 
 # A device whose configuration is not known may have one of these. What none of them takes, no device takes.
 _USUAL = {"host": "-", "user": "-", "protocol_level": 5, "watchdog_ms": 0, "buffer": 32768, "timeout_ms": 1000}
 _POSSIBLE = [_USUAL | {"wifi_ssid": "-"}, _USUAL | {"wifi_ssid": "-", "sleep_ms": 60_000}, _USUAL]
 _POSSIBLE.append(_USUAL | {"wifi_ssid": "-", "tls_ca": "/ca.der"})
+_NOT_RECEIVED = 7  # bytes of half a `buffer`: what MQTT has around topic and payload of QoS 2
 _OTHER_NAMES = {"wifi_password": "wifi_key", "wifi_pass": "wifi_key", "ssid": "wifi_ssid", "broker": "host"}
 
 
 def read(words, ask):
     """{field: value} of words like interval_ms=5000; null removes a field. ask(field) returns a secret that is not in
     its word. Raises WrongArgument."""
-    with device_code():
-        texts = {*importlib.import_module("config")._TEXTS, *importlib.import_module("network_fields").TEXTS}
     given = {}
     for word in words:
         name, _, text = word.partition("=")
@@ -34,7 +33,12 @@ def read(words, ask):
             _check_name(name)
             raise WrongArgument(f"{name}: write {name}=value, or {name}=null to remove it")
         given[name] = text
-    return {name: _value(name, text or ask(name), texts) for name, text in given.items()}
+    return {name: value_of(name, text or ask(name)) for name, text in given.items()}
+
+
+def by_cable(name):
+    """Whether no command changes this field."""
+    return name in ("update_keys", "setup") or name.startswith("tls_")
 
 
 def _check_name(name):
@@ -45,10 +49,12 @@ def _check_name(name):
         raise WrongArgument(str(e)) from None
 
 
-def _value(name, text, texts):
+def value_of(name, text):
+    """The value of a field that is written so."""
+    field = config_fields().get(name)
     if text == "null":
         return None
-    if name in texts and (name, text) != ("ntp", "false"):
+    if field and field.is_text and (name, text) != ("ntp", "false"):
         return text
     try:
         return json.loads(text)
@@ -86,10 +92,20 @@ def check(fields, device, known=None):
                 for new in found:
                     if new not in old:
                         raise ValueError(new)
+                _check_size(fields, device, known)
                 return found
             except ValueError as e:
                 problem = problem or str(e)
     raise WrongArgument(problem)
+
+
+def _check_size(fields, device, known):
+    if known and type(buffer := known.get("buffer", 1024)) is int:
+        most, topic = buffer // 2 - _NOT_RECEIVED, f"{known.get('root', 'inflight')}/{device}/command/set@{2**32}"
+        if (size := len(topic.encode()) + len(message(fields))) > most:
+            raise ValueError(
+                f"the change has {size} bytes, the device takes {most}: change less at once, or `buffer` first"
+            )
 
 
 def _problems(fields, device):

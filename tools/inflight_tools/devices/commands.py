@@ -22,8 +22,6 @@ from inflight_tools.update import release as releases
 from inflight_tools.update.rollout import PATIENCE_H, Patience, conclude, roll_out
 from inflight_tools.visible import visible
 
-_BY_CABLE = ("update_keys", "setup")  # fields that no command changes, beside tls_...
-
 app = Group("device", help=devices.__doc__)
 Name = Annotated[str, typer.Argument(help="a device, as in its topics, or how its name alone begins")]
 
@@ -171,7 +169,7 @@ def restore(
         known.pop("device", None)
         whole = dict.fromkeys(known) | given
         fields = {field: value for field, value in whole.items() if value != known.get(field)}
-        kept = [field for field in fields if field in _BY_CABLE or field.startswith("tls_")]
+        kept = list(filter(change.by_cable, fields))
         if kept:
             _note(f"not sent, since only a cable changes them: {', '.join(kept)}")
         fields = {field: value for field, value in fields.items() if field not in kept}

@@ -58,9 +58,9 @@ class Variant:
         """ValueError unless an entry of `sensors`, whose pins are right, works beside what else there is."""
         number = _number(entry.get("pin"))
         free = entry["driver"] == "adc" and config.wifi_ssid and self.analog_with_wifi
-        if free and number is not None and number not in _ranges(free):
+        if free and number is not None and number not in pin_numbers(free):
             raise ValueError(f"pin {number}: with Wi-Fi {self.title} measures at {free} alone")
-        if entry.get("pull") and number in _ranges(self.inputs):
+        if entry.get("pull") and number in pin_numbers(self.inputs):
             raise ValueError(f"pull: the pins {self.inputs} of {self.title} have none: leave it out, add a resistor")
 
     def check_pin(self, number: Any, driver: str, field: str) -> None:
@@ -71,18 +71,18 @@ class Variant:
         if field == "wake_on_pin":
             if not self.wake:
                 raise ValueError(f"MicroPython cannot wake {self.title} by a pin: leave it out")
-            if number not in _ranges(self.wake):
+            if number not in pin_numbers(self.wake):
                 raise ValueError(f"the pins that wake {self.title} are {self.wake}, not {number}")
             return
         if isinstance(number, str):
             number = _number(number)
             if number is None:
                 return  # a name that this board has
-        if type(number) is not int or number not in _ranges(self.pins):
+        if type(number) is not int or number not in pin_numbers(self.pins):
             raise ValueError(f"{field} {number}: the pins of {self.title} are {self.pins}")
-        if driver == "adc" and number not in _ranges(self.analog):
+        if driver == "adc" and number not in pin_numbers(self.analog):
             raise ValueError(f"{field} {number}: the analogue pins of {self.title} are {self.analog}")
-        if number in _ranges(self.inputs) and (driver, field) not in _READERS:
+        if number in pin_numbers(self.inputs) and (driver, field) not in _READERS:
             why = "have no pull-up resistor" if driver == "setup" else "can only be read"
             raise ValueError(f"{field} {number}: the pins {self.inputs} of {self.title} {why}")
 
@@ -93,7 +93,7 @@ def _number(pin: Any) -> int | None:
     return int(digits) if digits.isdecimal() else None
 
 
-def _ranges(text: str) -> set[int]:
+def pin_numbers(text: str) -> set[int]:
     """The numbers in "0-5, 9"."""
     found: set[int] = set()
     for part in filter(None, text.split(", ")):

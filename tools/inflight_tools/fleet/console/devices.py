@@ -1,30 +1,34 @@
 """The pages of the console that devices make with their own messages, and forms that change devices. A broker alone is
 needed, no tables."""
 
+import json
+
 from inflight_tools.boards.device.link import DeviceError
-from inflight_tools.devices import change, tables
-from inflight_tools.devices.roster import Connection
-from inflight_tools.fleet.console.server import HTML, TEXT, Refused
+from inflight_tools.devices import change, form, tables
+from inflight_tools.devices.roster import ONLINE, Connection
+from inflight_tools.fleet.console.server import HTML, JSON, TEXT, Refused
 from inflight_tools.fleet.report import render_roster
 from inflight_tools.output import log, reason
 from inflight_tools.visible import visible
 
 _TIMEOUT_S = 30  # for the answer of a device
+_IS_BACK = "It has taken the change, and is there again."
 
 
-def _do(connection, device, form):
-    """Does what a form says. Returns what has happened."""
-    act, field = form.get("act", ""), form.get("field", "").strip()
-    log(visible(f"{device.name}: {act} {field}"))
-    if act == "restart":
-        connection.restart(device, _TIMEOUT_S)
-        return "It has restarted."
-    if act == "log":
-        return "\n".join(connection.log(device, _TIMEOUT_S))
-    fields = change.read([f"{field}={form.get('value', '')}"], lambda _: form.get("secret", ""))
-    change.check(fields, device.name)
-    connection.change(device, change.message(fields), _TIMEOUT_S)
-    return "It has taken the change, and is there again."
+def _known(connection, device):
+    """The configuration of a Device, a dict; {} of one that does not answer now."""
+    return connection.configuration(device, _TIMEOUT_S) if device.state == ONLINE else {}
+
+
+def _of_backup(text, name):
+    """The fields of a form, of a file that this console or `inflight device backup` has written."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("device", name) != name:
+        raise ValueError(f"this is no backup of {name}: choose a file that `Back up` has written")
+    return form.texts(found)
 
 
 class DevicePages:
@@ -41,9 +45,11 @@ class DevicePages:
     def _fresh(self):
         return f"{self._roster.version}-{self._roster.trouble}"
 
+    def _page(self, live, **more):
+        return HTML, render_roster(self._place, live, self._roster.trouble, token=self._token, **more)
+
     def _fleet(self, _):
-        live, devices = self._fresh, self._roster.devices.values()
-        return HTML, render_roster(self._place, live, self._roster.trouble, list(map(tables.words, devices)))
+        return self._page(self._fresh, devices=list(map(tables.words, self._roster.devices.values())))
 
     def _find(self, query):
         found = self._roster.devices.get(query.get("name", ""))
@@ -52,15 +58,49 @@ class DevicePages:
         return found
 
     def _device(self, query, outcome=None):
-        live, told = self._fresh, tables.rows(self._find(query))
-        more = {"token": self._token, "outcome": outcome}
-        return HTML, render_roster(self._place, live, self._roster.trouble, device=told, **more)
+        return self._page(self._fresh, device=tables.rows(self._find(query)), outcome=outcome)
 
-    def _change(self, query, form):
-        device = self._find(query)
+    def _settings(self, device, texts, outcome=None, wrong=()):
+        # It is not renewed: a person fills it in.
+        shown = form.shown(texts, str(device.status.get("board")))
+        return self._page(None, device={"device": device.name}, form=shown, outcome=outcome, wrong=wrong or {})
+
+    def _change(self, query, given):
+        device, act = self._find(query), given.get("act", "")
+        log(visible(f"{device.name}: {act}"))
         try:
+            if act == "add":
+                return self._settings(device, form.added(given))
+            if act == "fill":
+                return self._settings(device, _of_backup(given.get("file", ""), device.name))
             with Connection(self._broker) as connection:
-                outcome = _do(connection, device, form)
+                return self._asked(connection, device, act, query, given)
         except (ValueError, DeviceError, OSError) as e:
             outcome = f"Failed: {reason(e)}"
+        if act in ("add", "fill", "check", "save"):
+            return self._settings(device, given, outcome)
         return self._device(query, outcome)
+
+    def _asked(self, connection, device, act, query, given):
+        """Does what a form says that asks the device."""
+        if act == "restart":
+            connection.restart(device, _TIMEOUT_S)
+            return self._device(query, "It has restarted.")
+        if act == "log":
+            return self._device(query, "\n".join(connection.log(device, _TIMEOUT_S)))
+        known = _known(connection, device)
+        if act == "backup":
+            text = json.dumps({"device": device.name} | known, indent=2, ensure_ascii=False)
+            return JSON, text + "\n", f"{device.name}.json"
+        if act not in ("check", "save"):
+            return self._settings(
+                device, form.texts(known), None if known else "It does not answer now: what it has is not known."
+            )
+        fields = form.changes(given, known)
+        wrong, kept = form.errors(fields, device.name, known)
+        lines = [*wrong.values()] if wrong else [*change.described(fields, known)] or ["Nothing changes."]
+        lines += [f"This was wrong before, and stays so: {problem}" for problem in kept]
+        if act == "check" or wrong or not fields:
+            return self._settings(device, given, "\n".join(lines), wrong)
+        connection.change(device, change.message(fields), _TIMEOUT_S)
+        return self._device(query, "\n".join([*lines, _IS_BACK]))

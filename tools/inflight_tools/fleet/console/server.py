@@ -8,9 +8,9 @@ import urllib.parse
 
 from inflight_tools.fleet.console.access import is_of_another_site
 
-HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+HTML, TEXT, JSON = "text/html; charset=utf-8", "text/plain; charset=utf-8", "application/json"
 _TIMEOUT_S = 30  # of a connection: for each read and write
-_LONGEST = 8_192  # bytes of a form
+_LONGEST = 65_535  # bytes of a form
 _SAME = "same-origin"  # what a browser says of a form of this console; a program that is no browser says nothing
 
 
@@ -27,9 +27,9 @@ class Refused(Exception):
 
 
 class Console(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """pages: {path: function of the query, a dict, that returns (content type, text), or raises Refused}. access: an
-    access.Access. changes: as pages, functions of the query and of a form's fields, which have to have `token`. Raises
-    OSError if it cannot listen at (host, port)."""
+    """pages: {path: function of the query, a dict, that returns (content type, text), or raises Refused; a third is the
+    name of a file that a browser makes of it}. access: an access.Access. changes: as pages, functions of the query and
+    of a form's fields, which have to have `token`. Raises OSError if it cannot listen at (host, port)."""
 
     daemon_threads = True
 
@@ -91,17 +91,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if page is None:
                 raise Refused(404, "There is no such page.")
             forms = [self._form()] if self.command == "POST" else []
-            kind, text = page(_fields(parts.query), *forms)
+            answer = page(_fields(parts.query), *forms)
         except Refused as e:
             self._answer(e.status, TEXT, f"{e}\n")
         else:
-            self._answer(200, kind, text)
+            self._answer(200, *answer)
 
-    def _answer(self, status, kind, text):
+    def _answer(self, status, kind, text, file=None):
         body = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        if file:
+            self.send_header("Content-Disposition", f"attachment; filename*=UTF-8''{urllib.parse.quote(file)}")
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("X-Frame-Options", "DENY")

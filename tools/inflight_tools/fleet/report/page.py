@@ -45,17 +45,24 @@ def _text(name, folder=_HERE):
     return Markup((folder / name).read_text(encoding="utf-8"))
 
 
+def _style():
+    return _text("base.css", _SHARED) + _text("page.css")
+
+
+def _script(live):
+    return _text("page.js") + _text("live.js") if live else _text("page.js")
+
+
 def _page(template, facts, live, **more):
     """live: what the page compares to know whether the tables have changed; None: it fetches nothing."""
     # What a device measures, and then what it tells of itself.
     series = {device: found + facts["trends"].get(device, []) for device, found in facts["measurements"].items()}
     measured = charts(series)
     points = {chart["identity"]: chart["read"] for drawn in measured.values() for chart in drawn if chart["read"]}
-    script = _text("page.js") + _text("live.js") if live else _text("page.js")
     return _ENVIRONMENT.get_template(template).render(
         {"listing": None, "facts": facts, "fleet": facts["fleet"], "causes": words.CAUSES, "releases": words.RELEASES,
-         "live": live, "kinds": JUDGED, "judged": kind(facts), "script": script, "series": series, "measured": measured,
-         "style": _text("base.css", _SHARED) + _text("page.css"), "points": points} | more
+         "live": live, "kinds": JUDGED, "judged": kind(facts), "script": _script(live), "series": series,
+         "measured": measured, "style": _style(), "points": points} | more
     )  # fmt: skip
 
 
@@ -74,15 +81,16 @@ def render_devices(facts, live, listing, **of):
     return _page("listed.html", facts, live, listing=listing, listed=listing.devices, **of)
 
 
-def render_roster(place, live, trouble, devices=None, device=None, token=None, outcome=None):
+def render_roster(place, live, trouble, devices=None, device=None, token=None, outcome=None, form=None, wrong=None):
     """Returns a page of the console about devices at a broker, `place`, by their own messages: all of `devices`, or the
     one whose rows `device` has. trouble: what the connection to the broker reports. token: of forms that change the
-    device, None: without them; outcome: of the last one."""
+    device, None: without them; outcome: of the last one. form: of its settings, see devices.form.shown(), and what is
+    `wrong` with them; then `live` is None."""
     parts = [("roster", "Devices")] if device is None else [("told", "What it tells")]
+    parts = [("settings", "Settings")] if form else parts + [("change", "Change it")] * bool(token and device)
     return _ENVIRONMENT.get_template("broker.html").render(
         place=place, live=live, trouble=trouble, devices=devices, device=device, token=token, outcome=outcome,
-        style=_text("base.css", _SHARED) + _text("page.css"), script=_text("page.js") + _text("live.js"),
-        parts=parts + [("change", "Change it")] * bool(token and device),
+        style=_style(), script=_script(live), parts=parts, form=form, wrong=wrong,
     )  # fmt: skip
 
 

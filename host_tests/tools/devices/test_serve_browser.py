@@ -1,0 +1,63 @@
+"""The console of a broker alone in headless Chromium: twenty devices, which a person sees, and changes with keys."""
+
+import pytest
+
+from host_tests.tools.devices.test_serve import CONFIG, EVIL, PATIENCE_S, rows, serving
+from host_tests.tools.fleet.conftest import browser  # noqa: F401
+from host_tests.waiting import wait_for
+from tools.peers import chromium
+
+WORKER = "report browser"
+pytestmark = pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
+
+
+@pytest.fixture
+def fleet(broker, told, answering):
+    """A console that may change devices; of `attic` it gets the settings."""
+    for n in range(19):
+        told(f"cellar-{n:02}", "status", state="online", firmware="1")
+        told(f"cellar-{n:02}", "health", up=5, errors={EVIL: EVIL})
+    answering("attic", ("reply", {"ok": True, "config": CONFIG}))
+    with serving(broker, "t") as console:
+        wait_for(lambda: len(rows(console)) == 20, PATIENCE_S)
+        yield console
+
+
+def test_it_follows_what_devices_tell(browser, fleet, told):  # noqa: F811
+    page = browser.open(fleet.url + "/")
+    new = "[...document.querySelectorAll('td')].some(cell => cell.textContent.includes('21.5'))"
+    watched = f"new MutationObserver(() => {new} && done()).observe(document, {{subtree: true, childList: true}})"
+    page.ask(f"window.told = new Promise(done => {watched}), 0")
+    told("cellar-03", "telemetry", '[{"bn":"urn:dev:mac:a:","bt":0,"seq":3,"epoch":4,"n":"temperature","v":21.5}]')
+    page.ask("told.then(() => 0)")
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
+def test_settings_are_reached_and_checked_by_keys_and_fit(browser, fleet, tmp_path, dark):  # noqa: F811
+    def fits(name):
+        for width in (1280, 390):
+            page.resize(width)
+            assert page.ask("document.documentElement.scrollWidth") == width
+            page.picture(tmp_path / f"{name}-{width}.png")
+
+    def press(button):
+        page.ask(f"document.querySelector('[value={button}]').focus()")
+        loads = page.loads()
+        page.press("Enter")
+        wait_for(lambda: page.loads() > loads, PATIENCE_S)
+
+    page = browser.open(fleet.url + "/", dark=dark)
+    fits("fleet")
+    page = browser.open(fleet.url + "/device?name=attic", dark=dark)
+    fits("device")
+    press("settings")
+    fits("settings")
+    page.ask("document.querySelector('[name=interval_ms]').select()")
+    page.type("5")
+    press("check")
+    assert page.ask("document.querySelector('[name=interval_ms] + .wrong').textContent").startswith(
+        "interval_ms: write"
+    )
+    fits("wrong")
+    assert page.errors() == [] and page.violations() == []
