@@ -168,8 +168,8 @@ class StandIn:
 
     @staticmethod
     def _wait_until_idle(process):
-        """Until a board's program sleeps, reads or writes, or has ended: the unix port leaves what it is at on a signal,
-        and the lock of its heap stays closed for ever if it is at an allocation."""
+        """Until a board's program sleeps, reads or writes, or has ended: the unix port leaves what it is at on a
+        signal, and the lock of its heap stays closed for ever if that is an allocation."""
         with contextlib.suppress(OSError):
             while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "R":
                 time.sleep(0.001)

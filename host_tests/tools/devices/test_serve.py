@@ -200,8 +200,8 @@ def test_what_is_not_there_is_not_found(served):
 
 
 def test_it_needs_a_broker_or_tables(nobody, tmp_path):
-    for words in ([], ["--broker", "x", "--data", tmp_path]):
-        done = inflight("serve", *words)
-        assert done.exit_code == 2 and "name a broker with --broker or --config, or tables with --data" in done.stderr
-    done = inflight("serve", "--broker", f"127.0.0.1:{nobody}")
-    assert done.exit_code == 1 and "this computer does not reach the broker" in done.stderr
+    done = inflight("serve")
+    assert done.exit_code == 2 and "name a broker with --broker or --config, or tables with --data" in done.stderr
+    for more in ([], ["--data", tmp_path]):
+        done = inflight("serve", "--broker", f"127.0.0.1:{nobody}", *more)
+        assert done.exit_code == 1 and "this computer does not reach the broker" in done.stderr

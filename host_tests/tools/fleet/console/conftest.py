@@ -12,8 +12,8 @@ def serve(tmp_path):
 
     running = []
 
-    def start(token=None, **how):
-        running.append(Served(tmp_path, Access("127.0.0.1", **how), token))
+    def start(token=None, beside=None, **how):
+        running.append(Served(tmp_path, Access("127.0.0.1", **how), token, beside))
         return running[-1]
 
     yield start

@@ -12,11 +12,11 @@ class Served(Asked):
     """One with the pages of tables. `now`: the time that it knows, in s since 1970; a test moves it on, and calls
     look() and answer() of `live`."""
 
-    def __init__(self, folder, access, token=None):
+    def __init__(self, folder, access, token=None, beside=None):
         self.now, self.folder = AT + 70.0, folder
         self.live = Live(str(folder / "landing"), str(folder / "tables"), "inflight", clock=lambda: self.now)
         self.live.look()
-        super().__init__(access=access, **of_tables(self.live, token))
+        super().__init__(access=access, **of_tables(self.live, token, beside))
 
     def device(self, name, **query):
         """The answer that a viewer has when all of the device was read."""

@@ -4,6 +4,7 @@ import base64
 import re
 import urllib.parse
 import urllib.request
+from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -14,8 +15,11 @@ from host_tests.tools.command import inflight
 from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.tables import AT, Tables, troubled
+from inflight_tools.broker import Broker
+from inflight_tools.devices.roster import Roster
 from inflight_tools.fleet.console import live
 from inflight_tools.fleet.console.access import Access
+from inflight_tools.fleet.console.devices import DevicePages
 from inflight_tools.fleet.console.pages import of_tables
 from inflight_tools.fleet.device import COMMANDS
 from inflight_tools.fleet.query.facts import gather
@@ -241,6 +245,32 @@ def test_a_form_says_what_tables_do_not(fleet, serve):
     served.live.look()
     assert read(served.device("attic")[2]).one("h1").text == "attic"
     assert serve().post("/device?name=attic", {"token": "t", "act": "retire"})[0] == 501
+
+
+def test_a_page_has_what_tables_know_and_what_the_device_tells_now(fleet, serve, nobody):
+    roster = Roster()
+    for device in ("attic", "new"):
+        roster.message(device, "status", b'{"state": "online", "firmware": "9.9"}', True)
+    at = SimpleNamespace(roster=roster, broker=Broker("127.0.0.1", nobody, "inflight", None, None, None, None))
+    served = serve(token="t", beside=DevicePages(at, "t"))
+
+    def names(path):
+        return [row.one("a").text for row in read(served.get(path)[2]).one("tbody").all("tr")]
+
+    def parts(name):
+        return [one.attributes["id"] for one in read(served.device(name)[2]).all("section")]
+
+    [link] = [one.attributes["href"] for one in read(served.get()[2]).one("header").all("a")]
+    assert names(f"/{link}") == ["attic", "new"] and "attic" in names("/devices")
+    assert {"told", "change", "known", "say"} < {*parts("attic")} and parts("new") == ["told", "change"]
+    assert "told" not in parts("cellar")
+    paths = [f"/fresh{more}" for more in ("", "?name=attic", "?now=1")]
+    before = [served.get(path)[2] for path in paths]
+    roster.message("attic", "health", b'{"up": 5}', False)
+    assert [served.get(path)[2] == text for path, text in zip(paths, before, strict=True)] == [True, False, False]
+    page = read(served.post("/device?name=attic", {"token": "t", "act": "restart"})[2])
+    assert "this computer does not reach the broker" in page.one(id="outcome").text and page.one(id="known")
+    assert served.post("/device?name=cellar", {"token": "t", "act": "restart"})[0] == 404
 
 
 def test_tables_that_cannot_be_read_any_more_are_told(fleet, serve):

@@ -17,7 +17,7 @@ from inflight_tools.output import failing, failure, log
 from inflight_tools.signals import stop_event
 
 
-def _of_data(data, landing, of, root, token, **how):
+def _of_data(data, landing, of, root, token, beside, **how):
     """(what is shown, arguments for a Console)"""
     from inflight_tools.fleet.locations import location
     from inflight_tools.fleet.query.errors import querying
@@ -31,11 +31,11 @@ def _of_data(data, landing, of, root, token, **how):
 
         live = Live(landing, of, root or "inflight", **how)
         threading.Thread(target=live.run, daemon=True).start()
-        return f"the fleet in {of}", of_tables(live, token)
+        return f"the fleet in {of}", of_tables(live, token, beside)
 
 
 def _of_broker(at, stack, token):
-    """As _of_data(); the connection is a context of `stack`."""
+    """(what is shown, DevicePages); the connection is a context of `stack`."""
     try:
         from inflight_tools.boards.device.link import DeviceError
         from inflight_tools.broker import find_broker
@@ -45,9 +45,7 @@ def _of_broker(at, stack, token):
         raise failure(not_installed(e.name, "boards")) from None
     with failing(ValueError, DeviceError, OSError):
         connection = stack.enter_context(Connection(find_broker(at)[0], *KINDS[2:]))
-    found = DevicePages(connection, token)
-    how = {"pages": found.pages, "changes": found.changes, "token": token}
-    return f"what devices tell at {connection.broker.place}", how
+    return f"what devices tell at {connection.broker.place}", DevicePages(connection, token)
 
 
 def main(
@@ -58,7 +56,7 @@ def main(
     changes: Annotated[
         bool,
         typer.Option(
-            "--changes", help="viewers may change settings, restart devices, read logs; or say what tables do not"
+            "--changes", help="viewers may change settings, restart devices, read logs, and say what tables do not"
         ),
     ] = False,
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
@@ -81,11 +79,11 @@ def main(
 ):
     """Shows devices to browsers, until it is stopped. With --broker or --config, by what they tell at the broker now:
     state, last reading, what is wrong. With --data, by the tables: the report as it is now, a page for each device, and
-    metrics of the fleet for Prometheus at /metrics; a page says how old it is. It only reads, without
-    --changes. Others than this machine need a password, or a proxy that has let them in."""
-    is_of_tables = bool(data or landing or of)
-    if is_of_tables == bool(at.broker or at.config):
-        raise typer.BadParameter("name a broker with --broker or --config, or tables with --data: one of them")
+    metrics of the fleet for Prometheus at /metrics; a page says how old it is. With both, a device's page has both. It
+    only reads, without --changes. Others than this machine need a password, or a proxy that has let them in."""
+    is_of_tables, is_of_broker = bool(data or landing or of), bool(at.broker or at.config)
+    if not (is_of_tables or is_of_broker):
+        raise typer.BadParameter("name a broker with --broker or --config, or tables with --data, or both")
     with failing(ValueError, OSError):
         host, port = address(listen, "--listen")
         password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")
@@ -94,11 +92,11 @@ def main(
         access = Access(host, password, proxy_header, proxy)
     token = secrets.token_urlsafe() if changes else None
     with contextlib.ExitStack() as stack:
+        shown, beside = _of_broker(at, stack, token) if is_of_broker else ("", None)
+        how = beside and {"pages": beside.pages, "changes": beside.changes, "token": token}
         if is_of_tables:
             judged = {"grace_s": grace, "retired": retired or [], "readings": reading or []}
-            shown, how = _of_data(data or options.DATA, landing, of, at.root, token, **judged)
-        else:
-            shown, how = _of_broker(at, stack, token)
+            shown, how = _of_data(data or options.DATA, landing, of, at.root, token, beside, **judged)
         with failing(OSError):
             console = stack.enter_context(Console(host, port, access=access, **how))
         stopping = stack.enter_context(stop_event())  # before anybody is told, who may stop it then

@@ -1,6 +1,7 @@
 """The pages of the console that devices make with their own messages, and forms that change devices. A broker alone is
 needed, no tables."""
 
+import functools
 import json
 
 from inflight_tools.boards.device.link import DeviceError
@@ -38,18 +39,20 @@ class DevicePages:
     def __init__(self, connection, token=None):
         self._roster, self._broker, self._token = connection.roster, connection.broker, token
         self._place = f"{self._broker.root}/+ on {self._broker.place}"
-        self.pages = {"/": self._fleet, "/device": self._device, "/fresh": lambda _: (TEXT, self._fresh)}
-        self.changes = {"/device": self._change} if token else None
+        self.pages = {"/": self.fleet, "/device": self.device, "/fresh": lambda _: (TEXT, self.fresh)}
+        self.changes = {"/device": self.change} if token else None
 
     @property
-    def _fresh(self):
+    def fresh(self):
+        """A text that differs when a page does."""
         return f"{self._roster.version}-{self._roster.trouble}"
 
     def _page(self, live, **more):
         return HTML, render_roster(self._place, live, self._roster.trouble, token=self._token, **more)
 
-    def _fleet(self, _):
-        return self._page(self._fresh, devices=list(map(tables.words, self._roster.devices.values())))
+    def fleet(self, _):
+        """The page of all devices."""
+        return self._page(self.fresh, devices=list(map(tables.words, self._roster.devices.values())))
 
     def _find(self, query):
         found = self._roster.devices.get(query.get("name", ""))
@@ -57,16 +60,23 @@ class DevicePages:
             raise Refused(404, "There is no status of a device of this name.")
         return found
 
-    def _device(self, query, outcome=None):
-        return self._page(self._fresh, device=tables.rows(self._find(query)), outcome=outcome)
+    def told(self, name):
+        """{name: value} of what a device tells; None of one that has no status."""
+        found = self._roster.devices.get(name)
+        return found and tables.rows(found)
+
+    def device(self, query, outcome=None):
+        """The page of a device. outcome: of its last form."""
+        return self._page(self.fresh, device=tables.rows(self._find(query)), outcome=outcome)
 
     def _settings(self, device, texts, outcome=None, wrong=()):
         # It is not renewed: a person fills it in.
         shown = form.shown(texts, str(device.status.get("board")))
         return self._page(None, device={"device": device.name}, form=shown, outcome=outcome, wrong=wrong or {})
 
-    def _change(self, query, given):
-        device, act = self._find(query), given.get("act", "")
+    def change(self, query, given, page=None):
+        """Does what a form of a device says. page: as device(), by default that."""
+        device, act, page = self._find(query), given.get("act", ""), page or self.device
         log(visible(f"{device.name}: {act}"))
         try:
             if act == "add":
@@ -74,20 +84,21 @@ class DevicePages:
             if act == "fill":
                 return self._settings(device, _of_backup(given.get("file", ""), device.name))
             with Connection(self._broker) as connection:
-                return self._asked(connection, device, act, query, given)
+                return self._asked(connection, device, given, functools.partial(page, query))
         except (ValueError, DeviceError, OSError) as e:
             outcome = f"Failed: {reason(e)}"
         if act in ("add", "fill", "check", "save"):
             return self._settings(device, given, outcome)
-        return self._device(query, outcome)
+        return page(query, outcome=outcome)
 
-    def _asked(self, connection, device, act, query, given):
-        """Does what a form says that asks the device."""
+    def _asked(self, connection, device, given, page):
+        """Does what a form says that asks the device. page: of an outcome."""
+        act = given.get("act", "")
         if act == "restart":
             connection.restart(device, _TIMEOUT_S)
-            return self._device(query, "It has restarted.")
+            return page(outcome="It has restarted.")
         if act == "log":
-            return self._device(query, "\n".join(connection.log(device, _TIMEOUT_S)))
+            return page(outcome="\n".join(connection.log(device, _TIMEOUT_S)))
         known = _known(connection, device)
         if act == "backup":
             text = json.dumps({"device": device.name} | known, indent=2, ensure_ascii=False)
@@ -103,4 +114,4 @@ class DevicePages:
         if act == "check" or wrong or not fields:
             return self._settings(device, given, "\n".join(lines), wrong)
         connection.change(device, change.message(fields), _TIMEOUT_S)
-        return self._device(query, "\n".join([*lines, _IS_BACK]))
+        return page(outcome="\n".join([*lines, _IS_BACK]))

@@ -1,4 +1,5 @@
-"""The pages of the console that tables make: of what a Live has found, so that none of them waits for a query."""
+"""The pages of the console that tables make: of what a Live has found, so that none of them waits for a query. `beside`
+is a devices.DevicePages of what devices tell at a broker now, or None."""
 
 import functools
 
@@ -42,41 +43,48 @@ def _listing(fleet, query):
     return fleet.devices.page(**words, number=_whole(query, "number") or 0)
 
 
-def _of(live, facts):
-    return {"age": live.age(facts), "trouble": live.trouble}
+def _of(live, facts, beside):
+    return {"age": live.age(facts), "trouble": live.trouble, "now": beside is not None}
 
 
-def _fleet(live, query):
+def _fleet(live, query, beside):
     facts, page = live.fleet.facts, _listing(live.fleet, {})
-    return HTML, render(facts, _fresh(live, query)[1], listing=page, **_of(live, facts))
+    return HTML, render(facts, _fresh(live, query, beside)[1], listing=page, **_of(live, facts, beside))
 
 
-def _devices(live, query):
+def _devices(live, query, beside):
+    if beside and "now" in query:
+        return beside.fleet(query)
     facts, page = live.fleet.facts, _listing(live.fleet, query)
-    return HTML, render_devices(facts, _fresh(live, query)[1], page, **_of(live, facts))
+    return HTML, render_devices(facts, _fresh(live, query, beside)[1], page, **_of(live, facts, beside))
 
 
 def _asked(query):
     return query.get("name", ""), _whole(query, "message"), _whole(query, "epoch")
 
 
-def _device(live, query, token=None, outcome=None):
+def _device(live, query, beside, token=None, outcome=None):
     fleet, asked = live.fleet, _asked(query)
     known = fleet.devices.device(asked[0])
+    if known is None and beside and beside.told(asked[0]):
+        return beside.device(query, outcome)
     if known is None:
         raise Refused(404, "No message has arrived from a device of this name.")
     words = {name: query.get(name) for name in ("message", "epoch")}
-    fresh = _fresh(live, query)[1]  # before the answer, which may come meanwhile
+    told = beside and beside.told(known["device"])
+    fresh = _fresh(live, query, beside)[1]  # before the answer, which may come meanwhile
     found = live.ask(*asked)
     facts = found or fleet.facts | _NOTHING | {"devices": [known]}
     return HTML, render_device(
-        facts, fresh, words, _way(facts["way"]), found is None, token, outcome, **_of(live, facts)
+        facts, fresh, words, _way(facts["way"]), found is None, token, outcome, told, **_of(live, facts, beside)
     )
 
 
-def _change(page, live, query, form):
-    """Says of a device what a form has, as the commands do."""
+def _change(page, live, query, form, beside):
+    """Says of a device what a form has, as the commands do, or changes the device."""
     name, act, undo = query.get("name", ""), form.get("act", ""), "undo" in form
+    if beside and act not in device.COMMANDS:
+        return beside.change(query, form, functools.partial(page, live, beside=beside))
     if act not in device.COMMANDS or live.fleet.devices.device(name) is None:
         raise Refused(404, "There is no such device, or nothing of this kind to say of it.")
     log(visible(f"{name}: {act} {form.get('value', '')}{' --undo' * undo}"))
@@ -87,18 +95,21 @@ def _change(page, live, query, form):
         outcome = f"Failed: write {e}."
     except (WrongTables, Busy, DeltaError, QueryError, ValueError, OSError) as e:
         outcome = f"Failed: {first_line(e)}"
-    return page(live, query, outcome=outcome)
+    return page(live, query, outcome=outcome, beside=beside)
 
 
-def _fresh(live, query):
+def _fresh(live, query, beside):
     """A text that differs when the page of this query does."""
+    if beside and "now" in query:
+        return TEXT, beside.fresh
     asked = _asked(query)
     known = asked[0] and live.fleet.devices.device(asked[0])
     answered = f" {live.answered(*asked)}" if known else ""
-    return TEXT, f"{live.fleet.fresh}{answered}{' !' if live.trouble else ''}"
+    told = f" {beside.fresh}" if beside and asked[0] else ""
+    return TEXT, f"{live.fleet.fresh}{answered}{told}{' !' if live.trouble else ''}"
 
 
-def _metrics(live, _):
+def _metrics(live, _, beside):
     if live.trouble:  # older figures would hide it
         raise Refused(503, f"The tables cannot be read: {live.trouble}")
     registry, facts = CollectorRegistry(), live.fleet.facts
@@ -106,19 +117,21 @@ def _metrics(live, _):
     return CONTENT_TYPE_LATEST, generate_latest(registry).decode()
 
 
-def _known(page, live, *asked):
+def _known(page, live, beside, *asked):
     if not live.fleet:
         raise Refused(
             503, f"The tables cannot be read: {live.trouble}" if live.trouble else "The tables are being read."
         )
-    return page(live, *asked)
+    return page(live, *asked, beside=beside)
 
 
-def of_tables(live, token=None):
+def of_tables(live, token=None, beside=None):
     """Arguments for a server.Console of a live.Live. token: what forms have that say something of a device; None: there
     are none."""
     one = functools.partial(_device, token=token)
     pages = {"/": _fleet, "/devices": _devices, "/device": one, "/fresh": _fresh, "/metrics": _metrics}
     changes = {"/device": functools.partial(_change, one)} if token else {}
-    both = [{path: functools.partial(_known, page, live) for path, page in of.items()} for of in (pages, changes)]
+    both = [
+        {path: functools.partial(_known, page, live, beside) for path, page in of.items()} for of in (pages, changes)
+    ]
     return dict(zip(("pages", "changes"), both, strict=True)) | {"token": token}

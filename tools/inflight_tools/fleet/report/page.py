@@ -60,18 +60,18 @@ def _page(template, facts, live, **more):
     measured = charts(series)
     points = {chart["identity"]: chart["read"] for drawn in measured.values() for chart in drawn if chart["read"]}
     return _ENVIRONMENT.get_template(template).render(
-        {"listing": None, "facts": facts, "fleet": facts["fleet"], "causes": words.CAUSES, "releases": words.RELEASES,
-         "live": live, "kinds": JUDGED, "judged": kind(facts), "script": _script(live), "series": series,
-         "measured": measured, "style": _style(), "points": points} | more
+        {"now": False, "listing": None, "facts": facts, "fleet": facts["fleet"], "causes": words.CAUSES,
+         "releases": words.RELEASES, "live": live, "kinds": JUDGED, "judged": kind(facts), "script": _script(live),
+         "series": series, "measured": measured, "style": _style(), "points": points} | more
     )  # fmt: skip
 
 
-def render_device(facts, live, query, way, waits, token=None, outcome=None, **of):
+def render_device(facts, live, query, way, waits, token=None, outcome=None, told=None, **of):
     """Returns the console's page of the only device of `facts`, which are those of query.facts.of_device(). query: what
     the viewer has asked of it, {"message", "epoch"} as texts. way: (rows, sentence) of where.words, None without a
     question. waits: all but the device itself is still to be read. token, outcome: as
-    render_roster() has them. of: as render() has it."""
-    of |= {"token": token, "outcome": outcome} | ({"judged": None} if waits else {})
+    render_roster() has them. told: rows of what the device tells at a broker, if it does. of: as render() has it."""
+    of |= {"token": token, "outcome": outcome, "told": told} | ({"judged": None} if waits else {})
     return _page("device.html", facts, live, device=facts["devices"][0], query=query, way=way, waits=waits, **of)
 
 
@@ -89,16 +89,16 @@ def render_roster(place, live, trouble, devices=None, device=None, token=None, o
     parts = [("roster", "Devices")] if device is None else [("told", "What it tells")]
     parts = [("settings", "Settings")] if form else parts + [("change", "Change it")] * bool(token and device)
     return _ENVIRONMENT.get_template("broker.html").render(
-        place=place, live=live, trouble=trouble, devices=devices, device=device, token=token, outcome=outcome,
-        style=_style(), script=_script(live), parts=parts, form=form, wrong=wrong,
+        place=place, live=live, trouble=trouble, devices=devices, device=device, told=device, token=token,
+        outcome=outcome, style=_style(), script=_script(live), parts=parts, form=form, wrong=wrong,
     )  # fmt: skip
 
 
 def render(facts, live=None, changed=None, listing=None, **of):
     """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it. live: as in the
     console, which has a page for each device and shows what is new; listing: its listing.Page of devices; of: the `age`
-    of the facts in s, and `trouble`, why there are no newer ones, or None. changed: what change() has found, if
-    anything."""
+    of the facts in s, `trouble`, why there are no newer ones, or None, and `now`, whether there are pages of what
+    devices tell now. changed: what change() has found, if anything."""
     found = steps(facts["timeline"])
     timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))
     return _page(
