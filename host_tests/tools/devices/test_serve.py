@@ -20,11 +20,12 @@ PATIENCE_S = 60
 
 
 @contextlib.contextmanager
-def serving(broker, token=None):
+def serving(broker, token=None, releases=None):
     """A console of the devices at a mosquitto."""
     at = Broker("127.0.0.1", broker.port, "inflight", None, None, None, None)
     with contextlib.ExitStack() as stack:
-        found = DevicePages(stack.enter_context(Connection(at, *KINDS[2:])), token)
+        connection = stack.enter_context(Connection(at, *KINDS[2:]))
+        found = stack.enter_context(DevicePages(connection, token, releases))
         more = {"changes": found.changes, "token": token}
         yield stack.enter_context(contextlib.closing(Asked(found.pages, Access("127.0.0.1"), **more)))
 
@@ -163,6 +164,25 @@ def test_a_backup_is_saved_and_filled_in(changing, attic):
     assert filled(page)["interval_ms"] == "7000"
     for other in ("{", "[]", text.replace('"attic"', '"cellar"')):
         assert "this is no backup of attic" in said(changing, "attic", act="fill", file=other)
+
+
+def test_a_release_is_installed(broker, box, release_of, tmp_path):
+    (tmp_path / "unix-1.release").write_bytes(release_of(1).pack())
+    (tmp_path / "wrong.release").write_bytes(b"")
+
+    def told():
+        page = read(console.device("box")[2]).one(id="told-table")
+        return {row.one("th").text: row.one("td").text for row in page.all("tr")}
+
+    with serving(broker, "t", tmp_path) as console:
+        wait_for(lambda: rows(console), PATIENCE_S)
+        form = read(console.device("box")[2]).one("form")
+        assert [one.text for one in form.all("option")] == ["unix-1.release", "wrong.release"]
+        assert "not a release" in said(console, "box", act="update", release="wrong.release")
+        assert "choose a release" in said(console, "box", act="update", release="../unix-1.release")
+        assert said(console, "box", act="update", release="unix-1.release").startswith("It begins")
+        assert "is under way" in said(console, "box", act="update", release="unix-1.release")
+        wait_for(lambda: told()["update"].strip().endswith("box: good"), PATIENCE_S, told)
 
 
 def test_a_device_that_does_not_answer(changing, answering, told):

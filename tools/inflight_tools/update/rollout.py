@@ -206,10 +206,11 @@ def main(
     conclude(console, image, as_json, *found)
 
 
-def roll_out(console, place, image, patterns, as_json, patience, canary=0, wave=100, stop_at=101):
+def roll_out(console, place, image, patterns, as_json, patience, canary=0, wave=100, stop_at=101, stop=stop_event):
     """Rolls the Release `image`, None: none, out to the devices at the Broker `place` that match one of `patterns`, by
-    default all. The other arguments are options of main(). Returns the last arguments for conclude()."""
-    with Server(place) as server, stop_event() as stopping:
+    default all. stop: makes the context of an event that ends it. The other arguments are options of main(). Returns
+    the last arguments for conclude()."""
+    with Server(place) as server, stop() as stopping:
         fleet = Fleet(server)
         fleet.catch_up()
         devices = fleet.chosen(patterns)

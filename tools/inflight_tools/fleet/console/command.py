@@ -34,7 +34,7 @@ def _of_data(data, landing, of, root, token, beside, **how):
         return f"the fleet in {of}", of_tables(live, token, beside)
 
 
-def _of_broker(at, stack, token):
+def _of_broker(at, stack, token, releases):
     """(what is shown, DevicePages); the connection is a context of `stack`."""
     try:
         from inflight_tools.boards.device.link import DeviceError
@@ -45,7 +45,8 @@ def _of_broker(at, stack, token):
         raise failure(not_installed(e.name, "boards")) from None
     with failing(ValueError, DeviceError, OSError):
         connection = stack.enter_context(Connection(find_broker(at)[0], *KINDS[2:]))
-    return f"what devices tell at {connection.broker.place}", DevicePages(connection, token)
+    pages = stack.enter_context(DevicePages(connection, token, releases))
+    return f"what devices tell at {connection.broker.place}", pages
 
 
 def main(
@@ -59,6 +60,9 @@ def main(
             "--changes", help="viewers may change settings, restart devices, read logs, and say what tables do not"
         ),
     ] = False,
+    releases: Annotated[
+        Path | None, typer.Option(file_okay=False, help="folder of releases that viewers may install, with --changes")
+    ] = None,
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
     viewer_password_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="file with a password that browsers ask for")
@@ -92,7 +96,7 @@ def main(
         access = Access(host, password, proxy_header, proxy)
     token = secrets.token_urlsafe() if changes else None
     with contextlib.ExitStack() as stack:
-        shown, beside = _of_broker(at, stack, token) if is_of_broker else ("", None)
+        shown, beside = _of_broker(at, stack, token, releases) if is_of_broker else ("", None)
         how = beside and {"pages": beside.pages, "changes": beside.changes, "token": token}
         if is_of_tables:
             judged = {"grace_s": grace, "retired": retired or [], "readings": reading or []}

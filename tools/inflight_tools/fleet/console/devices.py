@@ -1,8 +1,14 @@
 """The pages of the console that devices make with their own messages, and forms that change devices. A broker alone is
 needed, no tables."""
 
+import contextlib
 import functools
+import glob
+import io
 import json
+import threading
+
+from rich.console import Console
 
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.devices import change, form, tables
@@ -10,6 +16,8 @@ from inflight_tools.devices.roster import ONLINE, Connection
 from inflight_tools.fleet.console.server import HTML, JSON, TEXT, Refused
 from inflight_tools.fleet.report import render_roster
 from inflight_tools.output import log, reason
+from inflight_tools.update import release as releases
+from inflight_tools.update.rollout import PATIENCE_H, roll_out
 from inflight_tools.visible import visible
 
 _TIMEOUT_S = 30  # for the answer of a device
@@ -32,15 +40,71 @@ def _of_backup(text, name):
     return form.texts(found)
 
 
+class _Updates:
+    """Roll-outs of the releases in `folder`, None: none, to one device each, at a Broker."""
+
+    def __init__(self, broker, folder):
+        self._broker, self._folder = broker, folder
+        self._stopping = threading.Event()
+        self._running = {}  # {device: (thread, file with what it has reported)}
+
+    @property
+    def names(self):
+        return sorted(path.name for path in self._folder.glob("*.release")) if self._folder else []
+
+    def begin(self, device, name):
+        """Begins one. Raises ValueError, OSError."""
+        if device.name in self._running and self._running[device.name][0].is_alive():
+            raise ValueError("an update of it is under way")
+        if name not in self.names:
+            raise ValueError("choose a release of the list")
+        image = releases.load(self._folder / name)
+        if image.fields["board"] != device.status.get("board"):
+            raise ValueError(f"this release is for the board {image.fields['board']}")
+        told = io.StringIO()
+        thread = threading.Thread(target=self._run, args=(device.name, image, told))
+        self._running[device.name] = thread, told
+        thread.start()
+
+    def _run(self, name, image, told):
+        console = Console(file=told)
+
+        def stop():
+            return contextlib.nullcontext(self._stopping)
+
+        try:
+            roll_out(console, self._broker, image, [glob.escape(name)], False, PATIENCE_H, stop=stop)
+        except (ValueError, RuntimeError, OSError) as e:
+            console.print(f"Failed: {visible(reason(e))}", markup=False, soft_wrap=True)
+
+    def rows(self, name):
+        """What a page tells of the last one of a device."""
+        _, told = self._running.get(name, (None, None))
+        return {"update": told.getvalue().strip().rpartition("\n")[2] or "begins"} if told else {}
+
+    def end(self):
+        """Withdraws what is under way."""
+        self._stopping.set()
+        for thread, _ in self._running.values():
+            thread.join()
+
+
 class DevicePages:
     """`pages` and `changes` for a server.Console, of a devices.roster.Connection. token: what its forms have; None:
-    there are none."""
+    there are none. folder: of releases that viewers may install, None: none. Its context ends updates."""
 
-    def __init__(self, connection, token=None):
+    def __init__(self, connection, token=None, folder=None):
         self._roster, self._broker, self._token = connection.roster, connection.broker, token
+        self._updates = _Updates(connection.broker, folder)
         self._place = f"{self._broker.root}/+ on {self._broker.place}"
         self.pages = {"/": self.fleet, "/device": self.device, "/fresh": lambda _: (TEXT, self.fresh)}
         self.changes = {"/device": self.change} if token else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._updates.end()
 
     @property
     def fresh(self):
@@ -60,14 +124,20 @@ class DevicePages:
             raise Refused(404, "There is no status of a device of this name.")
         return found
 
+    @property
+    def installable(self):
+        """Names of releases."""
+        return self._updates.names
+
     def told(self, name):
         """{name: value} of what a device tells; None of one that has no status."""
         found = self._roster.devices.get(name)
-        return found and tables.rows(found)
+        return found and tables.rows(found) | self._updates.rows(name)
 
     def device(self, query, outcome=None):
         """The page of a device. outcome: of its last form."""
-        return self._page(self.fresh, device=tables.rows(self._find(query)), outcome=outcome)
+        told = self.told(self._find(query).name)
+        return self._page(self.fresh, device=told, outcome=outcome, installable=self.installable)
 
     def _settings(self, device, texts, outcome=None, wrong=()):
         # It is not renewed: a person fills it in.
@@ -81,6 +151,9 @@ class DevicePages:
         try:
             if act == "add":
                 return self._settings(device, form.added(given))
+            if act == "update":
+                self._updates.begin(device, given.get("release", ""))
+                return page(query, outcome="It begins: `update` tells how far it is.")
             if act == "fill":
                 return self._settings(device, _of_backup(given.get("file", ""), device.name))
             with Connection(self._broker) as connection:

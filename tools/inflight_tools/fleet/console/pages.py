@@ -44,7 +44,8 @@ def _listing(fleet, query):
 
 
 def _of(live, facts, beside):
-    return {"age": live.age(facts), "trouble": live.trouble, "now": beside is not None}
+    more = {"now": True, "installable": beside.installable} if beside else {}
+    return {"age": live.age(facts), "trouble": live.trouble} | more
 
 
 def _fleet(live, query, beside):

@@ -60,9 +60,9 @@ def _page(template, facts, live, **more):
     measured = charts(series)
     points = {chart["identity"]: chart["read"] for drawn in measured.values() for chart in drawn if chart["read"]}
     return _ENVIRONMENT.get_template(template).render(
-        {"now": False, "listing": None, "facts": facts, "fleet": facts["fleet"], "causes": words.CAUSES,
-         "releases": words.RELEASES, "live": live, "kinds": JUDGED, "judged": kind(facts), "script": _script(live),
-         "series": series, "measured": measured, "style": _style(), "points": points} | more
+        {"now": False, "installable": (), "listing": None, "facts": facts, "fleet": facts["fleet"],
+         "causes": words.CAUSES, "releases": words.RELEASES, "live": live, "kinds": JUDGED, "judged": kind(facts),
+         "script": _script(live), "series": series, "measured": measured, "style": _style(), "points": points} | more
     )  # fmt: skip
 
 
@@ -81,24 +81,27 @@ def render_devices(facts, live, listing, **of):
     return _page("listed.html", facts, live, listing=listing, listed=listing.devices, **of)
 
 
-def render_roster(place, live, trouble, devices=None, device=None, token=None, outcome=None, form=None, wrong=None):
+def render_roster(
+    place, live, trouble, devices=None, device=None, token=None, outcome=None, form=None, wrong=None, installable=()
+):
     """Returns a page of the console about devices at a broker, `place`, by their own messages: all of `devices`, or the
     one whose rows `device` has. trouble: what the connection to the broker reports. token: of forms that change the
     device, None: without them; outcome: of the last one. form: of its settings, see devices.form.shown(), and what is
-    `wrong` with them; then `live` is None."""
+    `wrong` with them; then `live` is None. installable: names of releases."""
     parts = [("roster", "Devices")] if device is None else [("told", "What it tells")]
     parts = [("settings", "Settings")] if form else parts + [("change", "Change it")] * bool(token and device)
     return _ENVIRONMENT.get_template("broker.html").render(
         place=place, live=live, trouble=trouble, devices=devices, device=device, told=device, token=token,
         outcome=outcome, style=_style(), script=_script(live), parts=parts, form=form, wrong=wrong,
+        installable=installable,
     )  # fmt: skip
 
 
 def render(facts, live=None, changed=None, listing=None, **of):
     """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it. live: as in the
     console, which has a page for each device and shows what is new; listing: its listing.Page of devices; of: the `age`
-    of the facts in s, `trouble`, why there are no newer ones, or None, and `now`, whether there are pages of what
-    devices tell now. changed: what change() has found, if anything."""
+    of the facts in s, `trouble`, why there are no newer ones, or None, `now`, whether there are pages of what devices
+    tell now, and names of `installable` releases. changed: what change() has found, if anything."""
     found = steps(facts["timeline"])
     timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))
     return _page(
