@@ -69,12 +69,16 @@ def test_the_pages_follow_what_devices_tell(served, told):
     assert page.one("body").attributes["data-fresh"] == served.get("/fresh")[2]
 
 
-def test_a_broker_that_is_gone_is_told(served, told, broker):
+def test_a_broker_that_goes_away_is_told_and_comes_back(served, told, broker):
     told("attic", "status", state="online", firmware="1")
     wait_for(lambda: rows(served), PATIENCE_S)
     broker.kill()
     wait_for(lambda: "connected" not in read(served.get()[2]).one(id="trouble").text, PATIENCE_S)
     assert set(rows(served)) == {"attic"}
+    broker.start()
+    wait_for(lambda: read(served.get()[2]).one(id="trouble").text.endswith("connected"), PATIENCE_S)
+    told("cellar", "status", state="online", firmware="1")
+    wait_for(lambda: set(rows(served)) == {"attic", "cellar"}, PATIENCE_S)
 
 
 CONFIG = {"host": "b", "user": EVIL[:-1], "interval_ms": 60_000, "ha": True, "sensors": [{"driver": "dht22", "pin": 4}]}
