@@ -83,15 +83,16 @@ def _wifi(shown, networks, as_before=""):
             hidden = ""
         more = "" if locked else ", open"
         yield ('<option value="%s"%s>%s (%s dBm%s)</option>\n' % (name, mark, name, rssi, more)).encode()
+    yield b'</select></label><p><a href="/scan">Search again</a></p>\n'
     yield (
-        """</select></label><p><a href="/scan">Search again</a></p>
-<details%s><summary>The network is hidden</summary>
+        """<details%s><summary>The network is hidden</summary>
 <label>Its name <input name="other" value="%s"></label></details>
 <label>Key <input name="key" type="password"%s></label>
-<label><input type="checkbox" onclick="key.type=checked?'text':'password'"> Show the key</label></section>
 """
         % (" open" if hidden else "", escape(hidden), as_before)
     ).encode()
+    yield b"""<label><input type="checkbox" onclick="key.type=checked?'text':'password'"> Show it</label></section>
+"""
 
 
 def network_form(shown, networks):

@@ -94,18 +94,14 @@ class Request:
 
 def head(status, location=None):
     """Returns the head of a response, bytes. Its body, a page, ends with the connection."""
-    lines = ["HTTP/1.1 %d %s" % (status, _STATUS[status])]
-    if location:
-        lines.append("Location: " + location)
-    lines.append("Content-Type: text/html; charset=utf-8")
-    lines.append(
-        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
-        "script-src 'unsafe-hashes' 'sha256-tb880RPTNAkhH8brgDqHu8l6ZyAxyIBY2b+tmLi0uOk='"  # that shows the key
-    )
-    lines.append("X-Frame-Options: DENY")
-    lines.append("Cache-Control: no-store")
-    lines.append("Connection: close\r\n\r\n")
-    return "\r\n".join(lines).encode()
+    location = "Location: %s\r\n" % location if location else ""
+    return (
+        "HTTP/1.1 %d %s\r\n%sContent-Type: text/html; charset=utf-8\r\n"
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; script-src "
+        "'unsafe-hashes' 'sha256-tb880RPTNAkhH8brgDqHu8l6ZyAxyIBY2b+tmLi0uOk='\r\n"  # it shows the key
+        "X-Frame-Options: DENY\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+        % (status, _STATUS[status], location)
+    ).encode()
 
 
 def escape(text):
