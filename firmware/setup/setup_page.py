@@ -1,5 +1,5 @@
-# The beginning of each page of the set-up: HTML that needs no scripts. A page is made of pieces, so that it never stands
-# in RAM as a whole; it is smaller than 8 KB, so it is not compressed. No page shows a secret. Loaded for a page, and
+# The beginning of each page of the set-up: HTML that needs no scripts. A page is made of pieces, so it never stands in
+# RAM as a whole; it is smaller than 8 KB, so it is not compressed. No page shows a secret. Loaded for a page, and
 # unloaded before the rest is: see setup. The texts stand where they are used, since each name of a module takes RAM.
 
 from setup_http import escape

@@ -1,4 +1,4 @@
-"""The page of the set-up in headless Chromium: a person fills the form with scripts switched off, and sees the outcome."""
+"""The page of the set-up in headless Chromium: a person fills the form, without scripts, and sees the outcome."""
 
 import json
 import re
