@@ -2,6 +2,7 @@
 
 import base64
 import re
+import threading
 import urllib.parse
 import urllib.request
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from host_tests.tools.command import inflight
 from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.tables import AT, Tables, troubled
+from host_tests.waiting import wait_for
 from inflight_tools.broker import Broker
 from inflight_tools.devices.roster import Roster
 from inflight_tools.fleet.console import live
@@ -271,6 +273,14 @@ def test_a_page_has_what_tables_know_and_what_the_device_tells_now(fleet, serve,
     page = read(served.post("/device?name=attic", {"token": "t", "act": "restart"})[2])
     assert "this computer does not reach the broker" in page.one(id="outcome").text and page.one(id="known")
     assert served.post("/device?name=cellar", {"token": "t", "act": "restart"})[0] == 404
+
+
+def test_the_thread_that_reads_ends_before_the_program(tables):
+    """One that is within a query when the interpreter ends aborts the process, or holds it for ever."""
+    before = threading.active_count()
+    with live.Live("", str(tables.root), "inflight") as found:
+        wait_for(lambda: found.fleet or found.trouble, 60)
+    assert threading.active_count() == before
 
 
 def test_tables_that_cannot_be_read_any_more_are_told(fleet, serve):

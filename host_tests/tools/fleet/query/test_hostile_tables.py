@@ -199,6 +199,7 @@ def look(folder, total, devices, known):
 
 
 @FEW
+@pytest.mark.timeout(7200)  # with INFLIGHT_PIPELINE, on a busy machine
 @given(BATCHES, some.lists(VALUES, max_size=6))
 @example(LARGE, [5e-324, 1.7e308, -1.7e308, math.nan, math.inf])
 def test_every_reader_ends_and_counts_right(batches, old):

@@ -17,8 +17,8 @@ from inflight_tools.output import failing, failure, log
 from inflight_tools.signals import stop_event
 
 
-def _of_data(data, landing, of, root, token, beside, **how):
-    """(what is shown, arguments for a Console)"""
+def _of_data(data, landing, of, root, token, beside, stack, **how):
+    """(what is shown, arguments for a Console); the thread that reads is a context of `stack`."""
     from inflight_tools.fleet.locations import location
     from inflight_tools.fleet.query.errors import querying
 
@@ -29,8 +29,7 @@ def _of_data(data, landing, of, root, token, beside, **how):
         from inflight_tools.fleet.console.live import Live
         from inflight_tools.fleet.console.pages import of_tables
 
-        live = Live(landing, of, root or "inflight", **how)
-        threading.Thread(target=live.run, daemon=True).start()
+        live = stack.enter_context(Live(landing, of, root or "inflight", **how))
         return f"the fleet in {of}", of_tables(live, token, beside)
 
 
@@ -100,7 +99,7 @@ def main(
         how = beside and {"pages": beside.pages, "changes": beside.changes, "token": token}
         if is_of_tables:
             judged = {"grace_s": grace, "retired": retired or [], "readings": reading or []}
-            shown, how = _of_data(data or options.DATA, landing, of, at.root, token, beside, **judged)
+            shown, how = _of_data(data or options.DATA, landing, of, at.root, token, beside, stack, **judged)
         with failing(OSError):
             console = stack.enter_context(Console(host, port, access=access, **how))
         stopping = stack.enter_context(stop_event())  # before anybody is told, who may stop it then

@@ -1,5 +1,6 @@
 """The facts of a fleet, computed in the background when a batch has changed them, and kept for whoever asks."""
 
+import os
 import threading
 import time
 import zlib
@@ -18,6 +19,7 @@ from inflight_tools.visible import visible
 _LOOK_S = 1  # between looks at the tables
 _OLD_S = 60  # then the facts are computed again without a batch: who is silent depends on the time
 _REST = 9  # times as long as facts took it waits for the next ones: a large fleet takes a tenth of a core
+_END_S = 3  # that a query may take when the program ends
 _MOST = 64  # questions about devices that wait, and answers that are kept
 _MOST_ANSWERED = 4096  # answers of which it is known for which facts they were
 
@@ -42,8 +44,8 @@ def _keep(kept, most, key, value):
 class Live:
     """landing, of: folders or URIs of landing files and tables. topics: root of the devices' topics. clock: a function
     that returns s since 1970. readings: names of those that metrics have. how: `grace_s` and `retired`, as
-    facts.gather() has them. One thread calls run(), or
-    look() and answer(), which query the tables; the other methods and attributes tell any thread what these found."""
+    facts.gather() has them. In its context a thread calls look() and answer(), which query the tables; the other
+    methods and attributes tell any thread what these found. A query that outlasts the context ends the process."""
 
     def __init__(self, landing, of, topics, clock=time.time, readings=(), **how):
         self._landing, self._of, self._topics, self._clock, self._how = landing, of, topics, clock, how
@@ -51,13 +53,26 @@ class Live:
         self._changed = threading.Condition()
         self._questions, self._answers = {}, {}  # {(name, number, epoch): None}; {that: facts, or None: it failed}
         self._answered = {}  # {that: Fleet.fresh}, also without the answer: a page need not ask again
-        self._hurried = False
+        self._hurried = self._ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self.fleet = None  # a Fleet
         self.trouble = None  # why the tables cannot be read now, a text
 
-    def run(self):
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self._thread.join(_END_S)
+        if self._thread.is_alive():
+            os._exit(kind is not None)  # an interpreter that ends below a query aborts, or waits for ever
+
+    def _run(self):
         due = time.monotonic()
-        while True:
+        while not self._ended:
             if (now := time.monotonic()) >= due or self._hurried:
                 self._hurried = False
                 self.look()
@@ -83,7 +98,7 @@ class Live:
     def answer(self, timeout_s=0.0):
         """Answers a question about a device, if one comes in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._questions or self._hurried, timeout_s)
+            self._changed.wait_for(lambda: self._questions or self._hurried or self._ended, timeout_s)
             if not self._questions:
                 return
             asked = next(iter(self._questions))
