@@ -30,17 +30,17 @@ def refused(call, cases):
             assert text in told, (arguments, told)
 
 
+def shown(call, **wrong):
+    """Each of these values of an argument is a ValueError that names the argument, and shows the value."""
+    for name, values in wrong.items():
+        refused(call, [({name: value}, name, repr(value)[:20]) for value in values])
+
+
 OF_A_CLIENT = (
-    ({"host": ""}, "host", "''"),
-    ({"host": None}, "host", "None"),
-    ({"host": b"h"}, "host", "b'h'"),
     ({"host": "192.168.0.37:1883"}, "host", "port=", "192.168.0.37:1883"),
     ({"host": "mqtt://broker.example"}, "host", "scheme"),
     ({"host": "broker.example/mqtt"}, "host", "path"),
     ({"host": "[::1]"}, "host", "brackets"),
-    ({"host": "a b"}, "host"),
-    ({"host": "a\0"}, "host"),
-    ({"client_id": 5}, "client_id", "5"),
     ({"client_id": b"\xff"}, "client_id", "UTF-8"),
     ({"client_id": "a\0b"}, "client_id", "UTF-8"),
     ({"client_id": ""}, "client_id"),
@@ -50,24 +50,9 @@ OF_A_CLIENT = (
     ({"journal": RamFlash()}, "journal", "a Journal"),
     ({"journal": "journal.bin"}, "journal", "a Journal"),
     ({"port": 65536}, "port", "0 to 65535", "65536"),
-    ({"port": -1}, "port", "-1"),
-    ({"port": "1883"}, "port", "'1883'"),
-    ({"port": None}, "port", "None"),
     ({"tls": True}, "tls", "SSLContext", "True"),
-    ({"path": 5}, "path", "5"),
-    ({"path": b"/mqtt"}, "path"),
-    ({"path": ""}, "path"),
-    ({"path": "mqtt"}, "path"),
-    ({"path": "/a b"}, "path"),
-    ({"path": "/\r\nX: y"}, "path"),
-    ({"path": "/\xe4"}, "path"),
     ({"headers": {"a": "b"}}, "headers", "path"),
     ({"path": "/", "headers": ("a", "b")}, "headers", "dict"),
-    ({"path": "/", "headers": {5: "b"}}, "headers"),
-    ({"path": "/", "headers": {"a": 5}}, "headers"),
-    ({"path": "/", "headers": {"a": "a\r\nb: c"}}, "headers"),
-    ({"path": "/", "headers": {"a:": "b"}}, "headers"),
-    ({"path": "/", "headers": {"": "b"}}, "headers"),
     ({"user": 5}, "user", "str or bytes", "this int"),
     ({"user": b"\xed\xa0\x80"}, "user", "UTF-8"),
     ({"user": "u\0"}, "user", "UTF-8"),
@@ -76,78 +61,26 @@ OF_A_CLIENT = (
     ({"user": "u", "password": 5}, "password"),
     ({"user": "u", "password": "x" * 600}, "buffer: 1246 bytes at least", "password"),
     ({"user": "u", "password": "x" * 65536}, "password", "65536"),
-    ({"will": "gone"}, "will", "'gone'"),
     ({"will": ("a", "x")}, "will", "(topic, payload, qos, retain)"),
-    ({"will": ("a", "x", 0, False, None, None)}, "will"),
-    ({"will": (5, "x", 0, False)}, "topic of will", "5"),
-    ({"will": ("a/#", "x", 0, False)}, "topic of will", "a/#"),
-    ({"will": (b"\xff", "x", 0, False)}, "topic of will", "UTF-8"),
-    ({"will": ("a", "x", 3, False)}, "qos of will", "3"),
-    ({"will": ("", "x", 0, False)}, "topic of will", "''"),
-    ({"will": ("a\0", "x", 0, False)}, "topic of will", "UTF-8"),
-    ({"will": ("a", "x", -1, False)}, "qos of will", "-1"),
     ({"will": ("a", b"x" * 65536, 0, False)}, "payload of will", "65536"),
     ({"will": ("a", None, 0, False)}, "payload of will"),
-    ({"will": ("a", "x", 1.0, False)}, "qos of will", "1.0"),
-    ({"will": ("a", "x", True, False)}, "qos of will", "True"),
     ({"will": ("a", "x", 0, "yes")}, "retain of will", "'yes'"),
     ({"will": ("a", "x", 0, False, {})}, "properties of will", "{}"),
     ({"keepalive": 1.5}, "keepalive", "0 to 65535 s", "1.5"),
-    ({"keepalive": -1}, "keepalive", "-1"),
-    ({"keepalive": 65536}, "keepalive", "65536"),
-    ({"clean_session": "no"}, "clean_session", "'no'"),
-    ({"protocol_level": 4.0}, "protocol_level", "4.0"),
-    ({"protocol_level": 2}, "protocol_level", "2"),
-    ({"protocol_level": 6}, "protocol_level", "6"),
-    ({"session_expiry": 9}, "session_expiry", "protocol_level=5"),
-    ({"aliases": 9}, "aliases", "protocol_level=5"),
-    ({"stall_ms": 0}, "stall_ms", "protocol_level=5"),
-    ({"protocol_level": 5, "session_expiry": "1"}, "session_expiry", "'1'"),
-    ({"protocol_level": 5, "session_expiry": 0}, "session_expiry", "0"),
-    ({"protocol_level": 5, "session_expiry": 1 << 32}, "session_expiry"),
-    ({"protocol_level": 5, "session_expiry": 1.5}, "session_expiry", "1.5"),
     ({"protocol_level": 5, "session_expiry": 9, "clean_session": True}, "session_expiry"),
-    ({"protocol_level": 5, "slept": 1.5}, "slept", "1.5"),
-    ({"protocol_level": 5, "slept": 1 << 32}, "slept"),
-    ({"slept": "1"}, "slept", "'1'"),
-    ({"max_redeliveries": -1}, "max_redeliveries", "-1"),
-    ({"max_redeliveries": True}, "max_redeliveries", "True"),
-    ({"max_redeliveries": 65536}, "max_redeliveries", "65536"),
     ({"protocol_level": 5, "auth": "SCRAM"}, "auth", "Authentication", "this str"),
-    ({"protocol_level": 5, "aliases": True}, "aliases", "True"),
-    ({"protocol_level": 5, "aliases": -1}, "aliases", "-1"),
-    ({"protocol_level": 5, "aliases": 65536}, "aliases", "65536"),
-    ({"protocol_level": 5, "stall_ms": 60_000.0}, "stall_ms", "60000.0"),
     ({"protocol_level": 5, "stall_ms": 39_999}, "stall_ms"),
     ({"protocol_level": 5, "stall_ms": 86_400_001}, "stall_ms"),
     ({"protocol_level": 5, "retry_ms": 1000}, "retry_ms"),
-    ({"protocol_level": 5, "connect_properties": {}}, "connect_properties", "{}"),
-    ({"protocol_level": 5, "connect_properties": properties(expiry=1)}, "connect_properties"),
     ({"buffer": bytes(1024)}, "buffer", "bytearray"),
-    ({"buffer": 1024}, "buffer", "1024"),
     ({"buffer": bytearray(127)}, "buffer", "128"),
-    ({"max_inflight": 0}, "max_inflight", "0"),
     ({"max_inflight": 70_000}, "max_inflight", "1 to 65535", "70000"),
     ({"protocol_level": 5, "max_inflight": 65}, "max_inflight", "64"),
-    ({"receive_maximum": 0}, "receive_maximum", "0"),
-    ({"receive_maximum": 70_000}, "receive_maximum", "70000"),
-    ({"protocol_level": 5, "receive_maximum": 70_000}, "receive_maximum", "70000"),
     ({"when_full": "none"}, "when_full", '"oldest"', "'none'"),
-    ({"timeout_ms": 0}, "timeout_ms", "0"),
-    ({"timeout_ms": 1 << 29}, "timeout_ms", "536870912"),
-    ({"retry_ms": -1}, "retry_ms", "-1"),
     ({"backoff_ms": 1000}, "backoff_ms", "(first, longest)", "1000"),
-    ({"backoff_ms": (1000,)}, "backoff_ms"),
-    ({"backoff_ms": "ab"}, "backoff_ms", "'ab'"),
     ({"backoff_ms": (-1, 5)}, "backoff_ms", "-1"),
     ({"backoff_ms": (6, 5)}, "backoff_ms", "0 to 5", "6"),
     ({"backoff_ms": (1, 1 << 29)}, "backoff_ms", "536870912"),
-    ({"reconnect": "no"}, "reconnect", "'no'"),
-    ({"on_message": "print"}, "on_message", "'print'"),
-    ({"on_connect": 1}, "on_connect", "1"),
-    ({"on_disconnect": ()}, "on_disconnect"),
-    ({"on_complete": 1}, "on_complete"),
-    ({"on_error": 1}, "on_error"),
 )
 
 
@@ -160,6 +93,26 @@ def test_a_client():
         return Client(host, client_id, **options)
 
     refused(make, OF_A_CLIENT)
+    shown(make, host=("", None, b"h", "a b", "a\0"), client_id=(5,), port=(-1, "1883", None), path=(5, b"/mqtt"))
+    shown(make, will=("gone", ("a", "x", 0, False, None, None)), keepalive=(-1, 65536), clean_session=("no",))
+    shown(make, protocol_level=(4.0, 2, 6), slept=("1",), max_redeliveries=(-1, True, 65536), buffer=(1024,))
+    shown(make, max_inflight=(0,), receive_maximum=(0, 70_000), timeout_ms=(0, 1 << 29), retry_ms=(-1,))
+    shown(make, backoff_ms=((1000,), "ab"), reconnect=("no",), on_message=("print",), on_connect=(1,))
+    shown(make, on_disconnect=((),), on_complete=(1,), on_error=(1,))
+
+    def of_level_5(**options):
+        return make(protocol_level=5, **options)
+
+    shown(of_level_5, session_expiry=("1", 0, 1 << 32, 1.5), slept=(1.5, 1 << 32), aliases=(True, -1, 65536))
+    shown(of_level_5, stall_ms=(60_000.0,), connect_properties=({}, properties(expiry=1)), receive_maximum=(70_000,))
+    refused(make, [({"path": path}, "path") for path in ("", "mqtt", "/a b", "/\r\nX: y", "/\xe4")])
+    refused(make, [({name: 9}, name, "protocol_level=5") for name in ("session_expiry", "aliases", "stall_ms")])
+    for headers in ({5: "b"}, {"a": 5}, {"a": "a\r\nb: c"}, {"a:": "b"}, {"": "b"}):
+        refused(make, (({"path": "/", "headers": headers}, "headers"),))
+    for topic in (5, "a/#", "", b"\xff", "a\0"):
+        refused(make, (({"will": (topic, "x", 0, False)}, "topic of will", repr(topic)),))
+    for qos in (3, -1, 1.0, True):
+        refused(make, (({"will": ("a", "x", qos, False)}, "qos of will", repr(qos)),))
 
 
 def test_a_password_is_not_shown():
@@ -189,28 +142,12 @@ def test_addresses_are_hosts():
 
 
 OF_PUBLISH = (
-    (("t", b"", 1.0), "qos is 0, 1 or 2, not 1.0"),
-    (("t", b"", True), "qos", "True"),
-    (("t", b"", 3), "qos", "3"),
-    (("t", b"", -1), "qos", "-1"),
-    (("t", b"", None), "qos", "None"),
-    (("t", b"", 1, "yes"), "retain", "'yes'"),
-    (("t", b"", 1, False, {}), "properties", "{}"),
-    (("t", None, 1), "payload", "None"),
-    (("t", 21.4, 1), "payload", "21.4"),
-    (("t", [1, 2], 1), "payload", "[1, 2]"),
-    (("t", bytes(5000), 1),),  # longer than the journal
-    (("t", array("H", [1, 2]), 1), "payload"),
-    (("", b"", 1), "topic", "''"),
-    (("a/+", b"", 1), "topic", "a/+"),
-    ((5, b"", 1), "topic", "5"),
-    (("a\0", b"", 1), "topic", "UTF-8"),
-    (("x" * 70_000, b"", 1), "topic", "70000"),
-    (("x" * 600, b"", 1),),  # longer than the buffer
-    ((b"\xff", b"", 1), "topic", "UTF-8"),
-    (("\ud800", b"", 1),),
-    ((None, b"", 1), "topic", "None"),
-    (("#", b"", 0), "topic", "#"),
+    ({"qos": 1.0}, "qos is 0, 1 or 2, not 1.0"),
+    ({"payload": bytes(5000)},),  # longer than the journal
+    ({"payload": array("H", [1, 2])}, "payload"),
+    ({"topic": "x" * 70_000}, "topic", "70000"),
+    ({"topic": "x" * 600},),  # longer than the buffer
+    ({"topic": "\ud800"},),
 )
 
 
@@ -220,7 +157,13 @@ def test_publish():
     for level in (3, 4, 5):
         it = client(level)
         before = it.counters()
-        refused(it.publish, OF_PUBLISH)
+
+        def publish(topic="t", payload=b"", qos=1, retain=False, properties=None, it=it):
+            return it.publish(topic, payload, qos, retain, properties)
+
+        refused(publish, OF_PUBLISH)
+        shown(publish, topic=("", "a/+", "#", 5, None, "a\0", b"\xff"), payload=(None, 21.4, [1, 2]))
+        shown(publish, qos=(True, 3, -1, None), retain=("yes",), properties=({},))
         eq((it.pending, it.counters(), it.session.journal.used), (0, before, 0))
         assert it.publish("t", b"x", 1) > 0
     refused(Client("h", "d").publish, ((("t", b"needs a journal", 1), "qos"),))
@@ -244,7 +187,6 @@ OF_SUBSCRIBE = (
     (([("a", 1)], handler), "handler=handler"),
     (([("a", 1)], 1), "each has its QoS"),
     (("a", handler), "qos", "handler="),
-    (("a", True), "qos", "True"),
     (("a", 1, 5), "handler", "5"),
     (("a", 1, handler, "yes"), "stream", "'yes'"),
     ((5,), "filters", "5"),
@@ -253,11 +195,7 @@ OF_SUBSCRIBE = (
     (([("a", 1, handler)],), "(filter, qos)"),
     (([("a", "1")],), "qos", "'1'"),
     (([(None, 1)],), "filter", "None"),
-    (("a#",), "filter", "a#"),
-    (("a\0",), "filter", "UTF-8"),
-    (("",), "filter", "''"),
     (([],), "filter"),
-    (("a", 3), "qos", "3"),
 )
 
 
@@ -267,6 +205,8 @@ def test_subscribe():
         it = client(level)
         it.subscribe("a", 1, handler)
         refused(it.subscribe, OF_SUBSCRIBE)
+        refused(it.subscribe, [((name,), "filter", repr(name)) for name in ("a#", "a\0", "")])
+        refused(it.subscribe, [(("a", qos), "qos", repr(qos)) for qos in (True, 3)])
         it.subscribe(iter([["b", 1], ("c", 2)]), handler=handler)
 
 
@@ -279,16 +219,7 @@ def test_unsubscribe():
 def test_waiting():
     it = client()
     for call in (it.run_for, it.drain):
-        refused(
-            call,
-            (
-                ((1.0,), "ms", "1.0"),
-                (("5",), "ms", "'5'"),
-                ((True,), "ms", "True"),
-                ((1 << 29,), "ms", "536870912"),
-                ((1 << 70,), "ms"),
-            ),
-        )
+        refused(call, [((ms,), "ms", repr(ms)[:9]) for ms in (1.0, "5", True, 1 << 29, 1 << 70)])
         call(0)
         call(-5)
     refused(it.run_for, (((None,), "ms", "None"),))
@@ -304,58 +235,34 @@ def test_disconnect():
 
 def test_properties():
     """[MQTT5-3.3.2-13] [MQTT5-3.3.2-14] [MQTT5-3.3.2-19] Refused before a byte is sent."""
+    shown(properties, expiry=(1.5,), content_type=(5,), response_topic=("a/#", ""), correlation=("x", 5))
+    shown(properties, text=("yes",), user=(5,), will_delay=(-1, "1"))
     refused(
         properties,
         (
             ({"expiry": 0}, "expiry", "1 to 4294967295 s"),
-            ({"expiry": 1.5}, "expiry", "1.5"),
             ({"expiry": 1 << 32}, "expiry"),
-            ({"content_type": 5}, "content_type", "5"),
             ({"content_type": "a\0"}, "content_type", "UTF-8"),
             ({"content_type": b"\xff"}, "content_type", "UTF-8"),
-            ({"response_topic": "a/#"}, "response_topic", "a/#"),
-            ({"response_topic": ""}, "response_topic", "''"),
-            ({"correlation": "x"}, "correlation", "'x'"),
-            ({"correlation": 5}, "correlation", "5"),
             ({"correlation": bytes(70_000)}, "correlation", "127"),
             ({"correlation": bytes(125)}, "properties take 128 bytes", "127"),
             ({"user": (("x" * 64, "y" * 64),)}, "properties take 133 bytes"),
-            ({"text": "yes"}, "text", "'yes'"),
-            ({"user": 5}, "user", "5"),
             ({"user": {"a": "b"}}, "user", "(name, value)"),
             ({"user": (("a", 5),)}, "value of user", "5"),
             ({"user": ((5, "a"),)}, "name of user", "5"),
             ({"user": (("a", "\0"),)}, "value of user", "UTF-8"),
-            ({"will_delay": -1}, "will_delay", "-1"),
-            ({"will_delay": "1"}, "will_delay", "'1'"),
         ),
     )
 
 
 def test_properties_of_connect():
-    refused(
-        connect_properties,
-        (
-            ({"max_packet": 0}, "max_packet", "0"),
-            ({"max_packet": 1.5}, "max_packet", "1.5"),
-            ({"reasons": "yes"}, "reasons", "'yes'"),
-            ({"response_information": 5}, "response_information", "5"),
-            ({"user": 5}, "user", "5"),
-            ({"user": (("a",),)}, "user", "(name, value)"),
-        ),
-    )
+    shown(connect_properties, max_packet=(0, 1.5), reasons=("yes",), response_information=(5,), user=(5,))
+    refused(connect_properties, (({"user": (("a",),)}, "user", "(name, value)"),))
 
 
 def test_flash_and_journal():
-    refused(
-        RamFlash,
-        (
-            ((0,), "blocks", "0"),
-            ((4.0,), "blocks", "4.0"),
-            ((4, 100), "block_size", "64", "100"),
-            ((4, "x"), "block_size"),
-        ),
-    )
+    refused(RamFlash, (((0,), "blocks", "0"), ((4.0,), "blocks", "4.0")))
+    refused(RamFlash, (((4, 100), "block_size", "64", "100"), ((4, "x"), "block_size")))
     refused(FileFlash, (((5,), "path", "5"), (("f", "x"), "blocks", "'x'"), (("f", 4, 1.5), "block_size", "1.5")))
     refused(SlotFlash, (((5,), "folder", "5"), (("/f", 0), "n", "0"), (("/f", 4, "x"), "size", "'x'")))
     refused(

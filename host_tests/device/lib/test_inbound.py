@@ -63,17 +63,6 @@ def test_interrupted_handler():
         eq(peer.got, [(b"x", True)] if k == 0 else [])
 
 
-def test_session_lost_by_the_broker():
-    """[MQTT-3.2.2-3] Session present = 0: received ids are discarded, sent messages are sent again."""
-    peer = Peer.connected()
-    peer.feed(message(b"t", b"x", 2, 5))
-    peer.send(b"out")
-    peer.session.connection_lost()
-    eq([p[0] for p in peer.up(0)], [0x3A])
-    peer.feed(message(b"t", b"y", 2, 5))
-    eq([g[0] for g in peer.got], [b"x", b"y"])
-
-
 def test_ids_of_a_lost_session_do_not_come_back_with_the_power():
     """[MQTT-3.2.2-3] They are forgotten for good before the broker can use them again, also if nothing is sent."""
     device = NorFlash(cache=True)

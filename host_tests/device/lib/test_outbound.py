@@ -78,18 +78,6 @@ def test_max_inflight():
     eq(peer.session.pending, 0)
 
 
-def test_first_attempt_has_no_dup():
-    """[MQTT-3.3.1-1] [MQTT-4.3.2-1] Accepted before or after connecting: DUP is 0 the first time, then 1."""
-    peer = Peer()
-    peer.publish(b"a")
-    out = peer.up()
-    eq([p[0] for p in out], [0x32])
-    peer.publish(b"b", 2)
-    eq([p[0] for p in peer.sent()], [0x34])
-    peer.session.connection_lost()
-    eq([p[0] for p in peer.up(1)], [0x3A, 0x3C])
-
-
 def test_recovered_has_dup():
     """[MQTT-3.3.1-1] [MQTT-4.4.0-1] After a restart, messages that may have been sent have DUP, the others have not."""
     device = RamFlash()
@@ -131,20 +119,6 @@ def test_redelivery():
             ack(0x40, 7) + ack(0x40, 1) + ack(0x70, 2) + ack(0x50, 4) + ack(0x40, 5) + ack(0x70, 6) + ack(0x70, 4)
         )
         eq((peer.session.pending, peer.count("completed"), peer.count("dropped")), (0, 6, 0))
-
-
-def test_released_is_recovered_as_released():
-    """[MQTT-4.3.3-1] PUBREL is sent, not the PUBLISH."""
-    device = RamFlash()
-    peer = Peer.connected(device)
-    peer.send(b"a", 2)
-    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
-    peer = Peer(device)
-    eq(peer.up(1), [ack(0x62, 1)])
-    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
-    peer.feed(ack(0x70, 1))
-    eq(peer.session.pending, 0)
-    eq(Peer(device).session.pending, 0)
 
 
 def test_released_with_a_smaller_max_inflight():
