@@ -12,10 +12,10 @@ class NoImage(RuntimeError):
 class FirmwareImage:
     """The image `name` for the board that people call `board`."""
 
-    def __init__(self, board, name, size, sha256):
+    def __init__(self, board, name, sha256):
         self.name = name
         self.sha256 = sha256
-        self._board, self._size = board, size
+        self._board = board
         self._found = {}  # checked once each
 
     def find(self):
@@ -27,8 +27,7 @@ class FirmwareImage:
             folders = ", ".join(map(str, firmware_folders()))
             raise NoImage(f"no {self._board} firmware in {folders}: {advice}")
         if path not in self._found:
-            data = path.read_bytes()
-            self._found[path] = len(data) == self._size and hashlib.sha256(data).hexdigest() == self.sha256
+            self._found[path] = hashlib.sha256(path.read_bytes()).hexdigest() == self.sha256
         if not self._found[path]:
             raise NoImage(f"{path} is not {self.name}, or not all of it: {advice}")
         return path

@@ -278,29 +278,17 @@ def test_a_time_that_the_board_has_not_is_refused():
         eq((chip.board.sync_time(), chip.date), (False, None))
 
 
+# No answer, or one that is none: of a server that is not synchronised, of a client, or a broadcast; an NTP timestamp of
+# 0, which means no time, or one before the build.
+WRONG = (OSError(-2), OSError(110), OverflowError(), b"", b"half an answer", ntp_answer(LATER)[:40])
+WRONG += tuple([(LATER,) + rest for rest in ((3,), (3, 16), (0, 0), (0, 16), (0, 255), (0, 2, 3), (0, 2, 5))])
+WRONG += ((-2_208_988_800,), (315_532_800, 0, 10), (946_684_800, 0, 2), (946_684_800, 3, 16), (BUILT - 1, 0, 2))
+
+
 def test_failed_synchronisation_keeps_the_clock():
     for new in CHIPS:
         chip = new()
-        for wrong in (
-            OSError(-2),
-            OSError(110),
-            OverflowError(),
-            b"",
-            b"half an answer",
-            ntp_answer(LATER)[:40],
-            (LATER, 3),  # it is not synchronised
-            (LATER, 3, 16),
-            (LATER, 0, 0),
-            (LATER, 0, 16),
-            (LATER, 0, 255),
-            (LATER, 0, 2, 3),  # a client
-            (LATER, 0, 2, 5),  # a broadcast
-            (-2_208_988_800,),  # an NTP timestamp of 0, which means no time
-            (315_532_800, 0, 10),
-            (946_684_800, 0, 2),
-            (946_684_800, 3, 16),
-            (BUILT - 1, 0, 2),
-        ):
+        for wrong in WRONG:
             chip.ntp.answers = [wrong] * 2
             built()
             eq((chip.board.sync_time(), chip.date, chip.ntp.answers), (False, None, []))

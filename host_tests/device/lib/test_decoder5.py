@@ -1,5 +1,7 @@
 # Packets of level 5 that arrive: whole, one byte at a time, and in pieces longer than the buffer.
 
+from binascii import unhexlify
+
 from harness import EMULATED, allocated, eq, raises
 from inflight.level5.mqtt5 import Session5
 from inflight.packet import (
@@ -117,36 +119,18 @@ def test_others():
 def test_malformed():
     """[MQTT5-1.5.4-1] [MQTT5-1.5.5-1] [MQTT5-2.1.3-1] [MQTT5-3.3.1-2] [MQTT5-3.3.1-4] [MQTT5-3.3.2-2] [MQTT5-3.14.1-1]
     [MQTT5-3.15.1-1] [MQTT5-3.6.1-1] Wrong lengths, flags, strings."""
-    for data in (
-        b"\x40\x01\x00",
-        b"\x40\x05\x00\x01\x00\x01\x26",  # properties that are cut off
-        b"\x40\x05\x00\x01\x00\x00\x00",  # a byte too many
-        b"\x40\x05\x00\x01\x00\x80\x00",  # not the shortest length
-        b"\x41\x02\x00\x01",
-        b"\x60\x02\x00\x01",
-        b"\x90\x03\x00\x01\x00",  # no code
-        b"\xb0\x02\x00\x01",
-        b"\xb1\x04\x00\x01\x00\x00",
-        b"\x20\x01\x00",
-        b"\x20\x04\x00\x00\x00\x00",
-        b"\xd0\x01\x00",
-        b"\xe1\x00",
-        b"\xe0\x03\x00\x00\x00",
-        b"\xf1\x02\x18\x00",
-        b"\x36\x06\x00\x01a\x00\x01\x00",  # QoS 3
-        b"\x38\x04\x00\x01a\x00",  # DUP at QoS 0
-        b"\x30\x03\x00\x01a",  # no properties
-        b"\x30\x04\x00\x01\xff\x00",
-        b"\x30\x04\x00\x01\x00\x00",
-        b"\x30\x04\x00\x01+\x00",
-        b"\x30\x05\x00\x01a\x05\x26",
-        b"\x10\x00",
-        b"\x80\x02\x00\x01",
-        b"\xc0\x00",
-        b"\x00\x00",
-        b"\x40\xff\xff\xff\xff\x01",
+    for text in (
+        # properties that are cut off; a byte too many; not the shortest length
+        "40 01 00, 40 05 00 01 00 01 26, 40 05 00 01 00 00 00, 40 05 00 01 00 80 00, 40 ff ff ff ff 01",
+        "41 02 00 01, 60 02 00 01, b1 04 00 01 00 00, e1 00, f1 02 18 00, 00 00, 10 00, 80 02 00 01, c0 00",
+        "90 03 00 01 00, b0 02 00 01",  # no code
+        "20 01 00, 20 04 00 00 00 00, d0 01 00, e0 03 00 00 00",
+        # PUBLISH of QoS 3; with DUP at QoS 0; without properties; wrong topics
+        "36 06 00 01 61 00 01 00, 38 04 00 01 61 00, 30 03 00 01 61, 30 05 00 01 61 05 26",
+        "30 04 00 01 ff 00, 30 04 00 01 00 00, 30 04 00 01 2b 00",
     ):
-        refused(data, MALFORMED)
+        for data in text.split(", "):
+            refused(unhexlify(data.replace(" ", "")), MALFORMED)
 
 
 def test_protocol_errors():

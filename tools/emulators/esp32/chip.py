@@ -57,42 +57,28 @@ class Chip:
         return variant(self.name).bootloader
 
 
+# Chip, file of micropython.org, SHA-256.
+_IMAGES = """
+ESP32 ESP32_GENERIC-20250911-v1.26.1.bin 6b5272b6edd15fc4d1627ec559a27a5d5a7b86e5ea7f8013941eb10c877edd4e
+ESP32 ESP32_GENERIC-20240602-v1.23.0.bin 5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716
+ESP32-C3 ESP32_GENERIC_C3-20241129-v1.24.1.bin 8e081c262c90b1f6bf296e2493bb7dab6bde17e659b542365bf6d23223df313c
+"""
+
+
+def _images(chip):
+    rows = [row.split() for row in _IMAGES.splitlines() if row.startswith(chip + " ")]
+    return {file[:-4].rpartition("-v")[2]: FirmwareImage(chip, file, sha256) for _, file, sha256 in rows}
+
+
 CHIPS = {
-    "esp32": Chip(
-        "esp32",
-        "qemu-system-xtensa",
-        "esp32",
-        "0x0f",
-        _esp32_fuses,
-        {
-            "1.26.1": FirmwareImage(
-                "ESP32",
-                "ESP32_GENERIC-20250911-v1.26.1.bin",
-                1_734_416,
-                "6b5272b6edd15fc4d1627ec559a27a5d5a7b86e5ea7f8013941eb10c877edd4e",
-            ),
-            "1.23.0": FirmwareImage(
-                "ESP32",
-                "ESP32_GENERIC-20240602-v1.23.0.bin",
-                1_734_240,
-                "5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716",
-            ),
-        },
-    ),
+    "esp32": Chip("esp32", "qemu-system-xtensa", "esp32", "0x0f", _esp32_fuses, _images("ESP32")),
     "esp32c3": Chip(
         "esp32c3",
         "qemu-system-riscv32",
         "esp32c3-picsimlab",
         "0x02",
         _esp32c3_fuses,
-        {
-            "1.24.1": FirmwareImage(
-                "ESP32-C3",
-                "ESP32_GENERIC_C3-20241129-v1.24.1.bin",
-                1_779_264,
-                "8e081c262c90b1f6bf296e2493bb7dab6bde17e659b542365bf6d23223df313c",
-            ),
-        },
+        _images("ESP32-C3"),
         "; an emulator that loses an interrupt of its clock stops it as well, see docs/proof.md",
     ),
 }

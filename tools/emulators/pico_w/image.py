@@ -3,10 +3,7 @@
 from tools.emulators.firmware_image import FirmwareImage, NoImage
 
 FIRMWARE = FirmwareImage(
-    "Pico W",
-    "RPI_PICO_W-20250911-v1.26.1.uf2",
-    1_750_016,
-    "710eac1ba5dc10e2cbdf9e070d5b7c662962a57b0ebc4bb0202c87b40413ed85",
+    "Pico W", "RPI_PICO_W-20250911-v1.26.1.uf2", "710eac1ba5dc10e2cbdf9e070d5b7c662962a57b0ebc4bb0202c87b40413ed85"
 )
 
 
