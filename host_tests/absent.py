@@ -1,6 +1,17 @@
-"""Skips test files that cannot be imported because a dependency is missing."""
+"""Skips tests of what is not there: an interpreter; or test files that cannot be imported because a dependency is
+missing."""
 
 import pytest
+
+from tools.runtimes import runtime
+
+
+def interpreter(name):
+    """The Runtime of this name; the test is skipped if there is none."""
+    found = runtime(name)
+    if found.reason:
+        pytest.skip(f"{name} is unavailable: {found.reason}")
+    return found
 
 
 class _Absent(pytest.Module):

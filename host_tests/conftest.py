@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from host_tests.absent import interpreter
 from tools import runtimes
 from tools.peers.daemon import held_port
 from tools.peers.mosquitto import Mosquitto, unavailable
@@ -36,9 +37,7 @@ RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 @pytest.fixture(params=runtimes.NAMES)
 def runtime(request):
     """Each available interpreter."""
-    found = runtimes.runtime(request.param)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    found = interpreter(request.param)
     return found
 
 

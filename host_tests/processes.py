@@ -1,4 +1,4 @@
-"""Runs scripts as processes on each interpreter."""
+"""Runs scripts as processes on each interpreter; ends what a test has started."""
 
 import contextlib
 import subprocess
@@ -28,3 +28,16 @@ def running(found, script, *words, heap=None, lib=None):
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@contextlib.contextmanager
+def started(start, end):
+    """Yields a function that calls start(...), and returns the result. In the end end(result) is called for each."""
+    with contextlib.ExitStack() as stack:
+
+        def call(*args, **options):
+            result = start(*args, **options)
+            stack.callback(end, result)
+            return result
+
+        yield call

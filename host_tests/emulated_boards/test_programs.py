@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.emulated_boards.tasks import CODE, text
 from inflight_tools.boards.build.bundle import files
 from inflight_tools.boards.build.loading import PACKAGE
-from tools.runtimes import runtime
 from tools.runtimes.device_run import deployed
 
 # Of MicroPython, and of the tests.
@@ -41,9 +41,7 @@ def test_the_application_has_what_they_import(board):
 
 def test_a_deployed_library_has_what_they_import():
     """Deployed, it has less than its sources: no const(), for example."""
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
+    found = interpreter("micropython-x64")
     programs = [imported(file.read_text()) for file in CODE.glob("*.py")]
     statements = {one for imports in programs for one in imports if f" {PACKAGE}" in one}
     environment = os.environ | {"MICROPYPATH": f".frozen:{deployed()}"}

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.emulated_boards import started
 from host_tests.emulated_boards.each_cut import Cut
 from host_tests.emulated_boards.fleet import GOOD, Fleet
@@ -15,7 +16,6 @@ from inflight_tools.boards.images.filesystem import BLOCK, build
 from nor import NorFlash
 from tools.emulators.littlefs_files import unpack
 from tools.emulators.pico_w import filesystem
-from tools.runtimes import runtime
 from update_record import FETCH, IDLE, TRIAL, Record
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
@@ -52,8 +52,7 @@ class Board:
 @pytest.fixture(scope="module")
 def brought():
     """What a cable has brought, and releases 1 and 2 in the slots: {path: content}."""
-    if reason := runtime("micropython-x86").reason:
-        pytest.skip(reason)
+    interpreter("micropython-x86")
     fleet = Fleet(SimpleNamespace(BOARD="rp2040", config=lambda *_, **__: b"{}"), 1883)
     return fleet.files() | {"/a.image": fleet.release(1, GOOD).image, "/b.image": fleet.release(2, GOOD).image}
 

@@ -10,13 +10,14 @@ import log
 import ram_board
 from assemble import kind
 from config import check
+from host_tests.absent import interpreter
 from host_tests.broker import Automatic
 from host_tests.clients import automatic, clock, cut_power, virtual  # noqa: F401 (fixtures)
 from host_tests.waiting import wait_for
 from inflight import Client, Journal, RamFlash
 from inflight_tools.fleet.lines.gathered import expanded
 from node import will
-from tools.runtimes import device_run, runtime
+from tools.runtimes import device_run
 
 _PATIENCE_S = 100
 
@@ -217,9 +218,7 @@ class Machine:
 
 @pytest.fixture(params=["cpython", "micropython-x86"])
 def machine(request, tmp_path):
-    found = runtime(request.param)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    found = interpreter(request.param)
     machine = Machine(tmp_path, found)
     yield machine
     if machine.process and machine.process.poll() is None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.broker import Automatic
 from host_tests.processes import running
-from tools import runtimes
 from tools.runtimes import device_run
 
 RUNTIMES = "micropython-x86"
@@ -40,9 +40,7 @@ class Echo(Automatic):
 @pytest.mark.parametrize("name", ["micropython-x86", "micropython-armhf"])
 def test_heap(name, capsys):
     """As deployed, on 32 bits: publish() allocates no more than awaiting an empty coroutine."""
-    found = runtimes.runtime(name)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    found = interpreter(name)
     with (
         device_run.compiled() as lib,
         Echo() as broker,

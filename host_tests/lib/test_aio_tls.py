@@ -11,6 +11,7 @@ import trustme
 from host_tests.broker import Broker, Gone
 from host_tests.lib import aio_clients
 from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
+from host_tests.processes import started
 from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
 from tools.reference.kinds import PINGREQ
@@ -20,7 +21,7 @@ AUTHORITY = trustme.CA()
 
 
 class TlsBroker(Broker):
-    def __init__(self, name):
+    def __init__(self, name="127.0.0.1"):
         super().__init__()
         self._context = server_context(AUTHORITY, name)
 
@@ -35,15 +36,8 @@ class TlsBroker(Broker):
 
 @pytest.fixture
 def serve():
-    brokers = []
-
-    def start(name="127.0.0.1"):
-        brokers.append(TlsBroker(name))
-        return brokers[-1]
-
-    yield start
-    for broker in brokers:
-        broker.close()
+    with started(TlsBroker, TlsBroker.close) as start:
+        yield start
 
 
 def make(port, ca=AUTHORITY, **options):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.thorough import more, some
 from tools.bench.figures.run import Code, Failed
-from tools.runtimes import runtime
 
 RUNTIMES = "micropython-x86"
 
@@ -12,9 +12,7 @@ RUNTIMES = "micropython-x86"
 @pytest.mark.parametrize("client", ["ours", *more("ours_level_5")])
 def test_each_heap_is_enough_or_too_small(client, mosquitto, tmp_path):
     """It publishes, subscribes, receives, connects once more and receives again."""
-    found = runtime(RUNTIMES)
-    if found.reason:
-        pytest.skip(found.reason)
+    found = interpreter(RUNTIMES)
     code, port = Code(tmp_path, found), mosquitto().port
     enough = []
     for heap in some(range(81_920, 20_480, -256), 10):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
 from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
 from inflight.net.transport import Transport
-from tools.runtimes import runtime
 
 RUNTIMES = "micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
@@ -65,9 +65,7 @@ def test_other_calls_within_a_call(automatic, make, name):
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
 def test_a_scheduled_function_publishes(automatic, tmp_path, name):
     """While the main program publishes, and runs the client; then a restart."""
-    found = runtime(name)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    found = interpreter(name)
     journal = tmp_path / "journal"
     with running(found, SCRIPT, automatic.port, journal, "accept", heap="600k") as process:
         *accepted, busy = process.communicate(timeout=4 * PATIENCE_S)[0].splitlines()

@@ -8,6 +8,7 @@ import pytest
 import trustme
 
 from host_tests import mosquitto_lines, processes
+from host_tests.absent import interpreter
 from host_tests.broker import PATIENCE_S
 from host_tests.clients import no_network
 from host_tests.websocket_broker import WebSocketBroker, refused, with_header
@@ -15,7 +16,6 @@ from inflight import Client
 from tools.peers.certificates import client_context, der, server_context
 from tools.reference.kinds import PUBLISH, UNSUBSCRIBE
 from tools.reference.wire import publish, unsuback
-from tools.runtimes import runtime
 
 BOTH_CLIENTS = True
 
@@ -25,15 +25,8 @@ LONG = bytes(range(256)) * 8
 
 @pytest.fixture
 def serve():
-    brokers = []
-
-    def start(*args, **options):
-        brokers.append(WebSocketBroker(*args, **options))
-        return brokers[-1]
-
-    yield start
-    for broker in brokers:
-        broker.close()
+    with processes.started(WebSocketBroker, WebSocketBroker.close) as start:
+        yield start
 
 
 def exchange(b):
@@ -159,9 +152,7 @@ SCRIPT = Path(__file__).parent / "device_scripts" / "websocket.py"
 @pytest.mark.parametrize(("name", "secure"), [("cpython", False), ("micropython-x86", True)], ids=str)
 def test_mosquitto(mosquitto, tmp_path, name, secure):
     """Both clients, through mosquitto's own listener and back."""
-    found = runtime(name)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    found = interpreter(name)
     ca = "-"
     lines = []
     if secure:

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.broker import Broker, Gone
 from host_tests.processes import running
 from host_tests.security.scripts import LIMIT_S, SCRIPTS
 from host_tests.thorough import more
-from tools import runtimes
 from tools.reference.kinds import CONNECT, DISCONNECT, SUBSCRIBE
 from tools.reference.server import Connection, Server
 from tools.reference.wire import Violation, connack, publish, suback
@@ -138,25 +138,17 @@ ATTACKS = {name: sends(packets) for name, packets in PACKETS.items()} | {
 TIMEOUTS_MS = {"one byte now and then": 400, "pings never answered": 400}
 
 
-@contextlib.contextmanager
-def interpreter(name):
-    """The interpreter and the library, compiled as it is deployed."""
-    found = runtimes.runtime(name)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    with device_run.compiled() if found.micropython else contextlib.nullcontext() as lib:
-        yield found, lib
-
-
 @pytest.fixture(scope="module")
 def results(request):
     """{attack: Future of run_client()} of a client, for the attacks of the tests that run: most of them are waiting."""
     name, kind = request.param
     tests = [item.callspec.params for item in request.session.items if "results" in getattr(item, "fixturenames", ())]
     chosen = [params["attack"] for params in tests if params["results"] == request.param]
-    with interpreter(name) as found, ThreadPoolExecutor(AT_ONCE) as pool:
-        heap = run_client(kind, *found, None)["first"] + HEAP
-        yield {attack: pool.submit(run_client, kind, *found, attack, heap) for attack in chosen}
+    found = interpreter(name)
+    library = device_run.compiled() if found.micropython else contextlib.nullcontext()  # as it is deployed
+    with library as lib, ThreadPoolExecutor(AT_ONCE) as pool:
+        heap = run_client(kind, found, lib, None)["first"] + HEAP
+        yield {attack: pool.submit(run_client, kind, found, lib, attack, heap) for attack in chosen}
         pool.shutdown(cancel_futures=True)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ import inflight.client.aio
 import inflight.client.client
 import inflight.cpython
 import inflight.net.transport
+from host_tests.processes import started
 from inflight import AsyncClient, Client
 from inflight.net.transport import Transport
 from tools.reference.wire import connack
@@ -56,15 +58,8 @@ class Slow(Transport):
 @pytest.fixture
 def slow(clock):
     """slow(share, pause, sends) is a connection."""
-    made = []
-
-    def make(*of):
-        made.append(Slow(clock, *of))
-        return made[-1]
-
-    yield make
-    for transport in made:
-        transport.close()
+    with started(Slow, Slow.close) as start:
+        yield partial(start, clock)
 
 
 @pytest.fixture

@@ -6,17 +6,16 @@ from types import SimpleNamespace
 import pytest
 from serial.tools import list_ports
 
+from host_tests.absent import interpreter
 from inflight_tools.boards import connected
-from tools.runtimes import device_run, runtime
+from tools.runtimes import device_run
 
 
 @pytest.fixture(scope="session")
 def micropython():
     """micropython(code, path=None): what MicroPython prints, with the library as it is deployed, or with the modules in
     the folder `path`."""
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
+    found = interpreter("micropython-x64")
     with device_run.compiled() as lib:
 
         def run(code, path=lib):

@@ -7,9 +7,7 @@ import tempfile
 from base64 import b64decode, b64encode
 from pathlib import Path
 
-import pytest
-
-from tools.runtimes import runtime
+from host_tests.absent import interpreter
 from tools.setup.common import CHECKOUT
 
 FLASH = 0x1000_0000
@@ -59,11 +57,8 @@ def mounted(image, prog=32, write=()):
 
 def on_micropython(script, folder, megabytes=32):
     """What `script` prints, run in `folder` with so much heap."""
-    interpreter = runtime("micropython-x64")
-    if interpreter.reason:
-        pytest.skip(f"micropython-x64: {interpreter.reason}")
     Path(folder, "script.py").write_text(script)
-    command = [*interpreter.command(f"{megabytes}m"), "script.py"]
+    command = [*interpreter("micropython-x64").command(f"{megabytes}m"), "script.py"]
     how = {"env": {"MICROPYPATH": f".frozen:{CHECKOUT}/tools/reference/flash"}, "capture_output": True}
     done = subprocess.run(command, cwd=folder, text=True, timeout=480, **how)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.docs.pages import first_program
 from host_tests.docs.reader import ReplyingBroker
 from host_tests.thorough import more
@@ -15,7 +16,6 @@ from host_tests.tools.command import inflight
 from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import Link
-from tools import runtimes
 
 BOARD = {"board", "built", "clock", "codes", "ethernet", "power", "probe", "radio", "storage", "wifi", "wifi_settings"}
 BOARD.add("connectivity")
@@ -55,9 +55,7 @@ def test_the_library_for_one_board(tmp_path, words):
 )
 def test_the_first_program(tmp_path, words, page, name):
     """All that differs is where the broker is."""
-    runtime = runtimes.runtime(name)
-    if runtime.reason:
-        pytest.skip(f"{name} is unavailable: {runtime.reason}")
+    runtime = interpreter(name)
     made(tmp_path / "lib", *words)
     with ReplyingBroker() as broker:
         (tmp_path / "program.py").write_text(first_program(page, "127.0.0.1", broker.port))
@@ -91,9 +89,7 @@ def test_mpremote_installs_it(tmp_path):
 @pytest.mark.parametrize("name", ["micropython-x64", *more("micropython-x86")])
 def test_mip_on_a_board_installs_what_has_whole_addresses(tmp_path, name):
     """As every mip does; that of MicroPython up to 1.25 takes no other ones."""
-    runtime = runtimes.runtime(name)
-    if runtime.reason:
-        pytest.skip(f"{name} is unavailable: {runtime.reason}")
+    runtime = interpreter(name)
     with of_folder(tmp_path / "package") as url:
         found = made(tmp_path / "package", "--board", "unix", "--url", f"{url}/")
         program = f"import mip\nmip.install({url + '/package.json'!r}, target={str(tmp_path / 'lib')!r})"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import announcement
+from host_tests.absent import interpreter
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware
 from host_tests.tools.boards.standin import StandIn, flash
 from host_tests.tools.command import inflight
@@ -16,7 +17,6 @@ from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.images import board_image, variants
 from inflight_tools.cache import write_below
 from inflight_tools.update import keys, release
-from tools.runtimes import runtime
 
 JOURNAL = "/lib/inflight/journal_core.mpy"
 FEW = (JOURNAL, "/lib/inflight/core.mpy", "/lib/inflight/__init__.mpy")  # what it needs to be imported
@@ -43,9 +43,7 @@ def journal(board, processor):
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86", "micropython-armhf"])
 def test_micropython_imports_what_it_is_said_to_import(tmp_path, name):
     """Device and tools decide as MicroPython does. An ARM one takes code for earlier processors."""
-    found = runtime(name)
-    if found.reason:
-        pytest.skip(found.reason)
+    found = interpreter(name)
     source = "def first(data: ptr8) -> int:\n    return data[0]\n"
     names = [one for one in native.PROCESSORS if one]
     code = {f"loops_{one}.mpy": bundle.compile_mpy(source, "loops", processor=one) for one in names}
@@ -70,9 +68,7 @@ def test_device_and_tools_decide_alike():
 @pytest.mark.parametrize("processors, gets", [(["xtensawin", "x64"], "x64"), (["", "x86"], "")])
 def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processors, gets):
     """A folder may stand for several processors: what the board does not import never gets there."""
-    found = runtime("micropython-x64")
-    if found.reason:
-        pytest.skip(found.reason)
+    found = interpreter("micropython-x64")
     chips = tuple(variants.Variant(one, "unix", "", 64, "", "", processor=one) for one in processors)
     boards = variants.boards()
     monkeypatch.setattr(variants, "boards", lambda: boards | {"unix": replace(boards["unix"], variants=chips)})

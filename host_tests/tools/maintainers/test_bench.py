@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from host_tests.absent import interpreter
 from tools.bench import benchmark
 from tools.bench.figures import measure
 from tools.bench.figures.run import OURS, Code, Failed
 from tools.peers.mosquitto import unavailable
-from tools.runtimes import runtime
 
 WORKER = "bench"
 HERE = Path(__file__).parent
@@ -21,10 +21,7 @@ HERE = Path(__file__).parent
 def _available(name):
     if unavailable():
         pytest.skip(unavailable())
-    found = runtime(name)
-    if found.reason:
-        pytest.skip(f"{name}: {found.reason}")
-    return found
+    return interpreter(name)
 
 
 @pytest.mark.parametrize("name", ["micropython-x86", "micropython-armhf"])

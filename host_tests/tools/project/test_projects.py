@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from host_tests.absent import interpreter
 from host_tests.tools.command import inflight
-from tools.runtimes import runtime
 
 
 @pytest.fixture
@@ -28,13 +28,6 @@ def done(*words):
     return found.stdout
 
 
-def interpreter(name):
-    found = runtime(name)
-    if found.reason:
-        pytest.skip(found.reason)
-    return found.argv[0]
-
-
 def changed(path, old, new):
     text = path.read_text()
     assert text.count(old) == 1
@@ -43,7 +36,7 @@ def changed(path, old, new):
 
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86", "cpython"])
 def test_its_tests_run_as_the_board_unix(project, capfd, name):
-    program = interpreter(name)
+    program = interpreter(name).argv[0]
     assert done("test", "--micropython", program) == f"all tests passed, on {program}\n"
     assert capfd.readouterr().out.count("ok test_") == 4
     changed(project / "app/rules.py", "< LIMIT", "> LIMIT")

@@ -7,13 +7,14 @@ import time
 
 import pytest
 
+from host_tests.absent import interpreter
+from host_tests.processes import started
 from inflight_tools.boards.build.bundle import compile_mpy, modules, numbered
 from inflight_tools.broker import Broker
 from inflight_tools.update import keys
 from inflight_tools.update.release import make
 from inflight_tools.update.server import Server
 from tools.demo.sensors import HEAP
-from tools.runtimes import runtime
 from tools.runtimes.device_run import application
 
 PATIENCE_S = 240
@@ -119,18 +120,11 @@ def server(broker):
 @pytest.fixture
 def device_of(tmp_path, broker, code, key):
     """device_of(name, **fields of its configuration): a Device that is not started yet."""
-    found = runtime("micropython-x86")
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    devices = []
-
-    def build(name="box", **fields):
-        devices.append(Device(name, tmp_path / name, code, found.command(HEAP), broker.port, key, **fields))
-        return devices[-1]
-
-    yield build
-    for device in devices:
-        device.kill()
+    found = interpreter("micropython-x86")
+    with started(Device, Device.kill) as start:
+        yield lambda name="box", **fields: start(
+            name, tmp_path / name, code, found.command(HEAP), broker.port, key, **fields
+        )
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from littlefs import LittleFS
 
 import announcement
 from announcement import SIGNATURE, is_signed
+from host_tests.absent import interpreter
 from host_tests.tools.boards.made_firmware import CHIP_IDS, OLD_BANNER, esp_firmware
 from host_tests.tools.command import inflight
 from inflight import __version__
@@ -169,8 +170,7 @@ def free_blocks(path):
 def test_a_pico_has_space_for_updates(tmp_path):
     """With the files that an image or a cable brings, its journal and a configuration there is space for two slots, if
     need be without those of the files that no slot needs: so for each update."""
-    if reason := runtime("micropython-x64").reason:
-        pytest.skip(reason)
+    interpreter("micropython-x64")
     key = rsa.generate_private_key(65537, keys.BITS)
     blocks = release.make(release.application("rp2040", 1), key, 1, "rp2040").fields["blocks"]
     brought = slots.packed(bundle.files("rp2040"), "rp2040") | {"/config.json": bytes(3000), "/ca.der": bytes(1500)}

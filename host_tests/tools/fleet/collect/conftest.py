@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from host_tests.broker import Broker
+from host_tests.processes import started
 from host_tests.tools.fleet.collect.collecting import Landing, Program
 
 
@@ -28,17 +29,9 @@ def landing(tmp_path):
 def collect(landing):
     """collect(option, ...) starts the collector as a process, with short intervals, and without markers: a message
     more, at a time that depends on how busy the machine is."""
-    programs = []
-
-    def start(*options, **kwargs):
-        programs.append(
-            Program("--landing", landing.folder, "--age", 0.2, "--report", 0.2, "--marker", 0, *options, **kwargs)
-        )
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        program.kill()
+    always = ("--landing", landing.folder, "--age", 0.2, "--report", 0.2, "--marker", 0)
+    with started(Program, Program.kill) as start:
+        yield partial(start, *always)
 
 
 @pytest.fixture

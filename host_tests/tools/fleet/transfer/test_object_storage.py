@@ -10,6 +10,7 @@ import time
 import pytest
 from pyarrow.fs import FileSelector, LocalFileSystem, copy_files
 
+from host_tests.processes import started
 from host_tests.tools.fleet.collect.collecting import PATIENCE_S
 from host_tests.tools.fleet.tables import Tables, landed
 from host_tests.tools.fleet.transfer.storage import BUCKET, Cable, Command, Killer, Moto, arrow, settings
@@ -42,15 +43,8 @@ def place(s3, request):
 @pytest.fixture
 def run(s3):
     """run(word, ...) starts a command, with S3 in its environment."""
-    started = []
-
-    def start(*words, port=s3.port, **more):
-        started.append(Command(*words, env=settings(port, **more)))
-        return started[-1]
-
-    yield start
-    for command in started:
-        command.kill()
+    with started(Command, Command.kill) as start:
+        yield lambda *words, port=s3.port, **more: start(*words, env=settings(port, **more))
 
 
 def objects(place):
