@@ -14,9 +14,6 @@ from tools.reference.wire import suback
 pytestmark = VIRTUAL
 
 
-# --- connecting ---
-
-
 def test_tcp_connect_times_out(unresponsive_port):
     client = make(unresponsive_port, timeout_ms=100)
 
@@ -60,12 +57,6 @@ def test_a_loop_that_starts_its_tasks_eagerly(automatic):
     with automatic() as b:
         run(scene(make(b.port)))
     assert b.payloads() == [b"1"]
-
-
-# --- publishing ---
-
-
-# --- requests ---
 
 
 def test_subscribe_while_connecting(broker):

@@ -1,10 +1,6 @@
 """The asyncio client under load: back-pressure, many tasks."""
 
 import asyncio
-import errno
-import threading
-
-import pytest
 
 from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, half_written, make, narrow, plain, play, run
 from inflight import RamFlash
@@ -68,32 +64,6 @@ def test_large_qos_1_is_written_in_the_background(broker):
             b.take(qos=1, payload=payload)
 
     play(broker, script, scene)
-
-
-def test_a_broker_that_reads_nothing(broker):
-    """The wait has a time-out, even without keep alive. QoS 0 raises; QoS 1 is sent on the next connection."""
-    narrow(broker)
-    client = make(broker.port, timeout_ms=200)
-    done = threading.Event()
-
-    async def scene():
-        async with client:
-            await client.connect()
-            await client.publish("kept", b"x", 1)
-            narrow(client)
-            with pytest.raises(OSError):
-                await client.publish("big", bytes(100_000))
-            assert await client.drain(LIMIT_S * 1000)
-        done.set()
-
-    def script(b):
-        b.welcome()
-        b.welcome(1)  # while the first connection is still open
-        b.take(qos=1, topic="kept", dup=True)
-        b.goodbye()
-
-    play(broker, script, scene)
-    assert client.errors[0].args[0] == errno.ETIMEDOUT
 
 
 def test_many_publishers(automatic):

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from host_tests.broker import Gone
-from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, play, run, subscribed, until
+from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, plain, play, run, subscribed, until
 from inflight import RamFlash
 from tools.reference.kinds import PINGREQ, PUBACK, PUBLISH, PUBREC
 from tools.reference.wire import publish
@@ -167,12 +167,7 @@ def test_iterator_ends_with_disconnect(broker):
             await client.disconnect()
             assert await loop == []
 
-    def script(b):
-        b.welcome()
-        b.goodbye()
-
-    with broker.play(script):
-        run(scene())
+    play(broker, plain(lambda b: None), scene)
 
 
 def test_the_iterator_raises_the_error_of_the_one_connection(broker):

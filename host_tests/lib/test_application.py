@@ -257,26 +257,3 @@ def test_a_message_that_is_damaged_while_it_waits(automatic, make, pump, diary, 
         assert not client.is_pending(mids[1])
         assert client.drain(0, mids[1])  # it does not wait any more
         client.disconnect()
-
-
-def test_one_client_at_a_time(automatic, make):
-    """A second one on the same journal is refused until the connection of the first one, or its attempt to connect, has
-    ended; then the first one is."""
-    with automatic() as b:
-        first = make(b.port)
-        journal = first.session.journal
-
-        def take_over():
-            made = make.client_class("127.0.0.1", "dev", journal, port=b.port)
-            make.clients.append(made)
-            return made
-
-        first.connect()
-        with pytest.raises(ValueError, match=r"disconnect\(\) it first"):
-            take_over()
-        first.disconnect()
-        first.publish("t", b"offline", 1)  # it is still its own
-        assert take_over().pending == 1
-        with pytest.raises(ValueError, match="make a new one"):
-            first.publish("t", b"late", 1)
-        assert journal.live == 1

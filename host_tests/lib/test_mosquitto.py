@@ -69,11 +69,7 @@ AUTHORITY = trustme.CA()
 @pytest.fixture
 def secure(mosquitto, tmp_path):
     """secure(certificate's name, *lines) starts a Mosquitto with TLS."""
-
-    def start(name, *lines):
-        return mosquitto(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
-
-    return start
+    return lambda name, *lines: mosquitto(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
 
 
 def trusting(ca, *, shows=None):

@@ -23,11 +23,7 @@ META = properties(expiry=3600, content_type="text/plain", user=(("fw", "1.2"),))
 @pytest.fixture
 def make5(make):
     """As make(), at level 5."""
-
-    def start(port, device=None, **options):
-        return make(port, device, **{"protocol_level": 5, **options})
-
-    return start
+    return lambda port, device=None, **options: make(port, device, **{"protocol_level": 5, **options})
 
 
 class Bytewise(VirtualAutomatic):

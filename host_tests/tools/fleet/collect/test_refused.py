@@ -41,11 +41,7 @@ def test_wrong_password(guarded, collect, landing, password):
 @pytest.fixture
 def secure(serve, tmp_path):
     """secure(name, *lines) starts a broker with TLS; its certificate is for `name`."""
-
-    def start(name, *lines):
-        return serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
-
-    return start
+    return lambda name, *lines: serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
 
 
 @pytest.fixture
