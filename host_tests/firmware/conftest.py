@@ -206,6 +206,15 @@ class Machine:
         lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
         return [(int(seq), int(qos), topic) for seq, qos, topic in map(str.split, lines)]
 
+    def check_arrived(self, broker, bodies, least):
+        """More than `least` messages were accepted, all arrived, and none of QoS 2 twice. The journal's numbers have no
+        gap, whatever was being written when the power was cut."""
+        accepted, arrived = {seq for seq, _, _ in self.accepted()}, {body["seq"] for body in bodies}
+        assert len(accepted) > least and not accepted - arrived
+        assert sorted(arrived) == list(range(max(arrived) + 1))
+        payloads = [message.payload for message in broker.arrived]
+        assert not [m for m in broker.arrived if m.qos == 2 and payloads.count(m.payload) > 1]
+
     def wait_for(self, what, n=1):
         """Waits until what() has n elements; fails after so long that a busy machine would have done it."""
 

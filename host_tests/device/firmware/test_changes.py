@@ -44,7 +44,7 @@ class Series:
 
 
 class Device:
-    """Reads at the interval, and in between each ms what is due; all is published unless `full`."""
+    """Reads at the interval, and in between each ms what is due; all is published."""
 
     def __init__(self, interval_ms=60_000, takes_ms=0, **fields):
         self.now = 0
@@ -52,7 +52,6 @@ class Device:
         self.series.takes_ms = takes_ms
         self.errors = {}
         self.published = []  # [(time, value)]
-        self.full = False
         self._interval_ms = interval_ms
         self._fields = fields
 
@@ -85,7 +84,7 @@ class Device:
         return self.published[before:]
 
     def _publish(self, readings):
-        if readings and not self.full:
+        if readings:
             self.published.extend([(self.now, value) for _, _, value in readings])
             self.changes.see(readings)
 
@@ -139,16 +138,6 @@ def test_a_noisy_input_is_limited_and_its_last_state_is_published():
             device.series.value = n
             eq([value for _, value in device.run(60)], [n])
         eq(device.changes.count, count)
-
-
-def test_what_a_full_journal_refuses_is_tried_again():
-    with Device() as device:
-        device.run(1_000)
-        device.full = True
-        device.series.value = False
-        device.run(30_000)
-        device.full = False
-        eq([value for _, value in device.run(10_000)], [False])
 
 
 def test_a_slow_sensor_is_read_when_it_is_ready():
