@@ -72,18 +72,10 @@ def secure(mosquitto, tmp_path):
     return lambda name, *lines: mosquitto(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
 
 
-def trusting(ca, *, shows=None):
-    """The TLS context of a client that trusts this authority, with a certificate by that one."""
-    context = client_context(ca)
-    if shows:
-        shows.issue_cert("client").configure_cert(context)
-    return context
-
-
 def test_tls(secure, make, pump):
     """[MQTT-7.1.2-1] All QoS, and payloads longer than a TLS record."""
     got = []
-    client = make(secure("127.0.0.1").port, tls=trusting(AUTHORITY))
+    client = make(secure("127.0.0.1").port, tls=client_context(AUTHORITY))
     client.subscribe("t", 2, lambda m: got.append(m.payload), stream=True)
     client.connect()
     for qos in range(3):
@@ -92,28 +84,3 @@ def test_tls(secure, make, pump):
     assert client.drain(60_000)
     pump(client, lambda: sum(map(len, got)) >= 50_003)
     assert sorted(g for g in got if len(g) == 1) == [b"0", b"1", b"2"]
-
-
-@only_blocking
-def test_tls_after_a_restart_of_the_broker(secure, make):
-    broker = secure("127.0.0.1")
-    client = make(broker.port, tls=trusting(AUTHORITY))
-    client.connect()
-    broker.stop()
-    client.publish("t", b"1", qos=2)
-    broker.start()
-    assert client.drain(60_000)
-
-
-@only_blocking
-def test_client_certificate(secure, make):
-    """Without one, or with one of another authority, the broker ends the connection."""
-    broker = secure("127.0.0.1", "require_certificate true")
-    client = make(broker.port, tls=trusting(AUTHORITY, shows=AUTHORITY))
-    client.connect()
-    assert client.ping() >= 0
-    for shows in (None, trustme.CA()):
-        client = make(broker.port, tls=trusting(AUTHORITY, shows=shows))
-        with pytest.raises(OSError):
-            client.connect()
-            client.ping()

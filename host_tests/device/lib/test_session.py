@@ -146,16 +146,6 @@ def test_bad_answers_to_subscribe():
         raises(ProtocolError, peer.feed, bytes([first, 2 + len(codes)]) + two(mid) + codes)
 
 
-def test_disconnect_is_the_last():
-    """[MQTT-3.14.1-1] [MQTT-3.14.4-2] No packet follows."""
-    peer = Peer.connected(keepalive=1000)
-    peer.session.disconnect()
-    eq(peer.sent(), [b"\xe0\x00"])
-    peer.publish(b"x")
-    peer.now = 99999
-    eq(peer.sent(), [])
-
-
 def test_counters():
     """All counters."""
     peer = Peer.connected()
