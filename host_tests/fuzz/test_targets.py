@@ -20,17 +20,8 @@ from inflight.session.receive import Receiving
 from tools.fuzz import CORPUS, SHARES, corpus, grammar, target
 from tools.fuzz.attempt import broken, minimized
 
-SMOKE = {
-    "decoder": 1500,
-    "decoder5": 600,
-    "topic": 3000,
-    "session": 70,
-    "session5": 70,
-    "firmware": 400,
-    "setup": 2000,
-    "mount": 40,
-    "calls": 70,
-}
+SMOKE = {"decoder": 1500, "decoder5": 600, "topic": 3000, "firmware": 400, "setup": 2000, "mount": 40}
+SMOKE |= dict.fromkeys(("session", "session5", "calls"), 70)
 
 
 def tried(name, n, seed=1):

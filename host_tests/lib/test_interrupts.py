@@ -29,30 +29,19 @@ def test_a_call_interrupted_at_any_line(client, level, event):
         assert not found, found
 
 
-_TASKS = ("_start", "_run", "_watch", "_run_connection", "_run_anew")
+_CONNECTED = "_steps _call_steps _open_steps _take_granted _resume_subscriptions _subscribe_again_steps"
 # What comes, in which call, at each line or bytecode ("opcode") of which functions.
 CLOSELY = {
     "packets of one read": ("KeyboardInterrupt", "run, connected", "line", "_step"),
-    "around a handler": ("KeyboardInterrupt", "run, connected", "line", "_deliver", "_report", "_leave", "_return"),
-    "a new filter": ("KeyboardInterrupt", "subscribe", "opcode", "_add_handlers", "_remove_handlers"),
+    "around a handler": ("KeyboardInterrupt", "run, connected", "line", "_deliver _report _leave _return"),
+    "a new filter": ("KeyboardInterrupt", "subscribe", "opcode", "_add_handlers _remove_handlers"),
     "a filter that has a handler": ("KeyboardInterrupt", "subscribe again", "opcode", "_add_handlers"),
-    "CONNACK": (
-        "KeyboardInterrupt",
-        "run, forgotten",
-        "line",
-        "_steps",
-        "_call_steps",
-        "_open_steps",
-        "_take_granted",
-        "_resume_subscriptions",
-        "_subscribe_again_steps",
-        "_subscribe_steps",
-    ),  # fmt: skip
-    "a mount": ("KeyboardInterrupt", "run, which recovers", "line", "recover", "_mount_again", "_clear"),
-    "a search": ("KeyboardInterrupt", "is_pending", "line", "is_pending", "_begin"),
-    "the end": ("KeyboardInterrupt", "disconnect", "line", "disconnect", "_end", "_close", "_stop", "_try_disconnect"),
-    "tasks": ("KeyboardInterrupt", "connect", "line", "__setattr__", *_TASKS),
-    "a message that is handed over": ("KeyboardInterrupt", "async for", "line", "_take", "take", "next", "_release"),
+    "CONNACK": ("KeyboardInterrupt", "run, forgotten", "line", _CONNECTED + " _subscribe_steps"),
+    "a mount": ("KeyboardInterrupt", "run, which recovers", "line", "recover _mount_again _clear"),
+    "a search": ("KeyboardInterrupt", "is_pending", "line", "is_pending _begin"),
+    "the end": ("KeyboardInterrupt", "disconnect", "line", "disconnect _end _close _stop _try_disconnect"),
+    "tasks": ("KeyboardInterrupt", "connect", "line", "__setattr__ _start _run _watch _run_connection _run_anew"),
+    "a message that is handed over": ("KeyboardInterrupt", "async for", "line", "_take take next _release"),
     "a record in RAM": ("KeyboardInterrupt", "run", "line", "_put"),
     "the lock": ("publish", "run, which recovers", "line", "call"),
 }
@@ -67,7 +56,8 @@ ONLY["the lock"] = "blocking"
 )
 def test_what_stands_for_a_while(name, client):
     """Flags, handlers, tasks and numbers that one line sets and another one takes back."""
-    event, call, unit, *names = CLOSELY[name]
+    event, call, unit, names = CLOSELY[name]
+    names = names.split()
     assert all(f"def {each}(" in SOURCES for each in names)
     n, found = explore(Point(client, 5 if client == "blocking" else 4, call, event), 0, 1, names, unit)
     assert not found, found

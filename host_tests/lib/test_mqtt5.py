@@ -293,24 +293,16 @@ def test_a_handler_publishes_while_publish_waits(broker, make5):
 
 # --- properties of messages that arrive ---
 
-ARRIVING = block(
-    (0x01, 1),
-    (0x02, 3600),
-    (0x03, "application/json"),
-    (0x08, "answers/7"),
-    (0x09, b"\0\xff"),
-    (0x0B, 400),
-    (0x26, ("a", "1")),
-    (0x26, ("b", "")),
-    (0x26, ("a", "2")),
-)
+USER = [("a", "1"), ("b", ""), ("a", "2")]
+ARRIVING = [(1, 1), (2, 3600), (3, "application/json"), (8, "answers/7"), (9, b"\0\xff"), (0x0B, 400)]
+ARRIVING = block(*ARRIVING, *((0x26, pair) for pair in USER))
 
 
 def fields(m):
     return (m.topic, m.payload, m.expiry, m.content_type, m.response_topic, m.correlation, m.text, m.user)
 
 
-FULL = ("t", b"x", 3600, "application/json", "answers/7", b"\0\xff", True, [("a", "1"), ("b", ""), ("a", "2")])
+FULL = ("t", b"x", 3600, "application/json", "answers/7", b"\0\xff", True, USER)
 BARE = ("t", b"x", None, None, None, None, False, [])
 
 

@@ -370,18 +370,8 @@ def test_handlers_by_filter(broker, make):
         for name in filters:
             client.subscribe(name, 0, handler(name))
         client.ping()
-    assert got == [
-        ("a/#", "a/b"),
-        ("+/b", "a/b"),
-        ("a/#", "a"),
-        ("+/b", "A/b"),
-        ("$SYS/#", "$SYS/x"),
-        ("é", "é"),
-        ("rest", "e\u0301"),
-        ("$share/g/s/+", "s/1"),
-        ("$share/g/t", "t"),
-        ("rest", "$share/g/t"),
-    ]
+    heard = "a/# a/b, +/b a/b, a/# a, +/b A/b, $SYS/# $SYS/x, é é, rest e\u0301, $share/g/s/+ s/1, $share/g/t t"
+    assert got == [tuple(pair.split()) for pair in f"{heard}, rest $share/g/t".split(", ")]
     assert [str(e) for e in client.errors] == ["a/#"] * 2
 
 

@@ -7,6 +7,7 @@ from inflight_tools.cache import write_atomic
 from inflight_tools.fleet.spark import session
 from inflight_tools.output import reason
 
+YEARS = ("fleet", "compact", "--data", ".", "--keep-measurements", "2y")
 COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1")
 
 
@@ -60,11 +61,7 @@ def told(*words):
         (("fleet", "compact", "--of", "dir"), 1, "there is no folder dir/raw: there are no tables yet"),
         (("fleet", "compact", "--data", ".", "--keep-measurements", "0d"), 2, "as in 90d, or of years, as in 2y"),
         (("fleet", "compact", "--data", ".", "--keep-minutes", "2y"), 2, "needs --keep-measurements, and a time at"),
-        (
-            ("fleet", "compact", "--data", ".", "--keep-measurements", "2y", "--keep-minutes", "700d"),
-            2,
-            "needs --keep-measurements, and a time at least as long",
-        ),
+        ((*YEARS, "--keep-minutes", "700d"), 2, "needs --keep-measurements, and a time at least as long"),
         (("fleet", "report", "--of", "none", "--landing", "."), 1, "none: name another one with --of"),
         (("fleet", "where", "attic", "1", "--landing", "none", "--of", "."), 1, "name another one with --landing"),
         (("fleet", "report", "--data", "file"), 2, "Invalid value for '--data'"),

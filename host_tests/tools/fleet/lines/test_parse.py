@@ -38,19 +38,11 @@ def test_a_pack_becomes_a_row_with_its_records():
 @pytest.mark.parametrize(
     ("topic", "device", "kind", "name"),
     [
-        ("inflight/attic/telemetry", "attic", "telemetry", None),
-        ("inflight/attic/reply/ping", "attic", "reply", "ping"),
-        ("inflight/attic/reply/a/b", "attic", "reply", "a/b"),
+        *((f"inflight/attic/{kind}", "attic", kind, None) for kind in ("telemetry", "log", "release", "status")),
+        *((f"inflight/attic/reply/{name}", "attic", "reply", name) for name in ("ping", "a/b")),
         ("inflight/attic/actuator/pump", "attic", "actuator", "pump"),
-        ("inflight/attic/log", "attic", "log", None),
-        ("inflight/attic/release", "attic", "release", None),
-        ("inflight/attic/status", "attic", "status", None),
-        ("inflight/attic", "attic", None, None),
-        ("inflight/attic/telemetry/more", "attic", None, None),
-        ("inflight/attic/reply", "attic", None, None),
-        ("inflight//telemetry", None, None, None),
-        (f"inflight/{129 * 'a'}/telemetry", None, None, None),
-        ("elsewhere/attic/telemetry", None, None, None),
+        *((f"inflight/attic{rest}", "attic", None, None) for rest in ("", "/telemetry/more", "/reply")),
+        *((f"{start}/telemetry", *[None] * 3) for start in ("inflight/", f"inflight/{129 * 'a'}", "elsewhere/attic")),
     ],
 )
 def test_topics(topic, device, kind, name):
@@ -80,9 +72,7 @@ def test_clocks(bt, time, clock):
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("", "Expecting value"),
-        ("[", "Expecting value"),
-        ("nonsense", "Expecting value"),
+        *((body, "Expecting value") for body in ("", "[", "nonsense")),
         ('[{"n":"a","v":NaN,"seq":1,"epoch":1}]', "NaN is no JSON"),
         ('[{"n":"a","v":-Infinity,"seq":1,"epoch":1}]', "-Infinity is no JSON"),
         ("[" * 50_000, "nested too deeply"),
@@ -91,10 +81,7 @@ def test_clocks(bt, time, clock):
         ("[]", "no seq and epoch"),
         ("{}", "not an array of records; no seq and epoch"),
         ([{"n": "a", "v": 1}], "no seq and epoch"),
-        (pack(seq=-1), "seq and epoch are not two numbers"),
-        (pack(seq=1 << 32), "seq and epoch are not two numbers"),
-        (pack(seq="3"), "seq and epoch are not two numbers"),
-        (pack(seq=True), "seq and epoch are not two numbers"),
+        *((pack(seq=seq), "seq and epoch are not two numbers") for seq in (-1, 1 << 32, "3", True)),
         (pack(epoch=None), "seq and epoch are not two numbers"),
         (pack(v="21.5"), "record 0: v is not a number"),
     ],
