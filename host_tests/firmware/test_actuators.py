@@ -5,6 +5,7 @@ import json
 import sys
 import time
 import types
+from unittest.mock import Mock
 
 import pytest
 
@@ -158,15 +159,12 @@ def test_a_numbered_command_that_failed_may_be_sent_again(make, broker, until, p
     app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
     actuators.actuators["pump"].set("on")
 
-    def fail(*_):
-        raise OSError(5, "EIO")
-
     def reply_to(text, n):
         broker.give("inflight/dev/command/actuator/pump@3", text, 1)
         return until(app, lambda: published("reply/actuator/pump")[n - 1 :])[0]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pin, "value", fail)
+        patch.setattr(Pin, "value", Mock(side_effect=OSError(5, "EIO")))
         reply = reply_to(b"off", 1)
         assert not reply["ok"] and "EIO" in reply["error"]
     reply = reply_to(b"off", 2)

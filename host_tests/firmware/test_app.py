@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -550,10 +551,7 @@ def test_a_command_with_a_number_is_executed_once(app, broker, until, published)
 def test_flash_that_fails(make, broker, ask, until, published, monkeypatch):
     """While health looks for messages set aside, and while a command is carried out: the device goes on, and tells
     it."""
-
-    def fail():
-        raise OSError(5, "EIO")
-
+    fail = Mock(side_effect=OSError(5, "EIO"))
     app = make(broker.port, interval_ms=60_000)
     counters = app.client.counters
     monkeypatch.setattr(app.client, "counters", lambda: {**counters(), "set_aside": 1})

@@ -3,6 +3,7 @@
 import struct
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,10 +27,7 @@ def app(make, broker, until):
 
 
 def test_no_memory_for_an_update_ends_no_application(app, broker, monkeypatch, published, until):
-    def fails(app):
-        raise MemoryError
-
-    monkeypatch.setattr("updating.Update", fails)
+    monkeypatch.setattr("updating.Update", Mock(side_effect=MemoryError))
     announce(broker, FORGED)
     broker.give("inflight/dev/command/ping", b"", 2)
     until(app, lambda: published("reply/ping"))

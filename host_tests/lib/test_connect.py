@@ -6,6 +6,7 @@ import errno
 import itertools
 import random
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -409,12 +410,8 @@ def test_back_off_differs_between_clients(clock, monkeypatch, make):
 def test_back_off_is_reset(virtual, make, monkeypatch, ends):
     """By a connection that lasted longer than the pause, unless the broker broke the protocol, or a message finds no
     memory."""
-
-    def loading(*_):
-        raise MemoryError
-
     monkeypatch.setattr(random, "getrandbits", lambda n: (1 << n) - 1)
-    monkeypatch.setattr(Session, "decode_publish", loading)
+    monkeypatch.setattr(Session, "decode_publish", Mock(side_effect=MemoryError))
     client = make(virtual.port, backoff_ms=(1000, 3_600_000))
     client._attempts = 12  # the next pause takes half an hour on average
 

@@ -3,6 +3,7 @@
 import errno
 import socket
 import ssl
+from unittest.mock import Mock
 
 import pytest
 
@@ -73,11 +74,7 @@ def test_an_interrupt_within_a_packet_ends_the_connection(broker, make, monkeypa
 def test_a_socket_that_cannot_be_waited_for_is_closed(monkeypatch):
     """One without TCP_NODELAY, too."""
     ours, theirs = socket.socketpair()
-
-    def poller():
-        raise MemoryError
-
-    monkeypatch.setattr("inflight.net.transport.poller", poller)
+    monkeypatch.setattr("inflight.net.transport.poller", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         Transport(ours, "127.0.0.1", None)
     assert ours.fileno() == -1

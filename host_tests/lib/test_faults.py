@@ -6,6 +6,7 @@ import errno
 import functools
 import random
 from collections import Counter
+from unittest.mock import Mock
 
 import pytest
 
@@ -441,14 +442,10 @@ def test_no_memory_for_what_arrives_within_publish(virtual, make, monkeypatch):
         client.publish("out", b"first", qos=2)
         virtual.idle()
         with monkeypatch.context() as now:
-            now.setattr("inflight.client.handlers.Message", _no_memory)
+            now.setattr("inflight.client.handlers.Message", Mock(side_effect=MemoryError))
             assert client.publish("out", b"second", qos=2)
         assert client.drain(60_000)
     assert got == [True] and client.counters()["accepted"] == 2
-
-
-def _no_memory(client):
-    raise MemoryError
 
 
 def test_connection_lost_while_publish_waits_for_space(automatic, make):

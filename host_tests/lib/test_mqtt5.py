@@ -1,6 +1,8 @@
 """The clients at level 5: what the application is told, how connections end, brokers that refuse or want less. What the
 session makes of packets is tested in device/lib/test_session5.py and its neighbours."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from host_tests.broker import PATIENCE_S
@@ -160,11 +162,7 @@ def test_error_of_the_broker(broker, make5):
 def test_no_memory_to_tell_the_broker_why(broker, make5, monkeypatch, break_protocol):
     """[MQTT5-4.13.1-1] What that takes is loaded when a connection ends. Without memory for it the connection ends
     without; the application is told of what ended it, and the client connects again."""
-
-    def leave(*_):
-        raise MemoryError
-
-    monkeypatch.setattr("inflight.level5.mqtt5.Session5._leave_broker", leave)
+    monkeypatch.setattr("inflight.level5.mqtt5.Session5._leave_broker", Mock(side_effect=MemoryError))
     client = make5(broker.port, backoff_ms=(0, 0))
 
     def script(b):

@@ -1,6 +1,8 @@
 """Subscriptions and handlers: both clients with a scripted broker. Filters are tested in device/lib/test_topic.py,
 requests and their answers in device/lib/test_session.py and test_session5.py."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from host_tests.clients import cut_power
@@ -66,9 +68,6 @@ def test_who_subscribes_hears_of_too_little_memory(broker, make, monkeypatch):
     connection."""
     client = make(broker.port)
 
-    def loading(_):
-        raise MemoryError
-
     def script(b):
         b.welcome()
         b.answer_ping()
@@ -80,7 +79,7 @@ def test_who_subscribes_hears_of_too_little_memory(broker, make, monkeypatch):
     with broker.play(script):
         client.connect()
         with monkeypatch.context() as patch:
-            patch.setattr(handlers, "Message", loading)
+            patch.setattr(handlers, "Message", Mock(side_effect=MemoryError))
             with pytest.raises(ValueError, match="filter"):
                 client.subscribe("a/#/b", 1, print)  # nothing is loaded for it
             with pytest.raises(MemoryError):

@@ -2,6 +2,7 @@
 the buffer."""
 
 import errno
+from unittest.mock import Mock
 
 import pytest
 
@@ -91,9 +92,6 @@ def test_a_failure_is_of_one_message(broker, make, pump, monkeypatch):
     handler = Shy(ValueError("not now"), 1)
     client = make(broker.port, on_message=handler, max_redeliveries=5)
 
-    def no_memory():
-        raise MemoryError
-
     def script(b):
         b.welcome()
         b.expect(PINGREQ)
@@ -106,7 +104,7 @@ def test_a_failure_is_of_one_message(broker, make, pump, monkeypatch):
     with broker.play(script):
         client.connect()
         with monkeypatch.context() as patch:
-            patch.setattr(client, "_end_delivery", no_memory)
+            patch.setattr(client, "_end_delivery", Mock(side_effect=MemoryError))
             with pytest.raises((MemoryError, OSError)):
                 client.ping()
         pump(client, lambda: len(handler.seen) == 2)
