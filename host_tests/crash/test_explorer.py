@@ -1,14 +1,12 @@
 """Tests of the crash explorer: it finds every injected defect of the client, and nothing without one."""
 
-import json
-
 import pytest
 
 import inflight.journal.sectors
 from host_tests.thorough import THOROUGH, more, some
 from inflight import Journal
 from inflight.session.session import Session
-from tools.crash import kept, machine
+from tools.crash import machine
 from tools.crash.cutting import GRANULARITIES
 from tools.crash.explorer import Counterexample, Explorer, Focus
 from tools.crash.machine import Search
@@ -203,19 +201,6 @@ def test_topic_aliases():
     explorer = Explorer(setup, [*STEPS, ["break"], ["poll"], ["restart", {"protocol_level": 4}], *STEPS[10:]])
     explorer.explore()
     assert explorer.count["cuts"] > 100
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_counterexample_can_be_saved_and_replayed(monkeypatch):
-    """The explorer finds it by restoring snapshots; replay() cuts the power of a running simulation."""
-    _delivery_unrecorded(monkeypatch)
-    with pytest.raises(Counterexample) as found:
-        Explorer(SETUP, STEPS).explore()
-    script = json.loads(kept.text(SETUP, STEPS, found.value.cuts, str(found.value)))
-    with pytest.raises(type(found.value.error)):
-        kept.replay(script)
-    monkeypatch.undo()
-    kept.replay(script)
 
 
 def test_the_script_sets_messages_aside():

@@ -18,14 +18,6 @@ RUNTIMES = "cpython micropython-x86"
 MORE_RUNTIMES = "micropython-x64"
 
 
-def test_answers():
-    """[MQTT-3.3.4-1] [MQTT-4.6.0-2] [MQTT-4.6.0-3] None, PUBACK and PUBREC, in the order of arrival."""
-    peer = Peer.connected()
-    data = message(b"t", b"0") + message(b"t", b"1", 1, 5) + message(b"t", b"2", 2, 6) + message(b"t", b"3", 1, 4)
-    eq(peer.feed(data), [ack(0x40, 5), ack(0x50, 6), ack(0x40, 4)])
-    eq([g[0] for g in peer.got], [b"0", b"1", b"2", b"3"])
-
-
 def test_qos_2_once():
     """[MQTT-4.3.3-2] Repetitions until PUBREL are answered and not delivered, across connections and restarts."""
     device = RamFlash()
@@ -86,14 +78,6 @@ def test_level_3_ignores_the_reserved_byte():
         peer.up(reserved)
         eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
         eq(len(peer.got), 1)
-
-
-def test_unknown_acks():
-    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] They are answered or counted; none is an error."""
-    peer = Peer.connected()
-    eq(peer.feed(ack(0x40, 9) + ack(0x70, 9)), [])
-    eq(peer.feed(ack(0x50, 9) + ack(0x62, 8)), [ack(0x62, 9), ack(0x70, 8)])
-    eq(peer.count("unknown_acks"), 3)
 
 
 TWICE = block((0x01, 1), (0x01, 1))

@@ -424,16 +424,6 @@ def test_discard_before_the_broker_loses_the_session():
             eq((found, peer.session.pending, peer.count("completed"), peer.count("dropped")), ([], 0, 0, 1))
 
 
-def test_discard_what_was_set_aside():
-    for qos in (1, 2):
-        peer = Peer(RamFlash(4, 1024))
-        set_aside(peer, 2, qos)
-        eq(peer.session.discard_message(2), True)
-        eq(peer.sent(), [] if qos == 1 else [ack(0x62, 2)])
-        peer.feed(ack(0x70, 2)) if qos == 2 else None
-        eq((states(peer), peer.count("dropped"), peer.count("completed")), ([(1, "set aside")], 1, 0))
-
-
 def test_discard_and_the_quota():
     """[MQTT5-3.3.4-7] A message that was given up counts until its PUBACK."""
     peer = Peer5()
