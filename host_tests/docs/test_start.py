@@ -25,10 +25,6 @@ COMMAND = next(shlex.split(line)[1:] for line in LINES if line.startswith("infli
 WITNESS = next(shlex.split(line) for line in LINES if line.startswith("mosquitto_sub "))
 
 
-def _option(words, name):
-    return words[words.index(name) + 1]
-
-
 @pytest.fixture
 def broker(tmp_path):
     """mosquitto with the lines of the page, on another port."""
@@ -72,7 +68,8 @@ def test_each_message_arrives_after_an_outage_and_a_power_cut(broker, tmp_path):
     with socket.create_connection(("127.0.0.2", broker.port)):  # without the lines: 127.0.0.1 alone
         pass
     assert "-c" in WITNESS  # a session
-    with Subscriber(broker.port, _option(WITNESS, "-t")) as subscriber, monitor(tmp_path, broker.port) as shown:
+    topic = WITNESS[WITNESS.index("-t") + 1]
+    with Subscriber(broker.port, topic) as subscriber, monitor(tmp_path, broker.port) as shown:
         sensor = Sensor("attic-1", tmp_path / "attic-1", application(), best_runtime(), broker.port, 1, 100)
         sensor.on()
         try:

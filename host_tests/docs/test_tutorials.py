@@ -24,15 +24,12 @@ def _blocks(page, language):
     return [block.text for block in blocks(language) if block.page == CHECKOUT / "docs" / page]
 
 
-def _sensors_of_start():
-    words = [word for text in _blocks("start.md", "sh") for word in shlex.split(text)]
-    return {"sensors": json.loads(next(word for word in words if word.startswith("sensors="))[8:])}
-
-
+START = [word for text in _blocks("start.md", "sh") for word in shlex.split(text)]
+START = {"sensors": json.loads(next(word for word in START if word.startswith("sensors="))[8:])}
 TANK = json.loads(_blocks("guide/battery.md", "json")[0])
 TANK = {field: value for field, value in TANK.items() if not field.startswith("wifi_")}
 WIRED = {  # picture: (fields of the configuration, readings of the fake hardware)
-    "wiring-dht22.svg": (_sensors_of_start(), {"attic-temperature": 21.4, "attic-humidity": 40.2}),
+    "wiring-dht22.svg": (START, {"attic-temperature": 21.4, "attic-humidity": 40.2}),
     "wiring-battery.svg": (TANK, {"tank-010203040506": 21, "battery": 3.96}),
 }
 

@@ -403,12 +403,8 @@ def test_flash_fails_with_one_connection(automatic, make):
 def test_flash_fails_once_in_publish(automatic, make, client_kind):
     """The message is taken when the journal was read anew, with its topic, whatever on_disconnect published."""
     device = NorFlash()
-
-    def on_disconnect(error):
-        client.publish("status", b"gone", qos=1)
-
     with automatic() as broker:
-        client = make(broker.port, device, on_disconnect=on_disconnect)
+        client = make(broker.port, device, on_disconnect=lambda error: client.publish("status", b"gone", qos=1))
         client.connect()
         device.fail_at(0)
         client.publish("t", b"1", qos=1)

@@ -32,10 +32,7 @@ def talk(port, *data):
 
 
 def test_script_failure_is_the_tests_failure(broker):
-    def script(b):
-        b.called(client_id="another")
-
-    with pytest.raises(Violation, match="client_id"), broker.play(script):
+    with pytest.raises(Violation, match="client_id"), broker.play(lambda b: b.called(client_id="another")):
         talk(broker.port, GOOD_CONNECT)
 
 

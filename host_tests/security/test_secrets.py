@@ -9,6 +9,7 @@ import traceback
 import pytest
 
 from config import ConfigError, load
+from host_tests import processes
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
@@ -36,18 +37,14 @@ def test_reprs(kind):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"password": [SECRET]},
-        {"password": SECRET, "user": None},
-        {"password": SECRET, "buffer": bytearray(64)},
-        {"password": SECRET * 9000},
+        *({"password": wrong} for wrong in ([SECRET], SECRET * 9000)),
+        *({"user": user} for user in (None, SECRET + "\0", [SECRET])),
+        {"buffer": bytearray(64)},
         {"password": SECRET * 100, "buffer": bytearray(256)},
-        {"password": SECRET, "user": SECRET + "\0"},
-        {"password": SECRET, "user": [SECRET]},
-        {"password": SECRET, "headers": "Authorization: Bearer " + SECRET, "path": "/mqtt"},
-        {"password": SECRET, "headers": {"Authorization": SECRET.encode()}, "path": "/mqtt"},
-        {"password": SECRET, "will": ("#", SECRET, 0, False)},
-        {"password": SECRET, "protocol_level": 6},
-        {"password": SECRET, "tls": True},
+        {"headers": "Authorization: Bearer " + SECRET, "path": "/mqtt"},
+        {"headers": {"Authorization": SECRET.encode()}, "path": "/mqtt"},
+        {"will": ("#", SECRET, 0, False)},
+        *({"protocol_level": 6}, {"tls": True}),
     ],
     ids=lambda wrong: "-".join(wrong),
 )
@@ -104,28 +101,18 @@ def test_a_configuration_that_is_no_json(tmp_path, cut):
 @pytest.fixture
 def device(runtime, tmp_path):
     """device(**fields) starts the firmware as a process with this configuration."""
-    processes = []
 
     def start(**fields):
         secrets = {"user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET}
         config = {"host": "127.0.0.1", "interval_ms": 100, "health_ms": 1000, **secrets, **fields}
         (tmp_path / "config.json").write_text(json.dumps(config))
         own = {"INFLIGHT_HOME": str(tmp_path), "INFLIGHT_DEVICE_ID": "box"}
-        processes.append(
-            subprocess.Popen(
-                [*runtime.command("200k"), "-m", "main"],
-                env={**device_run.application_environment(runtime), **own},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
-        return processes[-1]
+        env = {**device_run.application_environment(runtime), **own}
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen([*runtime.command("200k"), "-m", "main"], env=env, **output)
 
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    with processes.started(start, lambda process: (process.kill(), process.communicate())) as call:
+        yield call
 
 
 def test_messages_and_console_of_a_device(device):

@@ -159,10 +159,7 @@ def test_messages_name_options_and_not_the_variables_of_make():
     assert {"PORT", "FLASH_MB", "ROMFS", "BROKER", "WAIT"} <= variables
     variable = re.compile(rf"\b({'|'.join(sorted(variables))})=(?!FILE)")  # --board-firmware takes BOARD=FILE
     modules = sorted(Path(cli.__file__).parent.rglob("*.py"))
-    texts = [node.value for module in modules for node in ast.walk(ast.parse(module.read_text())) if _is_text(node)]
+    values = [getattr(node, "value", None) for module in modules for node in ast.walk(ast.parse(module.read_text()))]
+    texts = [value for value in values if isinstance(value, str)]
     assert len(texts) > 500
     assert [text for text in texts if variable.search(text)] == []
-
-
-def _is_text(node):
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)

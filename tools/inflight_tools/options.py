@@ -97,8 +97,7 @@ User = Annotated[str | None, typer.Option(help="user name at the broker")]
 PASSWORD = "INFLIGHT_PASSWORD"
 PasswordFile = Annotated[Path | None, _file(f"file with the password; default: the environment variable {PASSWORD}")]
 ProtocolLevel = Annotated[
-    int | None,
-    typer.Option(min=4, max=5, help="5: MQTT 5; 4: MQTT 3.1.1; default: 5 if the configuration has 5"),
+    int | None, typer.Option(min=4, max=5, help="5: MQTT 5; 4: MQTT 3.1.1; default: 5 if the configuration has 5")
 ]
 
 # --- the pipeline ---
@@ -143,8 +142,7 @@ EVERY_S = 10  # the default
 Age = Annotated[float, typer.Option(min=0.1, help="seconds after which a landing file is finished")]
 AGE_S = 10
 Since = Annotated[
-    str | None,
-    typer.Option(help="only what was received then or later: 24h or 7d (ago), or 2026-03-01T08:00 (UTC)"),
+    str | None, typer.Option(help="only what was received then or later: 24h or 7d (ago), or 2026-03-01T08:00 (UTC)")
 ]
 Until = Annotated[str | None, typer.Option(help="only what was received before that time, as --since")]
 Grace = Annotated[
@@ -153,8 +151,7 @@ Grace = Annotated[
 ]
 GRACE_S = 3600  # the default
 Retired = Annotated[
-    list[str] | None,
-    typer.Option(help="a collector that never returns: what its session had is lost; can be repeated"),
+    list[str] | None, typer.Option(help="a collector that never returns: what its session had is lost; can be repeated")
 ]
 Master = Annotated[str, typer.Option(help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")]
 MASTER = "local[*]"  # the default

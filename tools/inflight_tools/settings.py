@@ -48,11 +48,7 @@ NO_TLS = Tls()
 
 
 def settings(
-    config_file: Path | str | None,
-    tls: Tls = NO_TLS,
-    board: Any = None,
-    app: Path | None = None,
-    dry: bool = True,
+    config_file: Path | str | None, tls: Tls = NO_TLS, board: Any = None, app: Path | None = None, dry: bool = True
 ) -> dict[str, bytes]:
     """{absolute path on the device: content} of the configuration in `config_file`, None: none, and of the certificates
     it names: the files in `tls` become DER at the paths that tls_ca, tls_cert and tls_key say.

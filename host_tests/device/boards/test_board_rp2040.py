@@ -92,7 +92,8 @@ def test_reset_causes():
             (lambda: stops(chip, chip.board.sleep, 5, True), WDT_RESET, codes.DEEP_SLEEP),
             (lambda: stops(chip, chip.board.sleep, 0, True), WDT_RESET, codes.SOFT),
             (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
-            (lambda: boot_rom(chip), WDT_RESET, codes.RESET),
+            # new firmware was copied to the boot drive
+            (lambda: chip.mem32.__setitem__(chip.mem32.scratch(4), 0xB007C0D3), WDT_RESET, codes.RESET),
             (lambda: hangs(chip, 5_000), WDT_RESET, codes.WATCHDOG),
             (lambda: stops(chip, chip.board.sleep, 5, True), PWRON_RESET, codes.POWER_ON),  # a power cut in the sleep
             (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
@@ -119,11 +120,6 @@ def test_at_the_prompt_the_watchdog_stops():
             chip.clock.sleep_ms(600_000)
             stops(chip, chip.reset)
             eq(chip.start(WDT_RESET).reset_cause(), codes.SOFT)
-
-
-def boot_rom(chip):
-    """A reset after new firmware was copied to the boot drive."""
-    chip.mem32[chip.mem32.scratch(4)] = 0xB007C0D3
 
 
 def hangs(chip, ms):

@@ -34,8 +34,7 @@ def error_of(peer, data):
 
 
 def error_after_connack(data):
-    peer = Peer5.connected()
-    return error_of(peer, data)
+    return error_of(Peer5.connected(), data)
 
 
 # --- the beginning ---

@@ -131,22 +131,11 @@ async def leave_at_once(port):
 
 async def main(port):
     await leave_at_once(port)
-    errors = []
-    connects = []
-    disconnects = []
-    completes = []
-    client = AsyncClient(
-        "127.0.0.1",
-        "smoke",
-        Journal(RamFlash(8, 4096)),
-        port=port,
-        timeout_ms=5000,
-        backoff_ms=(5, 50),
-        on_connect=connects.append,
-        on_disconnect=disconnects.append,
-        on_complete=completes.append,
-        on_error=errors.append,
-    )
+    errors, connects, disconnects, completes = [], [], [], []
+    handlers = {"on_connect": connects.append, "on_disconnect": disconnects.append}
+    handlers.update({"on_complete": completes.append, "on_error": errors.append})
+    options = {"port": port, "timeout_ms": 5000, "backoff_ms": (5, 50)}
+    client = AsyncClient("127.0.0.1", "smoke", Journal(RamFlash(8, 4096)), **options, **handlers)
     async with client:
         await client.subscribe("loop/#", 2)
         consumer = asyncio.create_task(consume(client))

@@ -27,9 +27,8 @@ def tcp(payload, to_board=True):
     return net.pack_ethernet(*macs, net.ETHERTYPE_IPV4, packet)
 
 
-def arp():
-    packet = net.pack_arp(net.ARP_OP_REQUEST, BOARD_MAC, GUEST_IP, bytes(6), GATEWAY_IP)
-    return net.pack_ethernet(b"\xff" * 6, BOARD_MAC, net.ETHERTYPE_ARP, packet)
+ARP = net.pack_arp(net.ARP_OP_REQUEST, BOARD_MAC, GUEST_IP, bytes(6), GATEWAY_IP)
+ARP = net.pack_ethernet(b"\xff" * 6, BOARD_MAC, net.ETHERTYPE_ARP, ARP)
 
 
 def test_the_events_of_a_wake():
@@ -37,7 +36,7 @@ def test_the_events_of_a_wake():
     board."""
     clock = Clock()
     wake = Wake(clock)
-    events = [(800, wake.programmed), (801.5, wake.programmed), (1500, wake.frame, arp()), (1510, wake.programmed)]
+    events = [(800, wake.programmed), (801.5, wake.programmed), (1500, wake.frame, ARP), (1510, wake.programmed)]
     others = tcp(CONNACK), tcp(SUBACK), tcp(LIKE_PUBACK), tcp(b""), tcp(PUBACK, to_board=False)
     events += [(1550, wake.frame, frame) for frame in others]
     events += [(1600, wake.frame, tcp(SUBACK + PUBACK)), (1700, wake.frame, tcp(PUBACK))]

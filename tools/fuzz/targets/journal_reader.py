@@ -11,10 +11,6 @@ NEVER = 0xFF000000
 ALIKE = 12  # bytes of an invalid header that are as a number wants them, at least
 
 
-def log2(n):
-    return len(bin(n)) - 3
-
-
 def zeros(nibble):
     return 4 - bin(nibble).count("1")
 
@@ -24,7 +20,7 @@ class Shape:
 
     def __init__(self, n, size, page):
         self.n, self.size, self.unit = n, size, max(page, 64)
-        self.geometry = struct.pack("<3sBBBH", b"IFJ", 2, log2(size), 0, n)
+        self.geometry = struct.pack("<3sBBBH", b"IFJ", 2, len(bin(size)) - 3, 0, n)
 
     def header(self, seq, epoch, secret, geometry=None):
         head = (geometry or self.geometry) + struct.pack("<III", seq & 0xFFFFFFFF, epoch, secret)

@@ -34,12 +34,10 @@ def text_is_valid(data):
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return False
-    return all(_may_stand(ord(c)) for c in text)
-
-
-def _may_stand(c):
-    control = c < 0x20 or 0x7F <= c < 0xA0
-    return not (control or 0xFDD0 <= c <= 0xFDEF or c & 0xFFFF in (0xFFFE, 0xFFFF))
+    for c in map(ord, text):
+        if c < 0x20 or 0x7F <= c < 0xA0 or 0xFDD0 <= c <= 0xFDEF or c & 0xFFFF in (0xFFFE, 0xFFFF):
+            return False
+    return True
 
 
 def name_is_valid(data):

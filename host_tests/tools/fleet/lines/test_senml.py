@@ -17,18 +17,12 @@ def values(pack):
     return {name: (unit, time, next((v for v in rest if v is not None), None)) for name, unit, time, *rest in records}
 
 
+OTHER = {"n": "c", "u": "Cel", "v": -3.5}
+MORE = [{"u": "%RH", "n": "air", "v": 40}, {"n": "door", "vb": False}, {"n": "mode", "vs": "open"}]
 PACKS = {
     "base values hold for the records behind them": (
-        [
-            {"bn": "urn:dev:mac:1:", "bt": NOW, "bu": "V", "bv": 10, "n": "a", "v": 1},
-            {"n": "b", "v": 2, "t": -5},
-            {"n": "c", "u": "Cel", "v": -3.5},
-        ],
-        {
-            "urn:dev:mac:1:a": ("V", NOW, 11.0),
-            "urn:dev:mac:1:b": ("V", NOW - 5, 12.0),
-            "urn:dev:mac:1:c": ("Cel", NOW, 6.5),
-        },
+        [{"bn": "1:", "bt": NOW, "bu": "V", "bv": 10, "n": "a", "v": 1}, {"n": "b", "v": 2, "t": -5}, OTHER],
+        {"1:a": ("V", NOW, 11.0), "1:b": ("V", NOW - 5, 12.0), "1:c": ("Cel", NOW, 6.5)},
     ),
     "they are replaced": (
         [{"bn": "x/", "bt": NOW, "n": "a", "v": 1}, {"bn": "y/", "n": "a", "v": 2}, {"bt": NOW + 60, "n": "b", "v": 3}],
@@ -40,20 +34,9 @@ PACKS = {
     "a sum adds its base": ([{"n": "energy", "bs": 100, "s": 20.5}], {"energy": (None, 0.0, 120.5)}),
     "unknown fields": ([{"n": "a", "v": 1, "seq": 5, "epoch": 7, "colour": "red"}], {"a": (None, 0.0, 1.0)}),
     "what the firmware sends": (
-        [
-            {"bn": "urn:dev:mac:28cdc1:", "bt": NOW, "seq": 4, "u": "Cel", "n": "temperature", "v": 21.5},
-            {"u": "%RH", "n": "attic-humidity", "v": 40},
-            {"n": "door", "vb": False},
-            {"n": "mode", "vs": "open"},
-            {"n": "data", "vd": "aGk"},
-        ],
-        {
-            "urn:dev:mac:28cdc1:temperature": ("Cel", NOW, 21.5),
-            "urn:dev:mac:28cdc1:attic-humidity": ("%RH", NOW, 40.0),
-            "urn:dev:mac:28cdc1:door": (None, NOW, False),
-            "urn:dev:mac:28cdc1:mode": (None, NOW, "open"),
-            "urn:dev:mac:28cdc1:data": (None, NOW, "aGk"),
-        },
+        [{"bn": "mac:28:", "bt": NOW, "seq": 4, "u": "Cel", "n": "hot", "v": 21.5}, *MORE, {"n": "data", "vd": "aGk"}],
+        {"mac:28:hot": ("Cel", NOW, 21.5), "mac:28:air": ("%RH", NOW, 40.0)}
+        | {f"mac:28:{n}": (None, NOW, value) for n, value in (("door", False), ("mode", "open"), ("data", "aGk"))},
     ),
 }
 

@@ -72,10 +72,7 @@ def exported(tmp_path_factory):
     """The names of all metrics."""
     ways = [TransferMetrics(Figures(), name) for name in ("upload", "download")]
     group = dict.fromkeys(("devices", "silent", "nearly_full", "lost", "dead_letters"), 0)
-    facts = empty() | {
-        "groups": [group | {"group": "attics", "holds_s": 60.0}],
-        "gave_up": {"dropped": 0},
-    }
+    facts = empty() | {"groups": [group | {"group": "attics", "holds_s": 60.0}], "gave_up": {"dropped": 0}}
     readings = [{"device": "attic", "name": "temperature", "unit": "Cel", "value": 9.0}]
     fleet = FleetMetrics(facts | {"made": time.time()}, 0, readings)
     return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), fleet, *ways)}

@@ -82,10 +82,7 @@ APART = {
     "lengths5": ("cursor", ("digits_for", "digits_in")),
     "connect_properties": ("properties5", ("ConnectProperties", "attach_to_connect", "connect_properties")),
     "subscription": ("properties5", ("NO_LOCAL", "RETAIN_AS_PUBLISHED", "RETAIN_IF_NEW", "RETAIN_NEVER")),
-    "connected5": (
-        "mqtt5",
-        ("Session5._load_at_level_5", "Session5._fields_of_connect", "Session5._receive_connack5"),
-    ),
+    "connected5": ("mqtt5", ("Session5._load_at_level_5", "Session5._fields_of_connect", "Session5._receive_connack5")),
     "long_packets": (
         "receive5",
         """
