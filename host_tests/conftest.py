@@ -37,8 +37,7 @@ RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 @pytest.fixture(params=runtimes.NAMES)
 def runtime(request):
     """Each available interpreter."""
-    found = interpreter(request.param)
-    return found
+    return interpreter(request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +69,12 @@ def mosquitto(tmp_path):
     yield start
     for broker in started:
         broker.kill()
+
+
+@pytest.fixture
+def broker(mosquitto):
+    """The broker of a test, where no folder has another one."""
+    return mosquitto()
 
 
 def pytest_configure(config):

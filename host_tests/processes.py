@@ -41,3 +41,7 @@ def started(start, end):
             return result
 
         yield call
+
+
+class Killed(BaseException):
+    """As if the process was killed."""

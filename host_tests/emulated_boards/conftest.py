@@ -47,11 +47,6 @@ def bench(request, tmp_path_factory):
         yield module.Bench(brokers, pinned=True) if pinned else module.Bench(brokers)
 
 
-@pytest.fixture
-def broker(mosquitto):
-    return mosquitto()
-
-
 def pytest_configure(config):
     config.addinivalue_line("markers", "boards(names): on which emulated boards the test runs")
 

@@ -15,6 +15,7 @@ from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.clients import cut_power
 from host_tests.firmware.conftest import Pin
 from inflight import RamFlash
+from nor import PowerCut
 from tools.reference.server import Session
 
 files_write = files.write
@@ -35,10 +36,6 @@ def states(published):
         return [body["state"] for _, body in sorted({body["seq"]: body for body in published("actuator/pump")}.items())]
 
     return run
-
-
-class PowerCut(BaseException):
-    """No handler of the device catches it."""
 
 
 class Power:

@@ -21,6 +21,7 @@ from host_tests.waiting import wait_for
 from inflight import RamFlash
 from inflight.journal.journal import OUT
 from inflight_tools.settings import SECRETS
+from nor import PowerCut
 from tools.reference.kinds import CONNECT, PUBACK, SUBACK, SUBSCRIBE
 
 
@@ -119,19 +120,12 @@ def test_readings_are_gathered_without_a_connection(make, nobody, broker, until)
 def test_a_power_cut_while_readings_are_gathered_loses_none(make, nobody, broker, until, monkeypatch):
     """Whatever was done of it: the longer message accepted, the shorter one given up, or not."""
 
-    class PowerCut(BaseException):
-        pass
-
     flash, board = RamFlash(16, 4096), Changing()
     for name in ("discard", "publish") * 3:
         cut = make(nobody, flash, board=board)
         until(cut, lambda count=board.count: board.count >= count + 4)
-
-        def stop(*_):
-            raise PowerCut
-
         with monkeypatch.context() as patch, pytest.raises(PowerCut):
-            patch.setattr(cut.client, name, stop)
+            patch.setattr(cut.client, name, Mock(side_effect=PowerCut))
             until(cut, lambda: False)
         cut_power(cut.client)
         if name == "publish":
@@ -574,19 +568,13 @@ def test_reboot_happens_after_all_messages_are_delivered(app, broker, until, pub
 
 
 def test_command_interrupted_by_a_power_cut_is_marked_redelivered(make, broker, until, monkeypatch, published):
-    class PowerCut(BaseException):
-        pass
-
-    def cut(*_):
-        raise PowerCut
-
     flash = RamFlash(8, 4096)
     first = make(broker.port, flash)
     until(first, lambda: published("status"))
     broker.give("inflight/dev/command/ping", b"again", 2)
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
         patch.setitem(sys.modules, "commands", commands)
-        patch.setattr(commands, "execute", cut)
+        patch.setattr(commands, "execute", Mock(side_effect=PowerCut))
         until(first, lambda: False)
     cut_power(first.client)
     second = make(broker.port, flash)
@@ -615,13 +603,10 @@ def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some
 def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, nobody, broker, until):
     """The clock is set from the configured host, and the watchdog is fed if there is one."""
 
-    def fail(config):
-        raise ValueError("no such country")
-
     app = make(nobody, wifi_ssid="net", watchdog_ms=0)
     app.board.wifi = IDLE
     app.board.joins = ONLINE
-    app.board.setup = fail
+    app.board.setup = Mock(side_effect=ValueError("no such country"))
     until(app, lambda: app.board.joined)
     assert "no such country" in app.errors["wifi"] and not app.board.fed
     app = make(broker.port, ntp="time.example", watchdog_ms=30_000)

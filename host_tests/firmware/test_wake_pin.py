@@ -1,6 +1,7 @@
 """A sensor that sleeps and that a pin wakes, with a broker: the event, and the next sleep."""
 
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -8,13 +9,10 @@ from codes import IDLE
 from host_tests.firmware.conftest import Board, gathered
 from host_tests.firmware.test_sleeping_app import SLEEP_MS, Sleeper
 from inflight.compat import ticks_add, ticks_ms
+from nor import PowerCut
 
 PIN = 33
 WIFI = {"wifi_ssid": "net", "wifi_key": "the-wifi-key"}
-
-
-class PowerCut(BaseException):
-    pass
 
 
 class WakePin:
@@ -91,11 +89,8 @@ def test_a_power_cut_before_the_radio_is_on_leaves_the_event_in_the_journal(wake
     board = wake.device.board
     board.wifi = IDLE
 
-    def cut(*how):
-        raise PowerCut
-
     for name in ("status", "join", "network", "setup"):
-        monkeypatch.setattr(board, name, cut)
+        monkeypatch.setattr(board, name, Mock(side_effect=PowerCut))
     with pytest.raises(PowerCut):
         wake(broker.port, True, **WIFI)
     assert len(broker.connections) == 1

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import threading
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -23,10 +24,7 @@ def watched_files():
 
 def test_other_tasks_run_while_there_is_no_network(monkeypatch):
     """Name resolution fails at once, again and again."""
-
-    async def dial(*args):
-        raise OSError(errno.EHOSTUNREACH, "no network")
-
+    dial = AsyncMock(side_effect=OSError(errno.EHOSTUNREACH, "no network"))
     monkeypatch.setattr("inflight.client.aio.open_socket", dial)
     client = make(1)
 

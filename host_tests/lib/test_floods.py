@@ -7,7 +7,6 @@ import socket
 
 import pytest
 
-import inflight.cpython
 from host_tests.lib import aio_clients
 from host_tests.thorough import more
 from inflight.level5.authentication import Authentication
@@ -20,16 +19,6 @@ TIMEOUT_MS = 50
 KEEPALIVE_S = 1
 MOST_MS = 110 * TIMEOUT_MS  # the longest that a client waits for an answer, behind long messages
 LIMIT_MS = KEEPALIVE_S * 1000 + 2 * MOST_MS  # the test ends
-
-
-class Clock:
-    now = 1000.0  # seconds
-
-    def monotonic_ns(self):
-        return round(self.now * 1e9)
-
-    def sleep(self, seconds):
-        self.now += max(seconds, 0.001)
 
 
 class Endless:
@@ -121,13 +110,6 @@ def of_kinds(*floods):
 
 
 of_each_kind = of_kinds(*SOME, *more(*FLOODS[1::4], *FLOODS[2::4]))
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(inflight.cpython, "time", clock)
-    return clock
 
 
 @pytest.fixture

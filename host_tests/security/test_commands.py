@@ -1,6 +1,7 @@
 """Promise: a device executes commands only from its own topics, never retained ones, and replies only there."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,12 +23,7 @@ OF_OTHERS = """
 """.split()
 
 
-class Board:
-    def sensors(self):
-        return ()
-
-    def reset_cause(self):
-        return "power-on"
+BOARD = SimpleNamespace(sensors=tuple, reset_cause=lambda: "power-on")
 
 
 class Device(Node):
@@ -44,7 +40,7 @@ def device(broker):
     buffer = bytearray(8192)
     options = {"timeout_ms": PATIENCE_S * 1000, "keepalive": 0, "buffer": buffer}
     client = Client("127.0.0.1", "box", journal, port=broker.port, **options)
-    node = Device(Board(), check({"host": "h"}, "box"), journal, client, None, began=0)
+    node = Device(BOARD, check({"host": "h"}, "box"), journal, client, None, began=0)
     node.subscribe()
     yield node
     cut_power(client)

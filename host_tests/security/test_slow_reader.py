@@ -97,22 +97,19 @@ def clock(monkeypatch):
 def connected(clock, slow, monkeypatch):
     """connected(share, pause) is a blocking client, and its connection. That was a quick one before: `clock` and `took`
     count from now on."""
-    clients = []
 
     def make(share, pause):
         transport = slow(1000, pause, connack(0))
         monkeypatch.setattr(inflight.net.transport, "open_socket", lambda *where: None)
         monkeypatch.setattr(inflight.client.client, "Transport", lambda *of: transport)
         client = Client("127.0.0.1", "device", timeout_ms=TIMEOUT_MS, keepalive=0, on_error=lambda error: None)
-        clients.append(client)
         client.connect()
         transport.share = share
         clock.now = transport.took = transport._free = 0
         return client, transport
 
-    yield make
-    for client in clients:
-        client.disconnect()
+    with started(make, lambda made: made[0].disconnect()) as start:
+        yield start
 
 
 @pytest.mark.parametrize("share, pause", [(1, 100), (1, 9_000), (20, 1_000)])

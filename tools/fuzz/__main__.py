@@ -12,14 +12,13 @@ import sys
 import time
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from tools.fuzz import CHECKOUT, campaign, corpus, target
 from tools.fuzz.attempt import minimized
 from tools.runtimes import runtime
+from tools.shown import table
 
 OUT = CHECKOUT / "build/fuzz"
 HEAP = "400k"
@@ -41,19 +40,15 @@ def _memory(parts):
 
 
 def report(parts):
-    table = Table(title="What was tried (a second: by one process)", box=box.SIMPLE_HEAD)
-    for column in ("target", "inputs", "a second", "edges", "features", "RSS at start", "at end", "findings"):
-        table.add_column(column, justify="left" if column == "target" else "right")
+    rows = [("target", "inputs", "a second", "edges", "features", "RSS at start", "at end", "findings")]
     for name, own in _by_target(parts).items():
         spent, done = sum(part.spent for part in own), sum(part.done for part in own)
         speed = f"{done / spent:,.0f}" if spent else ""
         reached = max(part.edges for part in own), max(part.features for part in own)
         numbers = *(f"{n:,}" if n else "" for n in reached), *(f"{kb / 1024:.0f} MB" for kb in _memory(own))
-        table.add_row(name, f"{done:,}", speed, *numbers, str(sum(len(part.findings) for part in own)))
+        rows.append((name, f"{done:,}", speed, *numbers, sum(len(part.findings) for part in own)))
     total, found = sum(part.done for part in parts), sum(len(part.findings) for part in parts)
-    table.add_section()
-    table.add_row("all", f"{total:,}", "", "", "", "", "", str(found))
-    return table
+    return table("What was tried (a second: by one process)", [*rows, ("all", f"{total:,}", *[""] * 5, found)])
 
 
 def keep_findings(console, parts):

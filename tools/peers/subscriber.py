@@ -67,6 +67,10 @@ class Subscriber:
         """Publishes."""
         self._client.publish(topic, payload, qos)
 
+    def numbers(self):
+        """Those of all messages that have one."""
+        return {one.fields["seq"] for one in list(self.messages) if "seq" in one.fields}
+
     def find(self, topic):
         """The messages to `topic` so far."""
         return [one for one in list(self.messages) if one.topic == topic]

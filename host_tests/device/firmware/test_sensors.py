@@ -518,14 +518,6 @@ def crc_1wire(data):
     return crc
 
 
-class OneWire:
-    def __init__(self, pin):
-        pass
-
-    def crc8(self, data):
-        return crc_1wire(data)
-
-
 class DS18X20:
     """A bus with these sensors, {number: degrees or scratchpad without its CRC}; values are available after
     convert_temp(). phantom: one whose number is read wrong."""
@@ -561,7 +553,8 @@ class DS18X20:
         return bytearray(value) + bytes([crc_1wire(value)])
 
 
-ONE_WIRE = With(machine=Module(Pin=Pin), onewire=Module(OneWire=OneWire), ds18x20=Module(DS18X20=DS18X20))
+ONE_WIRE = Module(OneWire=lambda pin: Module(crc8=crc_1wire))
+ONE_WIRE = With(machine=Module(Pin=Pin), onewire=ONE_WIRE, ds18x20=Module(DS18X20=DS18X20))
 
 
 def tank(there, family=0x28):

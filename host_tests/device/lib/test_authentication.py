@@ -6,7 +6,7 @@ from inflight.flash.flash import RamFlash
 from inflight.level5.authentication import Authentication
 from inflight.packet import ProtocolError
 from session_peer import split
-from session_peer5 import NONE, Peer5
+from session_peer5 import NONE, Peer5, error_of
 from tools.reference import wire
 from tools.reference.kinds import AUTH, PUBACK, PUBLISH
 from tools.reference.properties import block
@@ -54,11 +54,6 @@ def said(packets):
     return [(p.code, sorted(p.properties)) for p in packets]
 
 
-def code_of(found, data):
-    """The reason code of the error that these bytes are."""
-    return raises(ProtocolError, found.feed, data).reason_code
-
-
 def test_connect_names_the_method():
     """[MQTT5-4.12.0-5] With the first data, and without any; a long one, too."""
     for answer, data in ((Secret(), b"1"), (lambda data: None, None), (lambda data: b"x" * 150, b"x" * 150)):
@@ -100,10 +95,10 @@ def test_what_the_broker_may_not_say():
     for data in wrong:
         found = peer()
         found.call()
-        eq(code_of(found, data), 0x82)
+        eq(error_of(found, data), 0x82)
         eq(found.session.connected, False)
     for data in (challenge(), challenge(code=0)):
-        eq(code_of(up(peer()), data), 0x82)
+        eq(error_of(up(peer()), data), 0x82)
 
 
 def test_an_answer_that_refuses_the_broker():
@@ -113,11 +108,11 @@ def test_an_answer_that_refuses_the_broker():
     eq((error.reason_code, "another one" in str(error)), (0x87, True))
     found = peer()
     found.call()
-    eq(code_of(found, wire.connack(0, 0, block(M, (DATA, b"wrong")))), 0x87)
+    eq(error_of(found, wire.connack(0, 0, block(M, (DATA, b"wrong")))), 0x87)
     eq(found.session.connected, False)
     found = peer(lambda data: b"x" * 300 if data else None)  # longer than the buffer
     found.call()
-    eq(code_of(found, challenge(b"a")), 0x87)
+    eq(error_of(found, challenge(b"a")), 0x87)
 
 
 def test_a_renewal():
@@ -134,7 +129,7 @@ def test_a_renewal():
     eq(ack.kind, PUBACK)
     eq(found.feed(challenge(b"last", 0)), [])
     eq((found.auth.renewing, found.secret.heard[-1]), (False, b"last"))
-    eq(code_of(found, challenge(b"", 0)), 0x82)
+    eq(error_of(found, challenge(b"", 0)), 0x82)
 
 
 def test_a_renewal_that_is_refused():
@@ -146,7 +141,7 @@ def test_a_renewal_that_is_refused():
     found = up(peer())
     found.auth.renew()
     found.sent()
-    eq(code_of(found, challenge(b"wrong")), 0x87)
+    eq(error_of(found, challenge(b"wrong")), 0x87)
 
 
 def test_a_renewal_ends_with_its_connection():

@@ -3,6 +3,7 @@
 import struct
 from binascii import crc32
 
+from account import body
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
 from inflight.journal.records import ASIDE
@@ -23,10 +24,6 @@ def rings(blocks=4):
 def journals(blocks=4):
     for flash in rings(blocks):
         yield flash, Journal(flash)
-
-
-def body(k, n=40):
-    return bytes([(k * 7 + i) & 0xFF for i in range(n)])
 
 
 class RecordOwner(dict):

@@ -8,7 +8,7 @@ from inflight.level5.aliases5 import Aliases
 from inflight.packet import ProtocolError
 from inflight.session.refused import Disconnected, PublishRefused
 from session_peer import Peer
-from session_peer5 import NONE, Peer5
+from session_peer5 import NONE, Peer5, error_of
 from tools.reference import wire
 from tools.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
 from tools.reference.properties import block
@@ -26,11 +26,6 @@ DISCONNECT_CODES += b"\x9d\x9e\x9f\xa0\xa1\xa2"
 def brief(packets):
     """[(kind, Message ID, DUP)]"""
     return [(p.kind, p.mid, p.dup) for p in packets]
-
-
-def error_of(peer, data):
-    """The reason code of the error that these bytes are."""
-    return raises(ProtocolError, peer.feed, data).reason_code
 
 
 def error_after_connack(data):

@@ -1,7 +1,8 @@
 # The broker's side of a session of level 5.
 
-from harness import eq
+from harness import eq, raises
 from inflight.level5.mqtt5 import Session5
+from inflight.packet import ProtocolError
 from session_peer import Peer
 from tools.reference.properties import block
 from tools.reference.wire import connack, parse
@@ -53,3 +54,8 @@ class Peer5(Peer):
     def lose(self):
         """The connection breaks."""
         self.session.connection_lost()
+
+
+def error_of(peer, data):
+    """The reason code of the error that these bytes are."""
+    return raises(ProtocolError, peer.feed, data).reason_code

@@ -44,10 +44,6 @@ def test_it_starts_again_when_its_firmware_fails(bench, task, who, cause):
                 lambda: told(subscriber, f"inflight/{who}/health", reset=cause), _S, "health after a new start"
             )
             newest = max(note >> 2 for note in board.notes if note < MARKS)
-
-            def numbers():
-                return {one.fields["seq"] for one in subscriber.messages if "seq" in one.fields}
-
-            await board.until(lambda: numbers() >= set(range(newest + 1)), _S, "what was accepted before")
+            await board.until(lambda: subscriber.numbers() >= set(range(newest + 1)), _S, "what was accepted before")
 
     bench.copy(live, task, 2 * _S, watchdogs=task == HANG)

@@ -21,9 +21,6 @@ def test_the_heap_is_flat(bench, record_property):
     async def live(board):
         with Subscriber(bench.brokers.plain.port, "inflight/sensor/#") as subscriber:
 
-            def numbers():
-                return {one.fields["seq"] for one in list(subscriber.messages) if "seq" in one.fields}
-
             def over():
                 # Asked a hundred times a second: it parses one message, not all.
                 healths = subscriber.find("inflight/sensor/health")
@@ -32,7 +29,7 @@ def test_the_heap_is_flat(bench, record_property):
             healths = await board.until(over, 180 * MINUTES, "the last minute")
             newest = healths[-1].fields["seq"]
             # A report (QoS 1) may overtake telemetry (QoS 2), which takes one exchange more.
-            await board.until(lambda: numbers() >= set(range(newest + 1)), 60, "all that was accepted")
+            await board.until(lambda: subscriber.numbers() >= set(range(newest + 1)), 60, "all that was accepted")
             return [one.fields for one in healths], newest
 
     healths, newest = bench.copy(live, CUT, 200 * MINUTES)

@@ -20,11 +20,6 @@ WORKER = "births"
 SECRET = "hunter2"
 
 
-@pytest.fixture
-def broker(mosquitto):
-    return mosquitto()
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The flash of a board with the application, and with a configuration without a reachable broker."""

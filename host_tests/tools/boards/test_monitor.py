@@ -58,11 +58,6 @@ def board(tmp_path):
         yield board
 
 
-@pytest.fixture
-def broker(mosquitto):
-    return mosquitto()
-
-
 def configure(folder, broker, **fields):
     path = folder / "config.json"
     path.write_text(json.dumps({"host": "127.0.0.1", "port": broker.port, "root": "test", **fields}))

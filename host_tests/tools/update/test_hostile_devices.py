@@ -4,6 +4,7 @@ nothing. A mosquitto, or a scripted broker; the devices are plain MQTT clients."
 import json
 import struct
 import threading
+from unittest.mock import Mock
 
 import paho.mqtt.client as paho
 import pytest
@@ -194,16 +195,13 @@ def test_a_device_that_floods_loses_its_own_events_only(broker, server):
 def fatal(scripted, monkeypatch):
     """A connection in which Paho's thread ends with an error, at a PINGRESP."""
 
-    def fails(client):
-        raise IndexError("a defect")
-
     def script(broker):
         catch_up(broker)
         broker.send(delivery("inflight/box/status", b'{"firmware": "1"}'), pingresp())
         chunks_until_the_end(broker)
         broker.cut()
 
-    monkeypatch.setattr(paho.Client, "_handle_pingresp", fails)
+    monkeypatch.setattr(paho.Client, "_handle_pingresp", Mock(side_effect=IndexError("a defect")))
     with scripted.play(script):
         yield scripted
 

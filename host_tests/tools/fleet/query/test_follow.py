@@ -13,6 +13,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
+from host_tests.processes import Killed
 from host_tests.thorough import more
 from host_tests.tools.fleet.tables import AT
 from inflight_tools.fleet.query import follow
@@ -175,10 +176,6 @@ def test_a_batch_that_is_given_up_is_not_exported(written, to, exported_before):
     written.batch(rows=1)
     step(written, to)
     assert sorted(read(to)) == written.all == [0, 3]
-
-
-class Killed(BaseException):
-    """As if the process was killed."""
 
 
 @pytest.mark.parametrize("seed", [*range(3), *more(*range(3, 20))])

@@ -30,19 +30,20 @@ HOUR = 3600 * S
 PLACES = ("delivered", "lost", "given_up", "on_way", "on_device", "guessed")
 
 
+def status(device, seq, at, oldest=None, epoch=7, by="c", **properties):
+    fields = {"state": "online", "seq": seq, "epoch": epoch, "oldest": seq if oldest is None else oldest}
+    return message(f"{device}/status", fields, at, by=by, **({"properties": properties} if properties else {}))
+
+
+def marker(by, sent, received=None):
+    return message(f"{by}/collector", {"sent": sent}, received or sent, by=by)
+
+
 @pytest.fixture(scope="module")
 def result(common_fleet):
     """A fleet whose devices miss numbers. The collector's last marker that came back is of NOW + 60 s. So all that the
     broker had then has landed."""
     fleet = common_fleet
-
-    def status(device, seq, at, oldest=None, epoch=7, **properties):
-        fields = {"state": "online", "seq": seq, "epoch": epoch, "oldest": seq if oldest is None else oldest}
-        return message(f"{device}/status", fields, at, **({"properties": properties} if properties else {}))
-
-    def marker(sent, at):
-        return message("c/collector", {"sent": sent}, at)
-
     # Number 1 is missing, and acknowledged before the marker; 3 after it; 5 is not acknowledged.
     told = [("all", 0, 0, 0), ("all", 2, 30, 2), ("all", 4, 90, 4), ("all", 6, 95, 5)]
     fleet.land(*[status(device, seq, NOW + s * S, oldest) for device, seq, s, oldest in told])
@@ -66,7 +67,7 @@ def result(common_fleet):
     fleet.land(*[telemetry("hourly", n, at=NOW + (n - 3) * HOUR) for n in range(4)])
     fleet.land(message("sleeps/status", {"state": "asleep", "next_s": 7200, "seq": 0, "epoch": 7}, NOW))
     fleet.land(message("odd/status", {"state": "online", "seq": 0, "epoch": 7, "oldest": 1}, NOW))
-    fleet.land(marker(NOW + 60 * S, NOW + 61 * S))
+    fleet.land(marker("c", NOW + 60 * S, NOW + 61 * S))
     fleet.run()
     return SimpleNamespace(fleet=fleet, facts=facts(fleet))
 
@@ -241,14 +242,8 @@ def test_silent_devices_come_first(result):
 
 def test_a_collector_that_is_away_may_still_have_messages(fleet):
     """A member of a group. When it is declared retired, what it had is lost."""
-
-    def status(seq, at, oldest):
-        return message("attic/status", {"state": "online", "seq": seq, "epoch": 7, "oldest": oldest}, at)
-
-    def marker(by, at):
-        return message(f"{by}/collector", {"sent": at}, at, by=by)
-
-    fleet.land(status(0, NOW, 0), marker("away", NOW), status(2, NOW + HOUR, 2), marker("c", NOW + 2 * HOUR))
+    fleet.land(status("attic", 0, NOW), marker("away", NOW))
+    fleet.land(status("attic", 2, NOW + HOUR), marker("c", NOW + 2 * HOUR))
     fleet.run()
     now = (NOW + 3 * HOUR) / 1000
     found = fleet.facts(now=now)
@@ -308,18 +303,12 @@ def test_a_broker_that_loses_a_message_is_found_out(fleet, tmp_path):
 
 def test_nothing_is_lost_while_a_batch_is_written(fleet):
     """Of two collectors one has message 1. Its landing file is in the second batch, with the markers of both."""
-
-    def status(seq, by, s):
-        return message("attic/status", {"state": "online", "seq": seq, "epoch": 7, "oldest": seq}, NOW + s * S, by=by)
-
-    def marker(by, s):
-        return message(f"{by}/collector", {"sent": NOW + s * S}, NOW + s * S, by=by)
-
-    fleet.land(marker("a", 0), marker("b", 0), status(0, "a", 1), status(2, "a", 3))
+    fleet.land(marker("a", NOW), marker("b", NOW), *(status("attic", n, NOW + (n + 1) * S, by="a") for n in (0, 2)))
     fleet.run()
     before = facts(fleet)
     assert places(before, "attic") == {"delivered": 2, "on_way": 1}
-    fleet.land(status(1, "b", 2), status(3, "a", 4), marker("a", 100), marker("b", 100))
+    fleet.land(*(status("attic", n, NOW + (n + 1) * S, by=by) for n, by in ((1, "b"), (3, "a"))))
+    fleet.land(marker("a", NOW + 100 * S), marker("b", NOW + 100 * S))
     fleet.run()
     after = facts(fleet)
     assert places(after, "attic") == {"delivered": 4} and after["batch"] == 1

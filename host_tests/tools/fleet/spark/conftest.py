@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from host_tests.processes import Killed
 from tools.demo.downstream import QUICK_JAVA
 
 WORKER = "first"
@@ -67,10 +68,6 @@ def before_commits(monkeypatch):
         return len(done)
 
     return run
-
-
-class Killed(BaseException):
-    """As if the process was killed."""
 
 
 @pytest.fixture

@@ -6,9 +6,11 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from host_tests.processes import Killed
 from host_tests.thorough import more
 from host_tests.tools.fleet.transfer.conftest import Way
 from inflight_tools.fleet.lock import Busy
@@ -64,10 +66,6 @@ def test_a_file_that_comes_again_is_not_downloaded_again(landed):
     assert landed.move("upload").files == 4
     assert landed.move("download").files == 0
     assert landed.arrived() == {} and left(landed.bucket) == []
-
-
-class Killed(BaseException):
-    """As if the process was killed."""
 
 
 class Steps:
@@ -377,12 +375,8 @@ def test_a_file_that_cannot_be_read_holds_up_its_collector_alone(landed, monkeyp
 
 def test_each_new_error_is_said_once(way, monkeypatch):
     """Also if it is of the kind of the one before. A time in its text makes no new error."""
-    errors = iter(["no A after 1 ms", "no A after 20 ms", "no B", "no B", "no A after 3 ms"])
-
-    def fail(_):
-        raise OSError(next(errors))
-
-    monkeypatch.setattr(Objects, "names", fail)
+    errors = ["no A after 1 ms", "no A after 20 ms", "no B", "no B", "no A after 3 ms"]
+    monkeypatch.setattr(Objects, "names", Mock(side_effect=map(OSError, errors)))
     waits_of(way, "download", 5)
     assert way.said == [f"{text}; retrying" for text in ("no A after 1 ms", "no B", "no A after 3 ms")]
 
