@@ -107,6 +107,11 @@ class Device:
 
 
 @pytest.fixture
+def broker(mosquitto):
+    return mosquitto()
+
+
+@pytest.fixture
 def server(broker):
     with Server(Broker("127.0.0.1", broker.port, "inflight", None, None, None, None)) as found:
         yield found
