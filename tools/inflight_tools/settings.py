@@ -11,6 +11,7 @@ import re
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -23,6 +24,7 @@ APP = "app"  # the folder of one's own modules, beside the configuration
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
 _LARGEST = 3.4e38  # of the numbers with a point: a board has 32 bits for them
 SECRETS = ("password", "wifi_key", "wifi_networks", "setup")
+_DEVICE_CODE = threading.RLock()
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -110,6 +112,7 @@ def config_fields() -> dict[str, Field]:
     return dict(sorted(found.items()))
 
 
+@functools.cache
 def known_drivers(kind: str) -> list[str]:
     """The drivers that the firmware has for a "sensor" or an "actuator"."""
     with device_code():
@@ -174,20 +177,21 @@ def _strict(error: type[Exception], text: str) -> Any:
 @contextlib.contextmanager
 def device_code() -> Iterator[None]:
     """Within it, modules of the firmware, and the modules of boards that they import, have their own names, which other
-    packages may have as well."""
+    packages may have as well. One thread at a time is within it."""
     sources = device_sources()
     folders = [*search_path(sources.firmware), sources.boards / "common"]
     names = {file.stem for folder in folders for file in folder.glob("*.py")}
-    hidden = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
-    before = list(sys.path)
-    sys.path[:0] = map(str, folders)
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-        for name in names:
-            sys.modules.pop(name, None)
-        sys.modules.update(hidden)
+    with _DEVICE_CODE:
+        hidden = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
+        before = list(sys.path)
+        sys.path[:0] = map(str, folders)
+        try:
+            yield
+        finally:
+            sys.path[:] = before
+            for name in names:
+                sys.modules.pop(name, None)
+            sys.modules.update(hidden)
 
 
 def is_public_key(text: str) -> bool:

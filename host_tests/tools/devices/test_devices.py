@@ -155,7 +155,7 @@ def test_settings_that_the_device_gives_up(answering, device):
         ("set attic log=loud", 'log: write "info", "error" or "off"'),
         ("set attic wifi_key=short", "wifi_key: write 8 to 63"),
         ("set attic tls_ca=/x", "tls_ca: a file belongs to it"),
-        ('set attic actuators=[{"driver":"pwm","pin":4,"freq":1e400}]', "a number is too large, or none"),
+        ('set attic actuators=[{"driver":"pwm","pin":4,"freq":1e400}]', "actuators: a number is too large, or none"),
         ("set attic device=cellar", "device: the journal belongs to the present name"),
         ("set attic group=a group=b", "group is there twice: name it once"),
         ("set attic group=\udc80", "not UTF-8"),

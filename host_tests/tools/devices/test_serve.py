@@ -136,7 +136,7 @@ def test_a_form_changes_a_device(changing, attic):
 def test_entries_are_added_and_removed(changing, attic):
     form = filled(posted(changing, "attic", act="settings"))
     page = posted(changing, "attic", act="add", add="actuators switch", **form)
-    form = filled(page) | {"actuators.0.pin": "GP5", "sensors.0.remove": "on"}
+    form = filled(page) | {"actuators.0.pin": "GP5", "remove.sensors.0.": "on"}
     assert "actuators.0.invert" in form and not list(page.all(id="outcome"))
     assert said(changing, "attic", act="save", **form).startswith("sensors: [")
     assert json.loads(attic[-1][1]) == {"sensors": None, "actuators": [{"driver": "switch", "pin": "GP5"}]}

@@ -56,18 +56,38 @@ def value_of(name, text):
         return None
     if field and field.is_text and (name, text) != ("ntp", "false"):
         return text
+    return json_or_text(text)  # a prefix for `ha`; the check refuses all others
+
+
+def json_or_text(text):
+    """The value that the JSON `text` says, or the text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text  # a prefix for `ha`; the check refuses all others
+        return text
+
+
+def differing(whole, known):
+    """The fields of `whole` that a device with the configuration `known` has to change. True is not 1; a secret may be
+    there without being known."""
+
+    def text(value):
+        return json.dumps(value, sort_keys=True)
+
+    def unknown(name):
+        return name in SECRETS and name not in known
+
+    return {name: value for name, value in whole.items() if unknown(name) or text(value) != text(known.get(name))}
 
 
 def message(fields):
     """The payload of the command `set`. Raises WrongArgument: JSON has no number that is not finite."""
-    try:
-        return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
-    except ValueError:
-        raise WrongArgument("a number is too large, or none: write another one") from None
+    for name, value in fields.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            raise WrongArgument(f"{name}: a number is too large, or none: write another one") from None
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def check(fields, device, known=None):

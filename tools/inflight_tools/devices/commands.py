@@ -167,8 +167,7 @@ def restore(
             raise WrongArgument(f"{file} is of the device {of}, not of {device.name}")
         known = connection.configuration(device, timeout) if device.state == ONLINE else {}
         known.pop("device", None)
-        whole = dict.fromkeys(known) | given
-        fields = {field: value for field, value in whole.items() if value != known.get(field)}
+        fields = change.differing(dict.fromkeys(known) | given, known)
         kept = list(filter(change.by_cable, fields))
         if kept:
             _note(f"not sent, since only a cable changes them: {', '.join(kept)}")

@@ -1,6 +1,7 @@
 """A form for the configuration of a device: what it shows, and what a browser sends back. Its fields are texts by name:
 `interval_ms`, and of the first sensor `sensors.0.driver`, `sensors.0.pin`."""
 
+import functools
 import importlib
 import json
 from typing import NamedTuple
@@ -38,14 +39,17 @@ class Entry(NamedTuple):
 
 def texts(configuration):
     """The fields of a form that shows this configuration, a dict."""
-    found = {}
-    for name, value in configuration.items():
-        if name in KINDS and isinstance(value, list):
-            for number, entry in enumerate(value):
-                entry = entry if isinstance(entry, dict) else {"driver": str(entry)}
-                found |= {f"{name}.{number}.{field}": _text(one) for field, one in entry.items()}
-        else:
-            found[name] = _text(value)
+    return {name: _text(value) for name, value in _values(configuration).items()}
+
+
+def _values(configuration):
+    """{name in a form: value} of what it shows."""
+    found = {name: configuration[name] for name in _shown() if name in configuration}
+    for kind in KINDS:
+        entries = configuration.get(kind)
+        for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+            entry = entry if isinstance(entry, dict) else {"driver": entry}
+            found |= {visible(f"{kind}.{number}.{field}"): value for field, value in entry.items()}
     return found
 
 
@@ -58,32 +62,32 @@ def _text(value):
 
 
 def _typed(name, text, default):
-    if name in ("driver", "name") or (isinstance(default, str) and default != _NEEDED):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text  # a check refuses it where it has to be another one
+    is_text = name in ("driver", "name") or (isinstance(default, str) and default != _NEEDED)
+    return text if is_text else change.json_or_text(text)
 
 
 def configuration(form, known):
     """The configuration that a form asks for, a dict, of a device with the configuration `known`, {}: not known; a
-    secret that the form leaves empty is not in it."""
+    secret that the form leaves empty is not in it. What is shown and comes back as it was keeps its value, of which the
+    text does not tell all."""
+    before, values = texts(known), _values(known)
+    form = {name: text for name, text in form.items() if text.strip() or name in before}
+    kept = {name: value for name, value in values.items() if form.get(name) == before[name]}
     found = {name: value for name, value in known.items() if name not in (*_shown(), *KINDS)}
-    for name in _shown():
-        text = form.get(name, "").strip()
-        if text:
-            found[name] = known[name] if name in known and text == _text(known[name]) else change.value_of(name, text)
+    found |= {name: change.value_of(name, form[name]) for name in _shown() if form.get(name, "").strip()}
+    found |= {name: value for name, value in kept.items() if name in _shown()}
     for kind in KINDS:
-        if numbered := _numbered(form, kind):
-            found[kind] = list(map(_entry, numbered.values()))
+        of_kind = [{name: text for name, text in of.items() if f"{kind}." in name} for of in (form, before)]
+        if kind in known and of_kind[0] == of_kind[1]:
+            found[kind] = known[kind]
+        elif numbered := _numbered(form, kind):
+            found[kind] = [_entry(f"{kind}.{number}.", fields, kept) for number, fields in numbered.items()]
     return found
 
 
 def changes(form, known):
     """{field: value} of what a form changes, as change.check() takes it."""
-    whole = dict.fromkeys(known) | configuration(form, known)
-    return {name: value for name, value in whole.items() if value != known.get(name, "") or name in SECRETS}
+    return change.differing(dict.fromkeys(known) | configuration(form, known), known)
 
 
 def added(form):
@@ -91,24 +95,31 @@ def added(form):
     kind, _, driver = form.get("add", "").partition(" ")
     if kind not in KINDS or driver not in known_drivers(kind[:-1]):
         raise WrongArgument("choose a driver of the list")
-    return form | {f"{kind}.{max(_numbered(form, kind), default=-1) + 1}.driver": driver}
+    return form | {f"{kind}.{max(_all(form, kind), default=-1) + 1}.driver": driver}
 
 
-def _numbered(form, kind):
+def _all(form, kind):
     """{number: fields} of the entries in a form, in their order."""
     found = {}
     for name, text in form.items():
-        group, number, field = (*name.split(".", 2), "", "")[:3]
-        if group == kind and number.isdecimal() and len(number) < 4 and field:
-            found.setdefault(int(number), {})[field] = text.strip()
-    return {number: fields for number, fields in sorted(found.items()) if "remove" not in fields}
+        group, number, *field = name.split(".", 2) if "." in name else (name, "")
+        if group == kind and number.isdecimal() and len(number) < 6 and field:
+            found.setdefault(int(number), {})[field[0]] = text
+    return dict(sorted(found.items()))
 
 
-def _entry(fields):
+def _numbered(form, kind):
+    """As _all(), without those that the form removes."""
+    return {number: fields for number, fields in _all(form, kind).items() if f"remove.{kind}.{number}." not in form}
+
+
+def _entry(place, fields, kept):
     defaults = _defaults(fields.get("driver", ""))
-    return {name: _typed(name, text, defaults.get(name)) for name, text in fields.items() if text}
+    typed = {name: _typed(name, text, defaults.get(name)) for name, text in fields.items() if text.strip()}
+    return typed | {name: kept[place + name] for name in fields if place + name in kept}
 
 
+@functools.lru_cache
 def _defaults(driver):
     """{field: default, or _NEEDED} of the entries of that driver; {} of one that only the device has."""
     for kind in ("sensor", "actuator"):
@@ -154,24 +165,26 @@ def _pins(name):
         return []
 
 
-def errors(fields, device, known):
-    """{name in the form: what is wrong} of a change, "" for what concerns no single field; and what was wrong before,
-    texts."""
+def errors(form, fields, device, known):
+    """{name in the form: what is wrong} of the `fields` that a form changes, "" for what concerns no single field; and
+    what was wrong before, texts."""
     found = {}
     while fields:
         try:
             return found, change.check(fields, device, known)
         except WrongArgument as e:
             name, _, why = str(e).partition(": ")
+            name = name.partition(" ")[0]  # of "host is missing: ..."
+            found[_place(name, why, form, fields)] = str(e)
             if name not in fields:
-                return found | {name.partition(" ")[0] if name.partition(" ")[0] in fields else "": str(e)}, []
-            found[_place(name, why, fields)] = str(e)
+                return found, []
             fields = {one: value for one, value in fields.items() if one != name}
     return found, []
 
 
-def _place(name, why, fields):
-    for number, entry in enumerate(fields[name] or () if name in KINDS else ()):
-        if why.partition(": ")[0] == (entry.get("name") or entry.get("driver")):
-            return f"{name}.{number}."
-    return name
+def _place(name, why, form, fields):
+    if name in KINDS and fields.get(name):
+        for number, entry in zip(_numbered(form, name), fields[name], strict=False):
+            if why.partition(": ")[0] == (entry.get("name") or entry.get("driver")):
+                return f"{name}.{number}."
+    return name if name in config_fields() else ""

@@ -181,7 +181,7 @@ class DevicePages:
                 device, form.texts(known), None if known else "It does not answer now: what it has is not known."
             )
         fields = form.changes(given, known)
-        wrong, kept = form.errors(fields, device.name, known)
+        wrong, kept = form.errors(given, fields, device.name, known)
         lines = [*wrong.values()] if wrong else [*change.described(fields, known)] or ["Nothing changes."]
         lines += [f"This was wrong before, and stays so: {problem}" for problem in kept]
         if act == "check" or wrong or not fields:
