@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -10,10 +12,12 @@ from host_tests.tools.devices.test_devices import BIRTH
 from host_tests.tools.fleet.console.asked import Asked
 from host_tests.tools.fleet.report.reading import read
 from host_tests.waiting import wait_for
+from inflight_tools.boards.device.watch import Watch
 from inflight_tools.broker import Broker
 from inflight_tools.devices.roster import KINDS, Connection
 from inflight_tools.fleet.console.access import Access
 from inflight_tools.fleet.console.devices import DevicePages
+from inflight_tools.fleet.console.server import TEXT
 
 EVIL = "</script><script>alert(1)</script>\x1b"
 PATIENCE_S = 60
@@ -95,6 +99,12 @@ def said(console, device, **fields):
     return posted(console, device, **fields).one(id="outcome").text.strip()
 
 
+def told_of(console, device):
+    """{name: text} of what the page of a device tells."""
+    page = read(console.device(device)[2]).one(id="told-table")
+    return {row.one("th").text: row.one("td").text.strip() for row in page.all("tr")}
+
+
 def filled(page):
     """{name: text} of the form that a page shows."""
     return {one.attributes["name"]: one.attributes.get("value", "") for one in page.one("form").all("input")
@@ -119,7 +129,7 @@ def test_a_form_changes_a_device(changing, attic):
     assert said(changing, "attic", act="log").splitlines() == ["1 a", EVIL.replace("\x1b", "\\x1b")]
     page = posted(changing, "attic", act="settings")
     form = filled(page)
-    shown = {name: text for name, text in form.items() if text and name != "token"}
+    shown = {name: text for name, text in form.items() if text and name not in ("token", "of")}
     entry = {"sensors.0.driver": "dht22", "sensors.0.pin": "4"}
     assert shown == {"host": "b", "user": EVIL[:-1], "interval_ms": "60000", "ha": "true"} | entry
     assert not {"tls_ca", "update_keys", "setup", "device"} & form.keys()
@@ -175,8 +185,7 @@ def test_a_release_is_installed(broker, box, release_of, tmp_path):
     (tmp_path / "wrong.release").write_bytes(b"")
 
     def told():
-        page = read(console.device("box")[2]).one(id="told-table")
-        return {row.one("th").text: row.one("td").text for row in page.all("tr")}
+        return told_of(console, "box")
 
     with serving(broker, "t", tmp_path) as console:
         wait_for(lambda: rows(console), PATIENCE_S)
@@ -186,7 +195,12 @@ def test_a_release_is_installed(broker, box, release_of, tmp_path):
         assert "choose a release" in said(console, "box", act="update", release="../unix-1.release")
         assert said(console, "box", act="update", release="unix-1.release").startswith("It begins")
         assert "is under way" in said(console, "box", act="update", release="unix-1.release")
-        wait_for(lambda: told()["update"].strip().endswith("box: good"), PATIENCE_S, told)
+        fresh = console.get("/fresh")[2]
+        wait_for(lambda: told()["update"].endswith("box: good"), PATIENCE_S, told)
+        assert console.get("/fresh")[2] != fresh
+        again = partial(said, console, "box", act="update", release="unix-1.release")
+        wait_for(lambda: again().startswith("It begins"), PATIENCE_S)
+        wait_for(lambda: told()["update"] == "this release is good there already", PATIENCE_S, told)
 
 
 def test_a_device_that_does_not_answer(changing, answering, told):
@@ -217,6 +231,54 @@ def test_nobody_changes_a_device_without_the_form_of_this_console(changing, serv
     assert changing.get(path + "&token=t&act=restart")[0] == 200  # which is no form
     assert served.post(path, form)[0] == 501 and "<form" not in served.device("attic")[2]
     assert not got
+
+
+def test_settings_that_have_changed_meanwhile_are_told_first(changing, answering):
+    reply = {"ok": True, "config": CONFIG}
+    got = answering("attic", ("reply", reply), BIRTH, ("health", {}))
+    wait_for(lambda: rows(changing), PATIENCE_S)
+    form = filled(posted(changing, "attic", act="settings")) | {"group": "north"}
+    reply["config"] = CONFIG | {"interval_ms": 7000}  # by somebody else
+    page = posted(changing, "attic", act="save", **form)
+    lines = page.one(id="outcome").text.strip().splitlines()
+    assert lines[0].startswith("Not saved: ") and "interval_ms: 7000 -> 60000" in lines
+    assert not [payload for _, payload in got if payload]
+    form = filled(page) | {"interval_ms": "7000"}
+    assert "It has taken the change" in said(changing, "attic", act="save", **form)
+    assert [json.loads(payload) for _, payload in got if payload] == [{"group": "north"}]
+
+
+def test_a_backup_of_a_device_that_does_not_answer_is_refused(changing, told):
+    told("attic", "status", state="asleep", firmware="1")
+    wait_for(lambda: rows(changing), PATIENCE_S)
+    assert said(changing, "attic", act="backup").startswith("Failed: it does not answer now")
+
+
+def test_what_goes_wrong_has_an_answer(capfd):
+    with contextlib.closing(Asked({"/": lambda _: (TEXT, {}["\x1b"])}, Access("127.0.0.1"))) as console:
+        assert console.get()[0] == 500 and "GET /: KeyError: '\\x1b'" in capfd.readouterr().err
+
+
+def test_one_update_of_a_device_runs_and_ends_with_the_console(broker, told, release_of, tmp_path):
+    (tmp_path / "unix-1.release").write_bytes(release_of(1).pack())
+    told("attic", "status", state="online", board="unix")  # it never answers
+    with serving(broker, "t", tmp_path) as console, ThreadPoolExecutor() as people:
+        wait_for(lambda: rows(console), PATIENCE_S)
+        update = partial(said, console, "attic", act="update", release="unix-1.release")
+        found = [one.result() for one in [people.submit(update) for _ in range(8)]]
+        assert sum(text.startswith("It begins") for text in found) == 1, found
+        wait_for(lambda: announced(broker), PATIENCE_S)
+    assert not announced(broker)
+
+
+def announced(broker):
+    """The devices to which a release is announced."""
+    found = []
+    at = Broker("127.0.0.1", broker.port, "inflight", None, None, None, None)
+    with Watch(at, lambda device, *_: found.append(device)) as watch:
+        watch.follow("+", ["update/manifest"])
+        watch.catch_up(PATIENCE_S)
+    return found
 
 
 def test_what_is_not_there_is_not_found(served):

@@ -7,6 +7,7 @@ import glob
 import io
 import json
 import threading
+import zlib
 
 from rich.console import Console
 
@@ -45,15 +46,24 @@ class _Updates:
 
     def __init__(self, broker, folder):
         self._broker, self._folder = broker, folder
-        self._stopping = threading.Event()
+        self._stopping, self._lock = threading.Event(), threading.Lock()
         self._running = {}  # {device: (thread, file with what it has reported)}
 
     @property
     def names(self):
         return sorted(path.name for path in self._folder.glob("*.release")) if self._folder else []
 
+    @property
+    def version(self):
+        """A text that differs with each report."""
+        return ",".join(str(told.tell()) for _, told in tuple(self._running.values()))
+
     def begin(self, device, name):
         """Begins one. Raises ValueError, OSError."""
+        with self._lock:
+            self._begin(device, name)
+
+    def _begin(self, device, name):
         if device.name in self._running and self._running[device.name][0].is_alive():
             raise ValueError("an update of it is under way")
         if name not in self.names:
@@ -73,8 +83,12 @@ class _Updates:
             return contextlib.nullcontext(self._stopping)
 
         try:
-            roll_out(console, self._broker, image, [glob.escape(name)], False, PATIENCE_H, stop=stop)
+            fleet, *_ = roll_out(console, self._broker, image, [glob.escape(name)], False, PATIENCE_H, stop=stop)
+            if not told.getvalue():
+                state = fleet.outcomes.get(name, {}).get("state")
+                console.print(visible(f"this release is {state} there already"), markup=False, soft_wrap=True)
         except (ValueError, RuntimeError, OSError) as e:
+            log(visible(f"{name}: {reason(e)}"))  # when the console ends, nobody sees the page
             console.print(f"Failed: {visible(reason(e))}", markup=False, soft_wrap=True)
 
     def rows(self, name):
@@ -85,8 +99,9 @@ class _Updates:
     def end(self):
         """Withdraws what is under way."""
         self._stopping.set()
-        for thread, _ in self._running.values():
-            thread.join()
+        with self._lock:
+            for thread, _ in self._running.values():
+                thread.join()
 
 
 class DevicePages:
@@ -97,6 +112,7 @@ class DevicePages:
         self._roster, self._broker, self._token = connection.roster, connection.broker, token
         self._updates = _Updates(connection.broker, folder)
         self._place = f"{self._broker.root}/+ on {self._broker.place}"
+        self.trouble = lambda: ""  # what else these pages tell, see pages
         self.pages = {"/": self.fleet, "/device": self.device, "/fresh": lambda _: (TEXT, self.fresh)}
         self.changes = {"/device": self.change} if token else None
 
@@ -109,10 +125,14 @@ class DevicePages:
     @property
     def fresh(self):
         """A text that differs when a page does."""
-        return f"{self._roster.version}-{self._roster.trouble}"
+        return f"{self._roster.version}-{self._updates.version}-{self._trouble}"
+
+    @property
+    def _trouble(self):
+        return " ".join(filter(None, (self._roster.trouble, self.trouble())))
 
     def _page(self, live, **more):
-        return HTML, render_roster(self._place, live, self._roster.trouble, token=self._token, **more)
+        return HTML, render_roster(self._place, live, self._trouble, token=self._token, **more)
 
     def fleet(self, _):
         """The page of all devices."""
@@ -136,8 +156,8 @@ class DevicePages:
 
     def device(self, query, outcome=None):
         """The page of a device. outcome: of its last form."""
-        told = self.told(self._find(query).name)
-        return self._page(self.fresh, device=told, outcome=outcome, installable=self.installable)
+        fresh, told = self.fresh, self.told(self._find(query).name)
+        return self._page(fresh, device=told, outcome=outcome, installable=self.installable)
 
     def _settings(self, device, texts, outcome=None, wrong=()):
         # It is not renewed: a person fills it in.
@@ -155,7 +175,8 @@ class DevicePages:
                 self._updates.begin(device, given.get("release", ""))
                 return page(query, outcome="It begins: `update` tells how far it is.")
             if act == "fill":
-                return self._settings(device, _of_backup(given.get("file", ""), device.name))
+                texts = _of_backup(given.get("file", ""), device.name)
+                return self._settings(device, texts | {"of": given.get("of", "")})
             with Connection(self._broker) as connection:
                 return self._asked(connection, device, given, functools.partial(page, query))
         except (ValueError, DeviceError, OSError) as e:
@@ -174,17 +195,24 @@ class DevicePages:
             return page(outcome="\n".join(connection.log(device, _TIMEOUT_S)))
         known = _known(connection, device)
         if act == "backup":
+            if not known:
+                raise DeviceError("it does not answer now: what it has is not known")
             text = json.dumps({"device": device.name} | known, indent=2, ensure_ascii=False)
             return JSON, text + "\n", f"{device.name}.json"
+        of = f"{zlib.crc32(json.dumps(known, sort_keys=True).encode()):x}"
         if act not in ("check", "save"):
-            return self._settings(
-                device, form.texts(known), None if known else "It does not answer now: what it has is not known."
-            )
+            texts = form.texts(known) | {"of": of}
+            return self._settings(device, texts, None if known else "It does not answer now: what it has is not known.")
+        is_old = given.get("of", of) != of
         fields = form.changes(given, known)
         wrong, kept = form.errors(given, fields, device.name, known)
         lines = [*wrong.values()] if wrong else [*change.described(fields, known)] or ["Nothing changes."]
         lines += [f"This was wrong before, and stays so: {problem}" for problem in kept]
-        if act == "check" or wrong or not fields:
+        if not wrong:
+            given = given | {"of": of}
+        if is_old and act == "save" and not wrong:
+            lines.insert(0, "Not saved: since this form was shown, its settings have changed. What it changes now:")
+        if act == "check" or wrong or is_old or not fields:
             return self._settings(device, given, "\n".join(lines), wrong)
         connection.change(device, change.message(fields), _TIMEOUT_S)
         return page(outcome="\n".join([*lines, _IS_BACK]))

@@ -7,6 +7,8 @@ import socketserver
 import urllib.parse
 
 from inflight_tools.fleet.console.access import is_of_another_site
+from inflight_tools.output import first_line, log
+from inflight_tools.visible import visible
 
 HTML, TEXT, JSON = "text/html; charset=utf-8", "text/plain; charset=utf-8", "application/json"
 _TIMEOUT_S = 30  # of a connection: for each read and write
@@ -85,17 +87,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not self.server.access.permits(self.client_address[0], self.headers):
             self._answer(401 if self.server.access.asks else 403, TEXT, "You may not read this.\n")
             return
-        parts = urllib.parse.urlsplit(self.path)
-        page = pages.get(parts.path)
         try:
+            parts = urllib.parse.urlsplit(self.path)
+            page = pages.get(parts.path)
             if page is None:
                 raise Refused(404, "There is no such page.")
             forms = [self._form()] if self.command == "POST" else []
-            answer = page(_fields(parts.query), *forms)
+            answer = 200, *page(_fields(parts.query), *forms)
         except Refused as e:
-            self._answer(e.status, TEXT, f"{e}\n")
-        else:
-            self._answer(200, *answer)
+            answer = e.status, TEXT, f"{e}\n"
+        except Exception as e:  # whatever a device, a viewer or a file has: who asks gets an answer
+            log(visible(f"{self.command} {self.path}: {type(e).__name__}: {first_line(e)}"))
+            answer = 500, TEXT, f"This page cannot be made: {first_line(e)}\n"
+        self._answer(*answer)
 
     def _answer(self, status, kind, text, file=None):
         body = text.encode("utf-8", "backslashreplace")
