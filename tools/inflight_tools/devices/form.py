@@ -132,8 +132,8 @@ def _defaults(driver):
 
 def shown(form, board_name):
     """What a page shows of a form: `set` and `others`, Inputs; `entries`, {kind: [Entry]}; `drivers` that can be added;
-    `pins`, those of a board of that name for sensors and actuators, as far as it is known; `of` tells which configuration
-    it shows."""
+    `pins`, those of a board of that name for sensors and actuators, as far as it is known; `of`: which configuration it
+    shows."""
     inputs = [
         Input(name, name, *config_fields()[name][:3], form.get(name, ""), name in SECRETS)
         for name in _shown()

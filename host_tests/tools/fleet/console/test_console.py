@@ -273,6 +273,28 @@ def test_a_page_has_what_tables_know_and_what_the_device_tells_now(fleet, serve,
     page = read(served.post("/device?name=attic", {"token": "t", "act": "restart"})[2])
     assert "this computer does not reach the broker" in page.one(id="outcome").text and page.one(id="known")
     assert served.post("/device?name=cellar", {"token": "t", "act": "restart"})[0] == 404
+    for name in ("attic", "cellar", "new"):  # else an open page would be read again and again
+        shown = read(served.device(name)[2]).one("body").attributes["data-fresh"]
+        assert shown == served.get(f"/fresh?name={name}")[2], name
+    assert served.post("/device?name=attic", {"token": "t", "act": "rename", "value": "loft"})[0] == 200
+    served.live.look()
+    assert {"told", "change"} < {*parts("attic")} and "told" not in parts("loft")  # of the device that a form reaches
+
+
+def test_what_devices_tell_is_shown_without_tables(serve, tmp_path, nobody):
+    (tmp_path / "tables/ledger/batch=1").mkdir(parents=True)  # which cannot be read
+    roster = Roster()
+    roster.message("attic", "status", b'{"state": "online"}', True)
+    at = SimpleNamespace(roster=roster, broker=Broker("127.0.0.1", nobody, "inflight", None, None, None, None))
+    served = serve(token="t", beside=DevicePages(at, "t"))
+    page = read(served.get()[2])
+    assert page.one(id="roster-table").one("a").text == "attic"
+    assert "The tables cannot be read: " in page.one(id="trouble").text
+    assert page.one("body").attributes["data-fresh"] == served.get("/fresh")[2]
+    assert read(served.get("/device?name=attic")[2]).one(id="change")
+    page = read(served.post("/device?name=attic", {"token": "t", "act": "restart"})[2])
+    assert "this computer does not reach the broker" in page.one(id="outcome").text
+    assert served.get("/devices")[0] == served.get("/metrics")[0] == 503
 
 
 def test_the_thread_that_reads_ends_before_the_program(tables):

@@ -72,7 +72,7 @@ def _device(live, query, beside, token=None, outcome=None):
     if known is None:
         raise Refused(404, "No message has arrived from a device of this name.")
     words = {name: query.get(name) for name in ("message", "epoch")}
-    told = beside and beside.told(known["device"])
+    told = beside and beside.told(asked[0])  # the name that forms change
     fresh = _fresh(live, query, beside)[1]  # before the answer, which may come meanwhile
     found = live.ask(*asked)
     facts = found or fleet.facts | _NOTHING | {"devices": [known]}
@@ -105,6 +105,8 @@ def _fresh(live, query, beside):
         return TEXT, beside.fresh
     asked = _asked(query)
     known = asked[0] and live.fleet.devices.device(asked[0])
+    if beside and asked[0] and not known:
+        return TEXT, beside.fresh
     answered = f" {live.answered(*asked)}" if known else ""
     told = f" {beside.fresh}" if beside and asked[0] else ""
     return TEXT, f"{live.fleet.fresh}{answered}{told}{' !' if live.trouble else ''}"
@@ -118,12 +120,19 @@ def _metrics(live, _, beside):
     return CONTENT_TYPE_LATEST, generate_latest(registry).decode()
 
 
-def _known(page, live, beside, *asked):
-    if not live.fleet:
-        raise Refused(
-            503, f"The tables cannot be read: {live.trouble}" if live.trouble else "The tables are being read."
-        )
-    return page(live, *asked, beside=beside)
+def _without_tables(live):
+    """Why there are no facts yet, "": there are."""
+    if live.fleet:
+        return ""
+    return f"The tables cannot be read: {live.trouble}" if live.trouble else "The tables are being read."
+
+
+def _known(page, of_broker, live, beside, *asked):
+    if not (trouble := _without_tables(live)):
+        return page(live, *asked, beside=beside)
+    if of_broker:
+        return of_broker(*asked)
+    raise Refused(503, trouble)
 
 
 def of_tables(live, token=None, beside=None):
@@ -132,7 +141,11 @@ def of_tables(live, token=None, beside=None):
     one = functools.partial(_device, token=token)
     pages = {"/": _fleet, "/devices": _devices, "/device": one, "/fresh": _fresh, "/metrics": _metrics}
     changes = {"/device": functools.partial(_change, one)} if token else {}
+    others = ({}, {})
+    if beside:
+        beside.trouble, others = functools.partial(_without_tables, live), (beside.pages, beside.changes or {})
     both = [
-        {path: functools.partial(_known, page, live, beside) for path, page in of.items()} for of in (pages, changes)
+        {path: functools.partial(_known, page, other.get(path), live, beside) for path, page in of.items()}
+        for of, other in zip((pages, changes), others, strict=True)
     ]
     return dict(zip(("pages", "changes"), both, strict=True)) | {"token": token}
