@@ -11,14 +11,19 @@ WORKER = "report browser"
 pytestmark = pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
 
 
+RENEWED = "new MutationObserver(done).observe(document.body, {attributes: true, attributeFilter: ['data-fresh']})"
+
+
 @pytest.fixture
-def fleet(broker, told, answering):
+def fleet(broker, told, answering, tmp_path):
     """A console that may change devices; of `attic` it gets the settings."""
     for n in range(19):
         told(f"cellar-{n:02}", "status", state="online", firmware="1")
         told(f"cellar-{n:02}", "health", up=5, errors={EVIL: EVIL})
     answering("attic", ("reply", {"ok": True, "config": CONFIG}))
-    with serving(broker, "t") as console:
+    for n in (1, 2):
+        (tmp_path / f"unix-{n}.release").touch()
+    with serving(broker, "t", tmp_path) as console:
         wait_for(lambda: len(rows(console)) == 20, PATIENCE_S)
         yield console
 
@@ -30,6 +35,28 @@ def test_it_follows_what_devices_tell(browser, fleet, told):  # noqa: F811
     page.ask(f"window.told = new Promise(done => {watched}), 0")
     told("cellar-03", "telemetry", '[{"bn":"urn:dev:mac:a:","bt":0,"seq":3,"epoch":4,"n":"temperature","v":21.5}]')
     page.ask("told.then(() => 0)")
+    assert page.errors() == []
+
+
+def test_a_page_that_is_renewed_leaves_a_person_where_he_is(browser, fleet, told):  # noqa: F811
+    def renew(page):
+        page.ask(f"window.renewed = new Promise(done => {RENEWED}), 0")
+        told("cellar-03", "health", up=5)
+        page.ask("window.renewed.then(() => 0)")
+
+    page = browser.open(fleet.url + "/", width=390)
+    page.ask("document.querySelector('[href$=cellar-05]').focus()")
+    page.ask("document.querySelector('.scroll').scrollLeft = 50")
+    renew(page)
+    assert page.ask("document.activeElement.textContent") == "cellar-05"
+    assert page.ask("document.querySelector('.scroll').scrollLeft") == 50
+
+    page = browser.open(fleet.url + "/device?name=attic")
+    page.ask("document.querySelector('[name=release]').value = 'unix-2.release'")
+    page.ask("document.querySelector('[value=restart]').focus()")
+    renew(page)
+    assert page.ask("document.activeElement.value") == "restart"
+    assert page.ask("document.querySelector('[name=release]').value") == "unix-2.release"
     assert page.errors() == []
 
 
