@@ -20,7 +20,8 @@ def fleet(broker, told, answering, tmp_path):
     for n in range(19):
         told(f"cellar-{n:02}", "status", state="online", firmware="1")
         told(f"cellar-{n:02}", "health", up=5, errors={EVIL: EVIL})
-    answering("attic", ("reply", {"ok": True, "config": CONFIG}))
+    own = {"driver": 64 * "W", 64 * "W": 1}
+    answering("attic", ("reply", {"ok": True, "config": CONFIG | {"sensors": [own]}}))
     for n in (1, 2):
         (tmp_path / f"unix-{n}.release").touch()
     with serving(broker, "t", tmp_path) as console:
@@ -87,5 +88,6 @@ def test_settings_are_reached_and_checked_by_keys_and_fit(browser, fleet, tmp_pa
     assert page.ask("document.querySelector('[name=interval_ms] + .wrong').textContent").startswith(
         "interval_ms: write"
     )
+    assert page.ask("document.activeElement.id") == "outcome"
     fits("wrong")
     assert page.errors() == []
