@@ -146,10 +146,13 @@ def test_a_form_changes_a_device(changing, attic):
 def test_entries_are_added_and_removed(changing, attic):
     form = filled(posted(changing, "attic", act="settings"))
     page = posted(changing, "attic", act="add", add="actuators switch", **form)
-    form = filled(page) | {"actuators.0.pin": "GP5", "remove.sensors.0.": "on"}
+    form = filled(page) | {"actuators.0.pin": "GP5", "actuators.0.restore": "on", "remove.sensors.0.": "on"}
     assert "actuators.0.invert" in form and not list(page.all(id="outcome"))
     assert said(changing, "attic", act="save", **form).startswith("sensors: [")
-    assert json.loads(attic[-1][1]) == {"sensors": None, "actuators": [{"driver": "switch", "pin": "GP5"}]}
+    assert json.loads(attic[-1][1]) == {
+        "sensors": None,
+        "actuators": [{"driver": "switch", "pin": "GP5", "restore": "on"}],
+    }
     assert said(changing, "attic", act="add", add="actuators teapot") == "Failed: choose a driver of the list"
 
 
@@ -241,11 +244,27 @@ def test_settings_that_have_changed_meanwhile_are_told_first(changing, answering
     reply["config"] = CONFIG | {"interval_ms": 7000}  # by somebody else
     page = posted(changing, "attic", act="save", **form)
     lines = page.one(id="outcome").text.strip().splitlines()
-    assert lines[0].startswith("Not saved: ") and "interval_ms: 7000 -> 60000" in lines
+    assert lines[0].startswith("Not saved yet: ") and "interval_ms: 7000 -> 60000" in lines
     assert not [payload for _, payload in got if payload]
     form = filled(page) | {"interval_ms": "7000"}
     assert "It has taken the change" in said(changing, "attic", act="save", **form)
     assert [json.loads(payload) for _, payload in got if payload] == [{"group": "north"}]
+
+
+def test_a_form_that_was_shown_while_a_device_slept_clears_nothing(changing, answering, told):
+    def tell(state):
+        told("attic", "status", state=state, firmware="1", seq=1, epoch=1)
+        wait_for(lambda: state in rows(changing)["attic"], PATIENCE_S)
+
+    got = answering("attic", ("reply", {"ok": True, "config": CONFIG}), BIRTH, ("health", {}))
+    wait_for(lambda: rows(changing), PATIENCE_S)
+    known = filled(posted(changing, "attic", act="settings")) | {"group": "north"}
+    tell("asleep")
+    assert said(changing, "attic", act="save", **known).startswith("Failed: it does not answer now")
+    form = filled(posted(changing, "attic", act="settings")) | {"interval_ms": "7000"}
+    tell("online")
+    assert "interval_ms: 60000 -> 7000" in said(changing, "attic", act="save", **form)
+    assert [json.loads(payload) for _, payload in got if payload] == [{"interval_ms": 7000}]
 
 
 def test_a_backup_of_a_device_that_does_not_answer_is_refused(changing, told):
@@ -288,6 +307,8 @@ def test_what_is_not_there_is_not_found(served):
 def test_it_needs_a_broker_or_tables(nobody, tmp_path):
     done = inflight("serve")
     assert done.exit_code == 2 and "name a broker with --broker or --config, or tables with --data" in done.stderr
+    done = inflight("serve", "--broker", f"127.0.0.1:{nobody}", "--releases", tmp_path)
+    assert done.exit_code == 2 and "--releases needs --changes" in done.stderr
     for more in ([], ["--data", tmp_path]):
         done = inflight("serve", "--broker", f"127.0.0.1:{nobody}", *more)
         assert done.exit_code == 1 and "this computer does not reach the broker" in done.stderr

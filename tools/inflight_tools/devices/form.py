@@ -13,7 +13,7 @@ from inflight_tools.settings import SECRETS, config_fields, device_code, known_d
 from inflight_tools.visible import visible
 
 KINDS = ("sensors", "actuators")
-_OWN = ("name", "report_on_change", "check_ms")  # fields of a sensor that are no driver's; an actuator has the first
+_OWN = {"sensors": ("name", "report_on_change", "check_ms"), "actuators": ("name", "restore")}  # fields of no driver
 _PINS = ("pin", "sda", "scl", "data", "clock")
 _NEEDED = "needed"  # as the firmware's sensors.NEEDED
 
@@ -152,7 +152,7 @@ def _entries(form, kind):
     for number, fields in _numbered(form, kind).items():
         driver, name = fields.get("driver", ""), f"{kind}.{number}."
         defaults = _defaults(driver)
-        names = dict.fromkeys([*_OWN[: 3 if kind == "sensors" else 1], *defaults, *fields])
+        names = dict.fromkeys([*_OWN[kind], *defaults, *fields])
         inputs = [
             Input(name + one, one, "", _text(defaults.get(one, "")), None, fields.get(one, ""), is_pin=one in _PINS)
             for one in names if one != "driver"

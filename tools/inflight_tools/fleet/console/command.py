@@ -60,7 +60,8 @@ def main(
         ),
     ] = False,
     releases: Annotated[
-        Path | None, typer.Option(file_okay=False, help="folder of releases that viewers may install, with --changes")
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="folder of releases that viewers may install, with --changes"),
     ] = None,
     listen: Annotated[str, typer.Option(help="[host:]port, by default of this machine alone")] = "8470",
     viewer_password_file: Annotated[
@@ -87,6 +88,8 @@ def main(
     is_of_tables, is_of_broker = bool(data or landing or of), bool(at.broker or at.config)
     if not (is_of_tables or is_of_broker):
         raise typer.BadParameter("name a broker with --broker or --config, or tables with --data, or both")
+    if releases and not (changes and is_of_broker):
+        raise typer.BadParameter("--releases needs --changes, and a broker")
     with failing(ValueError, OSError):
         host, port = address(listen, "--listen")
         password = viewer_password_file and viewer_password_file.read_text(encoding="utf-8").rstrip("\r\n")

@@ -30,6 +30,13 @@ def _known(connection, device):
     return connection.configuration(device, _TIMEOUT_S) if device.state == ONLINE else {}
 
 
+def _digest(configuration):
+    return f"{zlib.crc32(json.dumps(configuration, sort_keys=True).encode()):x}"
+
+
+_BLANK = _digest({})  # of a form that was shown while the device did not answer: what is empty there stays
+
+
 def _of_backup(text, name):
     """The fields of a form, of a file that this console or `inflight device backup` has written."""
     try:
@@ -199,19 +206,21 @@ class DevicePages:
                 raise DeviceError("it does not answer now: what it has is not known")
             text = json.dumps({"device": device.name} | known, indent=2, ensure_ascii=False)
             return JSON, text + "\n", f"{device.name}.json"
-        of = f"{zlib.crc32(json.dumps(known, sort_keys=True).encode()):x}"
+        of = _digest(known)
         if act not in ("check", "save"):
             texts = form.texts(known) | {"of": of}
             return self._settings(device, texts, None if known else "It does not answer now: what it has is not known.")
-        is_old = given.get("of", of) != of
-        fields = form.changes(given, known)
+        shown = given.get("of", of)
+        is_old = shown not in (of, _BLANK)
+        if is_old and not known:
+            raise DeviceError("it does not answer now: what it has is not known")
+        fields = form.changes(given, {} if shown == _BLANK else known)
         wrong, kept = form.errors(given, fields, device.name, known)
         lines = [*wrong.values()] if wrong else [*change.described(fields, known)] or ["Nothing changes."]
         lines += [f"This was wrong before, and stays so: {problem}" for problem in kept]
-        if not wrong:
+        if is_old and not wrong:
             given = given | {"of": of}
-        if is_old and act == "save" and not wrong:
-            lines.insert(0, "Not saved: since this form was shown, its settings have changed. What it changes now:")
+            lines.insert(0, "Not saved yet: its settings have changed since this form was shown. What it changes now:")
         if act == "check" or wrong or is_old or not fields:
             return self._settings(device, given, "\n".join(lines), wrong)
         connection.change(device, change.message(fields), _TIMEOUT_S)
