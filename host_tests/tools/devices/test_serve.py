@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -231,6 +232,13 @@ def test_nobody_changes_a_device_without_the_form_of_this_console(changing, serv
     assert changing.post(path, form, Host="evil.example")[0] == 403
     for length in ("-1", "65536", "1e3", "9" * 5000):
         assert changing.post(path, form, **{"Content-Length": length})[0] == 413
+    address = changing.url.removeprefix("http://").split(":")
+    with socket.create_connection(address, PATIENCE_S) as peer:  # whose connection breaks in the middle
+        peer.sendall(
+            f"POST {path} HTTP/1.0\r\nHost: {address[0]}\r\nContent-Length: 99\r\n\r\ntoken=t&act=restart".encode()
+        )
+        peer.shutdown(socket.SHUT_WR)
+        assert b" 400 " in peer.recv(4096)
     assert changing.get(path + "&token=t&act=restart")[0] == 200  # which is no form
     assert served.post(path, form)[0] == 501 and "<form" not in served.device("attic")[2]
     assert not got

@@ -75,7 +75,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit() and len(length) < 6 and int(length) <= _LONGEST):
             raise Refused(413, f"A form has {_LONGEST} bytes at most.")
-        fields = _fields(self.rfile.read(int(length)).decode("latin-1"))
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):  # fields that it lacks would be cleared
+            raise Refused(400, "This form is incomplete: send it again.")
+        fields = _fields(body.decode("latin-1"))
         if not hmac.compare_digest(fields.get("token", "").encode(), self.server.token.encode()):
             raise Refused(403, "This form is not of this console, or is old: load its page again.")
         return fields
