@@ -295,6 +295,10 @@ def test_one_update_of_a_device_runs_and_ends_with_the_console(broker, told, rel
         found = [one.result() for one in [people.submit(update) for _ in range(8)]]
         assert sum(text.startswith("It begins") for text in found) == 1, found
         wait_for(lambda: announced(broker), PATIENCE_S)
+        assert said(console, "attic", act="stop") == "No update of it is under way." and not announced(broker)
+        assert told_of(console, "attic")["update"] == "stopped"
+        assert update().startswith("It begins")
+        wait_for(lambda: announced(broker), PATIENCE_S)
     assert not announced(broker)
 
 

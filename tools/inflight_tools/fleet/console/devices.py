@@ -53,8 +53,8 @@ class _Updates:
 
     def __init__(self, broker, folder):
         self._broker, self._folder = broker, folder
-        self._stopping, self._lock = threading.Event(), threading.Lock()
-        self._running = {}  # {device: (thread, file with what it has reported)}
+        self._lock = threading.Lock()
+        self._running = {}  # {device: (thread, file with what it has reported, event that ends it)}
 
     @property
     def names(self):
@@ -63,7 +63,7 @@ class _Updates:
     @property
     def version(self):
         """A text that differs with each report."""
-        return ",".join(str(told.tell()) for _, told in tuple(self._running.values()))
+        return ",".join(str(told.tell()) for _, told, _ in tuple(self._running.values()))
 
     def begin(self, device, name):
         """Begins one. Raises ValueError, OSError."""
@@ -72,26 +72,28 @@ class _Updates:
 
     def _begin(self, device, name):
         if device.name in self._running and self._running[device.name][0].is_alive():
-            raise ValueError("an update of it is under way")
+            raise ValueError("an update of it is under way: stop that first")
         if name not in self.names:
             raise ValueError("choose a release of the list")
         image = releases.load(self._folder / name)
         if image.fields["board"] != device.status.get("board"):
             raise ValueError(f"this release is for the board {image.fields['board']}")
-        told = io.StringIO()
-        thread = threading.Thread(target=self._run, args=(device.name, image, told))
-        self._running[device.name] = thread, told
+        told, stopping = io.StringIO(), threading.Event()
+        thread = threading.Thread(target=self._run, args=(device.name, image, told, stopping))
+        self._running[device.name] = thread, told, stopping
         thread.start()
 
-    def _run(self, name, image, told):
+    def _run(self, name, image, told, stopping):
         console = Console(file=told)
 
         def stop():
-            return contextlib.nullcontext(self._stopping)
+            return contextlib.nullcontext(stopping)
 
         try:
             fleet, *_ = roll_out(console, self._broker, image, [glob.escape(name)], False, PATIENCE_H, stop=stop)
-            if not told.getvalue():
+            if stopping.is_set():
+                console.print("stopped")
+            elif not told.getvalue():
                 state = fleet.outcomes.get(name, {}).get("state")
                 console.print(visible(f"this release is {state} there already"), markup=False, soft_wrap=True)
         except (ValueError, RuntimeError, OSError) as e:
@@ -100,14 +102,16 @@ class _Updates:
 
     def rows(self, name):
         """What a page tells of the last one of a device."""
-        _, told = self._running.get(name, (None, None))
+        _, told, _ = self._running.get(name, (None, None, None))
         return {"update": told.getvalue().strip().rpartition("\n")[2] or "begins"} if told else {}
 
-    def end(self):
-        """Withdraws what is under way."""
-        self._stopping.set()
+    def end(self, *names):
+        """Withdraws what is under way of the devices of these names, by default of all."""
         with self._lock:
-            for thread, _ in self._running.values():
+            found = [self._running[name] for name in names or self._running if name in self._running]
+            for _, _, stopping in found:
+                stopping.set()
+            for thread, _, _ in found:
                 thread.join()
 
 
@@ -181,6 +185,9 @@ class DevicePages:
             if act == "update":
                 self._updates.begin(device, given.get("release", ""))
                 return page(query, outcome="It begins: `update` tells how far it is.")
+            if act == "stop":
+                self._updates.end(device.name)
+                return page(query, outcome="No update of it is under way.")
             if act == "fill":
                 texts = _of_backup(given.get("file", ""), device.name)
                 return self._settings(device, texts | {"of": given.get("of", "")})
