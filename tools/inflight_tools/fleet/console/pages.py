@@ -141,11 +141,11 @@ def of_tables(live, token=None, beside=None):
     one = functools.partial(_device, token=token)
     pages = {"/": _fleet, "/devices": _devices, "/device": one, "/fresh": _fresh, "/metrics": _metrics}
     changes = {"/device": functools.partial(_change, one)} if token else {}
-    others = ({}, {})
     if beside:
-        beside.trouble, others = functools.partial(_without_tables, live), (beside.pages, beside.changes or {})
-    both = [
-        {path: functools.partial(_known, page, other.get(path), live, beside) for path, page in of.items()}
-        for of, other in zip((pages, changes), others, strict=True)
-    ]
-    return dict(zip(("pages", "changes"), both, strict=True)) | {"token": token}
+        beside.trouble = functools.partial(_without_tables, live)
+
+    def known(of, others):
+        return {path: functools.partial(_known, page, others.get(path), live, beside) for path, page in of.items()}
+
+    others = [beside.pages, beside.changes or {}] if beside else [{}, {}]
+    return {"pages": known(pages, others[0]), "changes": known(changes, others[1]), "token": token}
