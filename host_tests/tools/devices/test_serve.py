@@ -71,7 +71,12 @@ def test_the_pages_follow_what_devices_tell(served, told):
     page = read(text)
     assert status == 200 and page.one("h1").text == "attic" and "dht22: </script>" in page.one(id="told-table").text
     assert len(list(page.all("script"))) == 1 and "\x1b" not in text
-    assert page.one("body").attributes["data-fresh"] == served.get("/fresh")[2]
+    fresh = served.get("/fresh?name=attic")[2]
+    assert page.one("body").attributes["data-fresh"] == fresh
+    all_of_them = served.get("/fresh")[2]
+    told("cellar", "status", state="online", firmware="1")
+    wait_for(lambda: served.get("/fresh")[2] != all_of_them, PATIENCE_S)
+    assert served.get("/fresh?name=attic")[2] == fresh  # which shows nothing of another device
 
 
 def test_a_broker_that_goes_away_is_told_and_comes_back(served, told, broker):
@@ -171,6 +176,8 @@ def test_errors_stand_beside_their_fields(changing, attic):
     }
     form |= {"expiry_s": "", "interval_ms": "9000"} | many | {f"sensors.{n}.name": f"{n}" * 32 for n in range(1, 9)}
     assert "the device takes 505" in said(changing, "attic", act="save", **form)
+    form |= {f"remove.sensors.{n}.": "on" for n in (6, 7, 8)}
+    assert '"pin": 25, "name": "5' in said(changing, "attic", act="check", **form)  # the whole of a long line
     assert not [payload for _, payload in attic if payload]
 
 

@@ -42,7 +42,7 @@ def test_it_follows_what_devices_tell(browser, fleet, told):  # noqa: F811
 def test_a_page_that_is_renewed_leaves_a_person_where_he_is(browser, fleet, told):  # noqa: F811
     def renew(page):
         page.ask(f"window.renewed = new Promise(done => {RENEWED}), 0")
-        told("cellar-03", "health", up=5)
+        told("attic", "health", up=5)
         page.ask("window.renewed.then(() => 0)")
 
     page = browser.open(fleet.url + "/", width=390)

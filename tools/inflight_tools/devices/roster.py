@@ -34,6 +34,7 @@ class Device:
         self.name = name
         self.status, self.release, self.health, self.readings = {}, {}, {}, []
         self.since = self.started = self.read_at = None
+        self.version = 0  # grows with each message
 
     @property
     def state(self):
@@ -45,6 +46,7 @@ class Device:
         return self.state != ONLINE or bool(self.read_at and self.health)
 
     def take(self, kind, payload, retained, now):
+        self.version += 1
         if kind == "telemetry":
             rows = [row for row in records(payload, now) if row]
             if rows:

@@ -124,7 +124,8 @@ class DevicePages:
         self._updates = _Updates(connection.broker, folder)
         self._place = f"{self._broker.root}/+ on {self._broker.place}"
         self.trouble = lambda: ""  # what else these pages tell, see pages
-        self.pages = {"/": self.fleet, "/device": self.device, "/fresh": lambda _: (TEXT, self.fresh)}
+        self.pages = {"/": self.fleet, "/device": self.device}
+        self.pages["/fresh"] = lambda query: (TEXT, self.fresh(query.get("name")))
         self.changes = {"/device": self.change} if token else None
 
     def __enter__(self):
@@ -133,10 +134,10 @@ class DevicePages:
     def __exit__(self, *_):
         self._updates.end()
 
-    @property
-    def fresh(self):
-        """A text that differs when a page does."""
-        return f"{self._roster.version}-{self._updates.version}-{self._trouble}"
+    def fresh(self, name=None):
+        """A text that differs when the page of that device does, None: of all."""
+        found = self._roster.devices.get(name, self._roster)
+        return _digest([found.version, self._updates.version, self._trouble])
 
     @property
     def _trouble(self):
@@ -147,7 +148,7 @@ class DevicePages:
 
     def fleet(self, _):
         """The page of all devices."""
-        return self._page(self.fresh, devices=list(map(tables.words, self._roster.devices.values())))
+        return self._page(self.fresh(), devices=list(map(tables.words, self._roster.devices.values())))
 
     def _find(self, query):
         found = self._roster.devices.get(query.get("name", ""))
@@ -167,7 +168,8 @@ class DevicePages:
 
     def device(self, query, outcome=None):
         """The page of a device. outcome: of its last form."""
-        fresh, told = self.fresh, self.told(self._find(query).name)
+        name = self._find(query).name
+        fresh, told = self.fresh(name), self.told(name)
         return self._page(fresh, device=told, outcome=outcome, installable=self.installable)
 
     def _settings(self, device, texts, outcome=None, wrong=()):

@@ -72,8 +72,8 @@ def _device(live, query, beside, token=None, outcome=None):
     if known is None:
         raise Refused(404, "No message has arrived from a device of this name.")
     words = {name: query.get(name) for name in ("message", "epoch")}
-    told = beside and beside.told(asked[0])  # the name that forms change
     fresh = _fresh(live, query, beside)[1]  # before the answer, which may come meanwhile
+    told = beside and beside.told(asked[0])  # the name that forms change
     found = live.ask(*asked)
     facts = found or fleet.facts | _NOTHING | {"devices": [known]}
     return HTML, render_device(
@@ -102,13 +102,13 @@ def _change(page, live, query, form, beside):
 def _fresh(live, query, beside):
     """A text that differs when the page of this query does."""
     if beside and "now" in query:
-        return TEXT, beside.fresh
+        return TEXT, beside.fresh()
     asked = _asked(query)
     known = asked[0] and live.fleet.devices.device(asked[0])
     if beside and asked[0] and not known:
-        return TEXT, beside.fresh
+        return TEXT, beside.fresh(asked[0])
     answered = f" {live.answered(*asked)}" if known else ""
-    told = f" {beside.fresh}" if beside and asked[0] else ""
+    told = f" {beside.fresh(asked[0])}" if beside and asked[0] else ""
     return TEXT, f"{live.fleet.fresh}{answered}{told}{' !' if live.trouble else ''}"
 
 
