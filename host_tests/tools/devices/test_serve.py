@@ -191,7 +191,8 @@ def test_a_backup_is_saved_and_filled_in(changing, attic):
         assert "this is no backup of attic" in said(changing, "attic", act="fill", file=other)
 
 
-def test_a_release_is_installed(broker, box, release_of, tmp_path):
+def test_a_release_is_installed(broker, box, release_of, tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as containers set it; a page is no terminal
     (tmp_path / "unix-1.release").write_bytes(release_of(1).pack())
     (tmp_path / "wrong.release").write_bytes(b"")
 

@@ -84,7 +84,7 @@ class _Updates:
         thread.start()
 
     def _run(self, name, image, told, stopping):
-        console = Console(file=told)
+        console = Console(file=told, force_terminal=False)
 
         def stop():
             return contextlib.nullcontext(stopping)
