@@ -140,12 +140,13 @@ def test_a_form_changes_a_device(changing, attic):
     assert shown == {"host": "b", "user": EVIL[:-1], "interval_ms": "60000", "ha": "true"} | entry
     assert not {"tls_ca", "update_keys", "setup", "device"} & form.keys()
     assert "100 to 86400000: time between readings" in page.one(id="about-interval_ms").text
-    form |= {"interval_ms": "5000", "ha": "", "group": "5", "password": "the-key-1", "sensors.0.name": "a"}
+    form |= {"interval_ms": "5000", "ha": "", "group": "5", "password": "the-key-\u200d", "sensors.0.name": "a"}
     told = ["interval_ms: 60000 -> 5000", "ha: true -> none", 'group: none -> "5"', 'password: none -> "(secret)"']
-    assert {*told} < {*said(changing, "attic", act="check", **form).splitlines()}
+    page = posted(changing, "attic", act="check", **form)
+    assert {*told} < {*page.one(id="outcome").text.splitlines()} and filled(page) == form
     assert said(changing, "attic", act="save", **form).endswith("It has taken the change, and is there again.")
     sensors = [{"driver": "dht22", "pin": 4, "name": "a"}]
-    sent = {"interval_ms": 5000, "ha": None, "group": "5", "password": "the-key-1", "sensors": sensors}
+    sent = {"interval_ms": 5000, "ha": None, "group": "5", "password": "the-key-\u200d", "sensors": sensors}
     assert [json.loads(payload) for command, payload in attic if command == "set" and payload] == [sent]
 
 
