@@ -20,7 +20,7 @@ def fleet(broker, told, answering, tmp_path):
     for n in range(19):
         told(f"cellar-{n:02}", "status", state="online", firmware="1")
         told(f"cellar-{n:02}", "health", up=5, errors={EVIL: EVIL})
-    own = {"driver": 64 * "W", 64 * "W": 1}
+    own = {"driver": 64 * "W", 64 * "W": 1, "a": " 5\r\n", "b": "", "remove": True}
     answering("attic", ("reply", {"ok": True, "config": CONFIG | {"sensors": [own]}}))
     for n in (1, 2):
         (tmp_path / f"unix-{n}.release").touch()
@@ -82,6 +82,8 @@ def test_settings_are_reached_and_checked_by_keys_and_fit(browser, fleet, tmp_pa
     fits("device")
     press("settings")
     fits("settings")
+    press("save")
+    assert page.ask("document.querySelector('#outcome').textContent").strip() == "Nothing changes."
     page.ask("document.querySelector('[name=interval_ms]').select()")
     page.type("5")
     press("check")
