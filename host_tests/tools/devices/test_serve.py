@@ -67,6 +67,10 @@ def test_the_pages_follow_what_devices_tell(served, told):
         '[{"bn":"urn:dev:mac:a:","bt":0,"seq":3,"epoch":4,"n":"temperature","u":"Cel","v":21.5}]',
     )
     wait_for(lambda: "temperature=21.5 Cel" in rows(served)["attic"], PATIENCE_S)
+    told("cellar", "status", state="online", firmware="1")
+    told("cellar", "state", readings={"x": 1}, t=4_102_444_800)  # by its own clock
+    wait_for(lambda: "x=1, 2100-01-01 00:00:00Z" in rows(served).get("cellar", ""), PATIENCE_S)
+    assert read(served.get()[2]).one(id="trouble").text.endswith("connected")
     status, _, text = served.device("attic")
     page = read(text)
     assert status == 200 and page.one("h1").text == "attic" and "dht22: </script>" in page.one(id="told-table").text
@@ -74,7 +78,7 @@ def test_the_pages_follow_what_devices_tell(served, told):
     fresh = served.get("/fresh?name=attic")[2]
     assert page.one("body").attributes["data-fresh"] == fresh
     all_of_them = served.get("/fresh")[2]
-    told("cellar", "status", state="online", firmware="1")
+    told("cellar", "health", up=5)
     wait_for(lambda: served.get("/fresh")[2] != all_of_them, PATIENCE_S)
     assert served.get("/fresh?name=attic")[2] == fresh  # which shows nothing of another device
 

@@ -60,7 +60,7 @@ class Device:
             if type(fields.get("up")) is int:  # of health
                 self.started = min(max(now - fields["up"], 0), now)
         elif not self.read_at and isinstance(fields.get("readings"), dict):  # retained, with `ha`
-            taken = whole(fields, "t", int(now)) if "t" in fields else None
+            taken = whole(fields, "t", _NUMBERS) if "t" in fields else None  # its clock may be ahead
             self.readings = [(name, "", value, taken) for name, value in fields["readings"].items()]
 
 
