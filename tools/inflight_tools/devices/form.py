@@ -95,7 +95,8 @@ def added(form):
     kind, _, driver = form.get("add", "").partition(" ")
     if kind not in KINDS or driver not in known_drivers(kind[:-1]):
         raise WrongArgument("choose a driver of the list")
-    return form | {f"{kind}.{max(_all(form, kind), default=-1) + 1}.driver": driver}
+    place = f"{kind}.{max(_all(form, kind), default=-1) + 1}."
+    return form | {f"{place}driver": driver, "added": place}
 
 
 def _all(form, kind):
@@ -133,7 +134,7 @@ def _defaults(driver):
 def shown(form, board_name):
     """What a page shows of a form: `set` and `others`, Inputs; `entries`, {kind: [Entry]}; `drivers` that can be added;
     `pins`, those of a board of that name for sensors and actuators, as far as it is known; `of`: which configuration it
-    shows."""
+    shows; `added`: the name of the Entry that is new, ""."""
     inputs = [
         Input(name, name, *config_fields()[name][:3], form.get(name, ""), name in SECRETS)
         for name in _shown()
@@ -145,6 +146,7 @@ def shown(form, board_name):
         "drivers": [f"{kind} {driver}" for kind in KINDS for driver in known_drivers(kind[:-1])],
         "pins": _pins(board_name),
         "of": form.get("of", ""),
+        "added": form.get("added", ""),
     }
 
 
