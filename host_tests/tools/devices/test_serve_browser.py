@@ -85,7 +85,7 @@ def test_settings_are_reached_and_checked_by_keys_and_fit(browser, fleet, tmp_pa
     press("save")
     assert page.ask("document.querySelector('#outcome').textContent").strip() == "Nothing changes."
     press("add")
-    assert page.ask("document.activeElement.firstChild.textContent") == "sensors: adc"
+    wait_for(lambda: page.ask("document.activeElement.firstChild?.textContent") == "sensors: adc", PATIENCE_S)
     fits("added")
     page.ask("document.querySelector('[name=interval_ms]').select()")
     page.type("5")
