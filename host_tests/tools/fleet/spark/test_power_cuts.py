@@ -35,7 +35,7 @@ def expect_all(fleet, many=BATCHES):
     """All that land() has written is in the tables, once."""
     wanted = [("attic", 7, n) for n in range(many)]
     found = fleet.numbers(), fleet.numbers("measurements", "seq IS NOT NULL")
-    assert found == (wanted, wanted), sorted(map(str, fleet.root.parent.rglob("*")))
+    assert found == (wanted, wanted), "\n".join(sorted(map(str, fleet.root.parent.rglob("*"))))
     assert fleet.count("raw") == 3 * many - 1
     assert fleet.count("dead_letters") == many
     assert fleet.count("minutes WHERE name = 'temperature'", "sum(count)") == many
