@@ -137,10 +137,11 @@ def every(what: str) -> Any:
     return typer.Option(min=0.1, help=f"seconds between {what}")
 
 
-Batches = Annotated[float, every("micro-batches")]
 EVERY_S = 10  # the default
+Batches = Annotated[float, every("micro-batches")]
+BATCHES_S = 4  # the default: with AGE_S a reading is in the tables after 5 s on average
 Age = Annotated[float, typer.Option(min=0.1, help="seconds after which a landing file is finished")]
-AGE_S = 10
+AGE_S = 3
 Since = Annotated[
     str | None, typer.Option(help="only what was received then or later: 24h or 7d (ago), or 2026-03-01T08:00 (UTC)")
 ]

@@ -24,7 +24,7 @@ def pipeline(
     data: options.Data = options.DATA,
     master: options.Master = options.MASTER,
     age: options.Age = options.AGE_S,
-    every: options.Batches = options.EVERY_S,
+    every: options.Batches = options.BATCHES_S,
     metrics: options.BothMetrics = None,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line

@@ -155,7 +155,7 @@ def tables(
     root: options.Root = "inflight",
     master: options.Master = options.MASTER,
     once: options.Once = False,
-    every: options.Batches = options.EVERY_S,
+    every: options.Batches = options.BATCHES_S,
     files: Annotated[
         int | None, typer.Option(min=1, help="most landing files in a micro-batch; default: 256 MB")
     ] = None,
