@@ -13,7 +13,7 @@ import typer
 
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import log
-from tools.bench.pipeline import collector, delay, history, stages
+from tools.bench.pipeline import collector, console, delay, history, stages
 from tools.setup.common import CHECKOUT
 from tools.shown import across, show
 
@@ -54,11 +54,13 @@ def main(
     messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
     devices: int = typer.Option(1000, min=1, help="devices that publish, except with --fleets"),
     seconds: int = typer.Option(120, "--delay", min=0, help="seconds of a fleet whose messages go to the tables"),
+    known: int = typer.Option(100_000, "--console", min=0, help="devices that the console shows"),
     runs: int = typer.Option(3, min=1, help="runs of each stage and of the collector; the median counts"),
+    only: str = typer.Option("", help="measure only parts with this text in their titles"),
     out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="file for the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
 ):
-    """Measures stages, history, small batches, fleets, collector and delay. A part of size 0 or "" is left out."""
+    """Measures stages, history, small batches, fleets, collector, delay and console. A part of size 0 or "" is left out."""
     parts = [
         *(
             ("Stages, deliveries/s (share of the ceiling)", stages.measure, size, devices, runs)
@@ -72,11 +74,12 @@ def main(
         ),
         ("Collector", collector.measure, messages, runs),
         ("From a device to the tables", delay.measure, seconds, 1),
+        ("Console", console.measure, known),
     ]
     found = {"machine": _machine(), "tables": {}}
     out.parent.mkdir(parents=True, exist_ok=True)
     for title, measure, size, *more in parts:
-        if size:
+        if size and only.lower() in title.lower():
             log(f"{title}: {size:g}")
             with tempfile.TemporaryDirectory(prefix="bench-", dir=out.parent) as folder:  # /tmp may be in memory
                 found["tables"].setdefault(title, {}).update(_in_process(measure, Path(folder), size, *more))

@@ -9,7 +9,7 @@ MEASUREMENTS = 3  # in a message
 REPEATED = 50  # every 50th message is delivered twice
 PACE_S = 10  # between two messages of a device
 SIZE = 16 << 20  # of a file
-_BEGAN = 1_760_000_000_000  # ms since 1970
+BEGAN = 1_760_000_000_000  # ms since 1970
 _MAX_PAYLOAD = 1 << 20
 
 
@@ -33,7 +33,7 @@ def deliveries(messages, devices, before=0):
     template = _template()
     for n in range(before, before + messages):
         seq, device = divmod(n, devices)
-        at = _BEGAN + seq * PACE_S * 1000 + device * PACE_S * 1000 // devices
+        at = BEGAN + seq * PACE_S * 1000 + device * PACE_S * 1000 // devices
         text = template % {
             "at": at,
             "device": f"{device:012x}",
@@ -63,7 +63,7 @@ def land(folder, lines, size=SIZE):
                 break
         if not batch:
             return count, total
-        (folder / f"collector-0-{_BEGAN}-{n:06}.ndjson").write_bytes(b"".join(batch))
+        (folder / f"collector-0-{BEGAN}-{n:06}.ndjson").write_bytes(b"".join(batch))
         count, total = count + len(batch), total + length
 
 

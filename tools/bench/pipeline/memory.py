@@ -24,7 +24,7 @@ def _descendants():
     return found
 
 
-def _peak(pid):
+def peak(pid):
     """(name, peak resident set in bytes)."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
@@ -52,7 +52,7 @@ class Peaks:
     def _look(self):
         for pid, (_, started, ticks) in _descendants().items():
             self._used[pid, started] = ticks
-            name, peak = _peak(pid)
+            name, peak = peak(pid)
             if name == "java":
                 self.jvm = max(self.jvm, peak)
             elif name.startswith("python"):
