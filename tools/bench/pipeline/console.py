@@ -47,7 +47,7 @@ def _make_tables(folder, devices):
 @contextlib.contextmanager
 def _served(folder):
     """(process, port) of a console that has figures."""
-    words = ["serve", "--data", str(folder), "--root", ROOT, "--listen", "0"]
+    words = ["serve", "--data", str(folder), "--root", ROOT, "--listen", "0", "--reading", "temperature"]
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-m", "inflight_tools", *words], stderr=pipe, text=True) as process:
         try:
@@ -85,7 +85,7 @@ def measure(folder, devices):
         "the last page of all devices": f"/devices?sort=device&number={devices}",
         "a device": f"/device?name={name}",
         "look for news": f"/fresh?name={name}",
-        "metrics": "/metrics",
+        "metrics, with a reading of each device": "/metrics",
     }
     found = {page: [] for page in pages}
     with _served(folder) as (process, port):

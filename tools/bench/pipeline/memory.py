@@ -52,11 +52,11 @@ class Peaks:
     def _look(self):
         for pid, (_, started, ticks) in _descendants().items():
             self._used[pid, started] = ticks
-            name, peak = peak(pid)
+            name, resident = peak(pid)
             if name == "java":
-                self.jvm = max(self.jvm, peak)
+                self.jvm = max(self.jvm, resident)
             elif name.startswith("python"):
-                self.worker = max(self.worker, peak)
+                self.worker = max(self.worker, resident)
 
     def _watch(self):
         while not self._stop.wait(0.5):

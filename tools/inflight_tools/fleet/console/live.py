@@ -6,11 +6,15 @@ import time
 import zlib
 from typing import Any, NamedTuple
 
+from prometheus_client import CollectorRegistry, generate_latest
+
 from inflight_tools.fleet import device, registry
 from inflight_tools.fleet.collect.counters import load
 from inflight_tools.fleet.console.listing import Listing
 from inflight_tools.fleet.delta import last_batch, opened
+from inflight_tools.fleet.monitoring.metrics import FleetMetrics
 from inflight_tools.fleet.query.facts import gathered, judged, last_readings, listed, of_device
+from inflight_tools.fleet.report.collectors import behind
 from inflight_tools.fleet.spark.landing import LandingFiles
 from inflight_tools.fleet.spark.storage import files_in
 from inflight_tools.output import first_line, log
@@ -25,13 +29,18 @@ _MOST_ANSWERED = 4096  # answers of which it is known for which facts they were
 
 
 class Fleet(NamedTuple):
-    """The facts of gather(), all devices, and the readings of last_readings(). fresh: a text that differs when they
-    do."""
+    """The facts of gather(), all devices, and the text of the metrics. fresh: a text that differs when they do."""
 
     fresh: str
     facts: dict[str, Any]
     devices: Listing
-    readings: list[dict[str, Any]]
+    metrics: str
+
+
+def _metrics(facts, readings):
+    metrics = CollectorRegistry()
+    metrics.register(FleetMetrics(facts, len(behind(facts)), readings))
+    return generate_latest(metrics).decode()
 
 
 def _keep(kept, most, key, value):
@@ -90,7 +99,7 @@ class Live:
                     found = gathered(database, facts, counters=load(self._landing))
                     devices = Listing(listed(database), database.known_names)
                     readings = last_readings(database, self._readings, now) if self._readings else []
-                    self.fleet = Fleet(fresh, found, devices, readings)
+                    self.fleet = Fleet(fresh, found, devices, _metrics(found, readings))
             self.trouble = None
         except BaseException as e:  # of DuckDB, delta-rs (a panic) or Python: the next look may find no trouble
             self.trouble = first_line(e)

@@ -5,16 +5,13 @@ import functools
 
 from deltalake.exceptions import DeltaError
 from duckdb import Error as QueryError
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from inflight_tools.fleet import device
 from inflight_tools.fleet.console.server import HTML, TEXT, Refused
 from inflight_tools.fleet.delta import WrongTables
 from inflight_tools.fleet.lock import Busy
-from inflight_tools.fleet.monitoring.metrics import FleetMetrics
 from inflight_tools.fleet.report import render, render_device, render_devices
-from inflight_tools.fleet.report.collectors import behind
 from inflight_tools.fleet.where import sentences
 from inflight_tools.output import first_line, log
 from inflight_tools.visible import visible
@@ -115,9 +112,7 @@ def _fresh(live, query, beside):
 def _metrics(live, _, beside):
     if live.trouble:  # older figures would hide it
         raise Refused(503, f"The tables cannot be read: {live.trouble}")
-    registry, facts = CollectorRegistry(), live.fleet.facts
-    registry.register(FleetMetrics(facts, len(behind(facts)), live.fleet.readings))
-    return CONTENT_TYPE_LATEST, generate_latest(registry).decode()
+    return CONTENT_TYPE_LATEST, live.fleet.metrics
 
 
 def _without_tables(live):
