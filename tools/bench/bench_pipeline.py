@@ -60,7 +60,7 @@ def main(
     out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="file for the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
 ):
-    """Measures stages, history, small batches, fleets, collector, delay, console. A part of size 0 or "" is left out."""
+    """Measures stages, history, small batches, fleets, collector, delay, console. Size 0 or "" leaves a part out."""
     parts = [
         *(
             ("Stages, deliveries/s (share of the ceiling)", stages.measure, size, devices, runs)

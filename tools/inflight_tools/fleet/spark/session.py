@@ -50,10 +50,10 @@ def _code():
     return data.getvalue()
 
 
-def _memory():
+def memory_mb():
     """The driver's memory: a quarter of this machine's. Spark's default, 1 GB, is too little after an outage."""
     machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    return f"{min(_MOST_MB, max(_LEAST_MB, machine_mb // 4))}m"
+    return min(_MOST_MB, max(_LEAST_MB, machine_mb // 4))
 
 
 def garbage_collector():
@@ -93,7 +93,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     settings = _DEFAULTS | (_LOOPBACK if is_local else {})
     settings |= {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
     settings["spark.driver.extraJavaOptions"] = f"{_LOGGING} {garbage_collector()} {classes.options(home)}".strip()
-    settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
+    settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": f"{memory_mb()}m"}
     # An option may be a secret of object storage: all users see the words of Java's command in the list of processes.
     properties = folder / "spark.properties"
     write_private(properties, _properties(settings | (options or {})))
