@@ -28,7 +28,7 @@ def _run(argv):
 def test_each_part_has_its_figures(tmp_path):
     out = tmp_path / "figures.json"
     small = ["--millions", "0.003", "--history", "3", "--small", "2", "--fleets", "1000"]
-    small += ["--collector", "2000", "--delay", "5", "--runs", "1"]
+    small += ["--collector", "2000", "--delay", "5", "--console", "100", "--runs", "1"]
     argv = [sys.executable, "-m", "tools.bench.bench_pipeline", *small, "--markdown", "--json", out]
     status, said, errors = _run([str(word) for word in argv])
     assert status == 0, errors[-3000:]
@@ -40,7 +40,7 @@ def test_each_part_has_its_figures(tmp_path):
     (stages,) = tables["Stages, deliveries/s (share of the ceiling)"].values()
     assert {"all tables", "plain Spark", "DuckDB", "Polars", "processor, all tables to plain Spark"} <= {*stages}
     assert [*tables["Small micro-batches"]] == ["2 batches of 50 deliveries"]
-    assert len(tables) == len([line for line in said.splitlines() if line.startswith("**")]) == 6
+    assert len(tables) == len([line for line in said.splitlines() if line.startswith("**")]) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
 
 

@@ -56,7 +56,8 @@ def _read(lines):
     lines.mapInArrow(reader(ROOT), from_arrow_schema(SCHEMA)).count()
 
 
-def _take(spark, files, tables):
+def take_all(spark, files, tables):
+    """Makes new tables of the landing files, in one micro-batch."""
     from inflight_tools.fleet.spark.batch import Tables, take
 
     Tables(spark, str(tables)).create()
@@ -68,7 +69,7 @@ _STAGES = {
     _CEILING: lambda spark, files, _: lines_of(spark, files).count(),
     "read and parse": lambda spark, files, _: _read(lines_of(spark, files)),
     "the same, telemetry that is unusual": _parse_unusual,
-    _TAKE: _take,
+    _TAKE: take_all,
     **PEERS,
 }
 
