@@ -129,7 +129,7 @@ histories: setup-pipeline  ## collectors that come and go beside devices whose e
 	INFLIGHT_HISTORIES=$(or $(HISTORIES),1000) INFLIGHT_SEED=$(SEED) \
 		$(VENV)/python -m pytest -q -n $(JOBS) host_tests/tools/fleet/query/test_histories.py $(ARGS)
 
-bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and what grows (MILLIONS=1,10)
+bench-pipeline: setup-pipeline  ## what collector, Spark and console manage here, and what grows (MILLIONS=1,10 ARGS="--only console")
 	@$(VENV)/python -m tools.bench.bench_pipeline $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
 
 lint: setup  ## ruff; types of the device code, against the stubs of its ports, and of the tools

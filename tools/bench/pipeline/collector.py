@@ -66,14 +66,14 @@ def _run(landing, port, messages, sync):
 
 def _fill(port, messages):
     """Makes a new session for the collector, and fills it with messages."""
-    with _client(port, _NAME, True):
+    with client(port, _NAME, True):
         pass
-    with _client(port, _NAME, False) as absent:
+    with client(port, _NAME, False) as absent:
         subscribed = threading.Event()
         absent.on_subscribe = lambda *_: subscribed.set()
         absent.subscribe([(name, 1) for name in filters(_ROOT)])
         _in_time(subscribed)
-    with _client(port, "bench-publisher", True) as publisher:
+    with client(port, "bench-publisher", True) as publisher:
         for n in range(messages):
             last = publisher.publish(f"{_ROOT}/device-{n % 1000}/telemetry", _PAYLOAD, 1)
         last.wait_for_publish(_PATIENCE_S)
@@ -82,19 +82,19 @@ def _fill(port, messages):
 
 
 @contextmanager
-def _client(port, name, clean):
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=clean)
-    connected = threading.Event()
-    client.max_inflight_messages_set(1000)
-    client.on_connect = lambda *_: connected.set()
-    client.connect("127.0.0.1", port)
-    client.loop_start()
+def client(port, name, clean):
+    """A connected paho.Client."""
+    found, connected = paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=clean), threading.Event()
+    found.max_inflight_messages_set(1000)
+    found.on_connect = lambda *_: connected.set()
+    found.connect("127.0.0.1", port)
+    found.loop_start()
     try:
         _in_time(connected)
-        yield client
+        yield found
     finally:
-        client.disconnect()
-        client.loop_stop()
+        found.disconnect()
+        found.loop_stop()
 
 
 def _in_time(event):

@@ -2,14 +2,13 @@
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 
-import paho.mqtt.client as paho
-
+from tools.bench.pipeline.collector import client
 from tools.bench.pipeline.landing import ROOT
 from tools.bench.pipeline.memory import Peaks
+from tools.peers.daemon import Program
 from tools.peers.mosquitto import Mosquitto
 
 RATE = 170  # messages/s: 100,000 devices that send one each ten minutes
@@ -22,11 +21,8 @@ _PATIENCE_S = 300
 class _Fleet:
     """Devices that publish in turn, RATE messages a second."""
 
-    def __init__(self, port):
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-        self._client.connect("127.0.0.1", port)
-        self._client.loop_start()
-        self.sent, self._began = 0, time.monotonic()
+    def __init__(self, publisher):
+        self._client, self.sent, self._began = publisher, 0, time.monotonic()
 
     def publish(self, until):
         """Until `until` is over, a time of time.monotonic(), or a function that tells it."""
@@ -38,10 +34,6 @@ class _Fleet:
             self._client.publish(f"{ROOT}/{device:012x}/telemetry", json.dumps(pack), 1)
             self.sent += 1
             time.sleep(max(0, self._began + self.sent / RATE - time.monotonic()))
-
-    def end(self):
-        self._client.disconnect()
-        self._client.loop_stop()
 
 
 def _delays(raw, since, until):
@@ -67,14 +59,15 @@ def measure(folder, seconds, every_s):
     broker = Mosquitto(folder / "broker", "max_queued_messages 0")
     words = ["--root", ROOT, "--data", folder / "data", "--age", every_s, "--every", every_s]
     ledger = folder / "data/tables/ledger/_delta_log"
-    with Peaks() as peaks, broker:
+    with Peaks() as peaks, broker, client(broker.port, "fleet", True) as publisher:
         argv = [sys.executable, "-m", "inflight_tools", "fleet", "pipeline", "--broker", f"127.0.0.1:{broker.port}"]
-        pipeline = subprocess.Popen([*argv, *map(str, words)], stdout=subprocess.DEVNULL)
-        fleet = _Fleet(broker.port)
+        pipeline = Program(folder / "pipeline.log", [*argv, *words])
+        pipeline.on()
+        fleet = _Fleet(publisher)
         end = time.monotonic() + _PATIENCE_S
 
         def works():
-            if pipeline.poll() is not None or time.monotonic() > end:
+            if not pipeline.running or time.monotonic() > end:
                 raise RuntimeError("the pipeline ended, or it takes no messages")
             return len(list(ledger.glob("*.json"))) > 1
 
@@ -91,9 +84,7 @@ def measure(folder, seconds, every_s):
                 fleet.publish(time.monotonic() + _LOOKS_S)
                 delays, commits = _delays(folder / "data/tables/raw", began, ended)
         finally:
-            fleet.end()
-            pipeline.terminate()
-            pipeline.wait(_PATIENCE_S)
+            pipeline.stop()
     return {
         f"{sent:,} messages, {RATE}/s; --age and --every {every_s}": {
             "half of them within, s": statistics.median(delays),

@@ -6,7 +6,7 @@ import time
 
 from tools.bench.pipeline.landing import ROOT, bytes_below, deliveries, land
 from tools.bench.pipeline.memory import Peaks
-from tools.bench.pipeline.stages import lines_of, spark_in, timed
+from tools.bench.pipeline.stages import lines_of, spark_in, take_all, timed
 
 BATCH = 5000  # deliveries
 _WARM_UP = 2  # batches
@@ -32,9 +32,9 @@ def measure(folder, batches, devices):
     seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in progress]
     if len(seconds) != batches:
         raise RuntimeError(f"{batches} files became {len(seconds)} micro-batches")
-    figures = {f"a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
-    figures |= {"rows of the ledger": ledger_rows, f"compact: {merged} files merged, s": merge_s}
-    return {f"{batches} batches of {BATCH:,} deliveries": figures}
+    fifths = {f"a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
+    more = {"rows of the ledger": ledger_rows, f"compact: {merged} files merged, s": merge_s}
+    return {f"{batches} batches of {BATCH:,} deliveries": fifths | more}
 
 
 def _fifths(seconds):
@@ -54,14 +54,10 @@ def measure_devices(folder, devices):
         from inflight_tools.fleet.spark.batch import Tables, take
 
         root = str(folder / "tables")
-        tables = Tables(spark, root)
-        tables.create()
-        take(lines_of(spark, folder / "known"), 0, root, ROOT)
-        seconds = []
-        for batch in (1, 2, 3):
-            lines = lines_of(spark, folder / "landing")
-            seconds.append(timed(take, lines, batch, root, ROOT)[0])
-        merge_s, _ = timed(tables.ledger.merge, 3)
+        take_all(spark, folder / "known", root)
+        lines = lines_of(spark, folder / "landing")
+        seconds = [timed(take, lines, batch, root, ROOT)[0] for batch in (1, 2, 3)]
+        merge_s, _ = timed(Tables(spark, root).ledger.merge, 3)
     figures = {
         f"a batch of {BATCH:,} deliveries, s": min(seconds[1:]),
         "ledger, bytes per device": bytes_below(folder / "tables/ledger") / devices,
@@ -85,5 +81,5 @@ def measure_small(folder, batches):
             before = peaks.processor_s() + time.process_time()
             take(lines_of(spark, landing), batch, root, ROOT)
             seconds.append(peaks.processor_s() + time.process_time() - before)
-    figures = {f"processor time of a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
-    return {f"{batches} batches of {_SMALL} deliveries": figures}
+    fifths = {f"processor time of a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
+    return {f"{batches} batches of {_SMALL} deliveries": fifths}

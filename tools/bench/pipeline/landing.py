@@ -69,6 +69,4 @@ def land(folder, lines, size=SIZE):
 
 def bytes_below(folder):
     """Bytes of all Parquet files below `folder`."""
-    if not folder.exists():
-        return 0
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))

@@ -10,8 +10,6 @@ from tools.bench.pipeline.landing import MEASUREMENTS, ROOT, bytes_below, delive
 from tools.bench.pipeline.memory import Peaks
 from tools.bench.pipeline.peers import PEERS
 
-TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
-
 
 @contextmanager
 def spark_in(folder, options=None):
@@ -102,7 +100,7 @@ def measure(folder, millions, devices, runs):
     taken = {name: statistics.median(found) for name, found in seconds.items()}
     if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
         raise RuntimeError(f"of {messages} messages {facts['fleet']['delivered']} are in the tables")
-    sizes = {name: bytes_below(places[_TAKE] / name) for name in TABLES}
+    sizes = {name: bytes_below(places[_TAKE] / name) for name in ("raw", "measurements", "minutes", "ledger")}
     rows = MEASUREMENTS * messages
     figures = {
         **{row: f"{many / taken[row]:,.0f} ({taken[_CEILING] / taken[row]:.0%})" for row in _STAGES},
