@@ -55,7 +55,7 @@ def main(
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
 ):
     """Measures stages, history, small batches, fleets, collector, delay, console. Size 0 or "" leaves a part out."""
-    parts = [
+    parts: list = [
         *(
             ("Stages, deliveries/s (share of the ceiling)", stages.measure, size, devices, runs)
             for size in _numbers(millions, float)

@@ -15,7 +15,7 @@ from tools.bench.pipeline.stages import spark_in, take_all, timed
 from tools.peers.daemon import Daemon
 
 _JOURNAL = {"live": 3, "used": 4000, "limit": 49_152}
-_TOLD = {
+_TOLD: dict[str, dict] = {
     "status": {"state": "online", "board": "esp32"},
     "health": {"up": 60, "heap": 100_000, "firmware": "1.0", "accepted": 2, "journal": _JOURNAL},
 }

@@ -46,7 +46,7 @@ def service(
         if os.environ.get(PASSWORD) and not at.password_file:
             raise ValueError(f"the units do not have {PASSWORD}: write it into a file, for --password-file")
         broker, _ = find_broker(at)
-        root, of_collector, of_tables = broker.root, *both(metrics)
+        root, (of_collector, of_tables) = broker.root, both(metrics)
         places = {"collect": of_collector, "tables": of_tables, "serve": listen}
         places = {name: address(place, "--listen") for name, place in places.items()}
         if not _USER.fullmatch(run_as):
