@@ -4,29 +4,29 @@ import itertools
 import json
 import statistics
 import sys
+import time
 import urllib.error
 import urllib.request
 
 from inflight_tools.fleet import device
 from inflight_tools.fleet.collect.line import line
-from tools.bench.pipeline.landing import BEGAN, ROOT, deliveries, land
+from tools.bench.pipeline.landing import ROOT, deliveries, land
 from tools.bench.pipeline.memory import peak
 from tools.bench.pipeline.stages import spark_in, take_all, timed
 from tools.peers.daemon import Daemon
 
-_JOURNAL = {"live": 3, "used": 4000, "limit": 49_152}
 _TOLD: dict[str, dict] = {
     "status": {"state": "online", "board": "esp32"},
-    "health": {"up": 60, "heap": 100_000, "firmware": "1.0", "accepted": 2, "journal": _JOURNAL},
+    "health": {"up": 60, "firmware": "1.0", "accepted": 2, "journal": {"live": 3, "used": 4000, "limit": 49_152}},
 }
 
 
-def _starts(devices):
+def _starts(devices, began):
     """Yields the lines of the first two messages of each device, in 20 groups."""
     for n in range(devices):
         for seq, (kind, told) in enumerate(_TOLD.items()):
             payload = json.dumps({"seq": seq, "epoch": 7, "oldest": seq, "group": f"group-{n % 20}"} | told).encode()
-            yield line(BEGAN + seq, "collector-0", f"{ROOT}/{n:012x}/{kind}", 1, False, False, payload, 1 << 20)
+            yield line(began + seq, "collector-0", f"{ROOT}/{n:012x}/{kind}", 1, False, False, payload, 1 << 20)
 
 
 class _Console(Daemon):
@@ -50,7 +50,8 @@ class _Console(Daemon):
 
 def measure(folder, devices):
     """Asks for each page in turn, until the figures of the fleet were computed again. A device has four messages."""
-    land(folder / "read", itertools.chain(_starts(devices), deliveries(2 * devices, devices, before=2 * devices)))
+    at = int(time.time() - 60) * 1000
+    land(folder / "read", itertools.chain(_starts(devices, at), deliveries(2 * devices, devices, 2 * devices, at)))
     with spark_in(folder) as spark:
         take_all(spark, folder / "read", folder / "tables")
     name = f"{devices // 2:012x}"

@@ -9,7 +9,7 @@ MEASUREMENTS = 3  # in a message
 REPEATED = 50  # every 50th message is delivered twice
 PACE_S = 10  # between two messages of a device
 SIZE = 16 << 20  # of a file
-BEGAN = 1_760_000_000_000  # ms since 1970
+_BEGAN = 1_760_000_000_000  # ms since 1970
 _MAX_PAYLOAD = 1 << 20
 
 
@@ -27,13 +27,13 @@ def _template():
     return text
 
 
-def deliveries(messages, devices, before=0):
+def deliveries(messages, devices, before=0, began=_BEGAN):
     """Yields the lines, as bytes, of `messages` messages; the devices publish in turn. `before`: number of the first
-    message."""
+    message. began: when number 0 was received, in ms since 1970."""
     template = _template()
     for n in range(before, before + messages):
         seq, device = divmod(n, devices)
-        at = BEGAN + seq * PACE_S * 1000 + device * PACE_S * 1000 // devices
+        at = began + seq * PACE_S * 1000 + device * PACE_S * 1000 // devices
         text = template % {
             "at": at,
             "device": f"{device:012x}",
@@ -63,7 +63,7 @@ def land(folder, lines, size=SIZE):
                 break
         if not batch:
             return count, total
-        (folder / f"collector-0-{BEGAN}-{n:06}.ndjson").write_bytes(b"".join(batch))
+        (folder / f"collector-0-{_BEGAN}-{n:06}.ndjson").write_bytes(b"".join(batch))
         count, total = count + len(batch), total + length
 
 
