@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,8 @@ from inflight_tools.fleet.monitoring.address import address
 from inflight_tools.output import failing, failure, log
 from inflight_tools.signals import stop_event
 
+_SWITCH_S = 0.001  # that a page waits for the thread which reads the tables, many times: Python's default is 5 ms
+
 
 def _of_data(data, landing, of, root, token, beside, stack, **how):
     """(what is shown, arguments for a Console); the thread that reads is a context of `stack`."""
@@ -29,6 +32,7 @@ def _of_data(data, landing, of, root, token, beside, stack, **how):
         from inflight_tools.fleet.console.live import Live
         from inflight_tools.fleet.console.pages import of_tables
 
+        sys.setswitchinterval(_SWITCH_S)
         live = stack.enter_context(Live(landing, of, root or "inflight", **how))
         return f"the fleet in {of}", of_tables(live, token, beside)
 
