@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from inflight_tools import options
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import log
 from tools.bench.pipeline import collector, console, delay, history, stages
@@ -67,7 +68,8 @@ def main(
             for size in _numbers(fleets, int)
         ),
         ("Collector", collector.measure, messages, runs),
-        ("From a device to the tables", delay.measure, seconds, 1),
+        ("From a device to the tables", delay.measure, seconds, 1, 1),
+        ("From a device to the tables", delay.measure, seconds, options.AGE_S, options.BATCHES_S),
         ("Console", console.measure, known),
     ]
     found = {"machine": _machine(), "tables": {}}

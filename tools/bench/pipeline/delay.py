@@ -53,11 +53,11 @@ def _delays(raw, since, until):
     return found, commits
 
 
-def measure(folder, seconds, every_s):
+def measure(folder, seconds, age_s, every_s):
     """The delays of the messages of so many seconds, and the processor time of collector and Spark meanwhile. Landing
-    files are finished, and batches begin, each `every_s` seconds."""
+    files are finished after `age_s` seconds, batches begin each `every_s`."""
     broker = Mosquitto(folder / "broker", "max_queued_messages 0")
-    words = ["--root", ROOT, "--data", folder / "data", "--age", every_s, "--every", every_s]
+    words = ["--root", ROOT, "--data", folder / "data", "--age", age_s, "--every", every_s]
     ledger = folder / "data/tables/ledger/_delta_log"
     with Peaks() as peaks, broker, client(broker.port, "fleet", True) as publisher:
         argv = [sys.executable, "-m", "inflight_tools", "fleet", "pipeline", "--broker", f"127.0.0.1:{broker.port}"]
@@ -86,7 +86,7 @@ def measure(folder, seconds, every_s):
         finally:
             pipeline.stop()
     return {
-        f"{sent:,} messages, {RATE}/s; --age and --every {every_s}": {
+        f"{sent:,} messages, {RATE}/s; --age {age_s} --every {every_s}": {
             "half of them within, s": statistics.median(delays),
             "95 % within, s": statistics.quantiles(delays, n=20)[-1],
             "batches meanwhile": commits,
