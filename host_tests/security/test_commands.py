@@ -1,87 +1,55 @@
 """Promise: a device executes commands only from its own topics, never retained ones, and replies only there."""
 
-import json
-from types import SimpleNamespace
-
 import pytest
 
-from config import check
-from host_tests.broker import PATIENCE_S
-from host_tests.clients import cut_power
-from inflight import Client, Journal, RamFlash
-from node import Node
-from tools.reference.kinds import PUBLISH
-from tools.reference.wire import puback, publish
+from host_tests.firmware.conftest import broker, make, published, until  # noqa: F401 (fixtures)
 
-OWN = "inflight/box/"
+OWN = "inflight/dev/"
 OF_OTHERS = """
-    inflight/other/command/reboot inflight/bo/command/reboot inflight/boxes/command/reboot inflight/box/commands/reboot
-    inflight/box/xcommand/reboot inflight/box/reply/reboot inflight/box/telemetry/command/reboot
-    inflight/BOX/command/reboot inflight//box/command/reboot /inflight/box/command/reboot other/box/command/reboot
-    inflight/command/reboot command/reboot box/command/reboot $SYS/inflight/box/command/reboot
-    $share/g/inflight/box/command/reboot inflight/box/command\u200b/reboot
+    inflight/other/command/reboot inflight/de/command/reboot inflight/devs/command/reboot inflight/dev/commands/reboot
+    inflight/dev/xcommand/reboot inflight/dev/reply/reboot inflight/dev/telemetry/command/reboot
+    inflight/DEV/command/reboot inflight//dev/command/reboot /inflight/dev/command/reboot other/dev/command/reboot
+    inflight/command/reboot command/reboot dev/command/reboot $SYS/inflight/dev/command/reboot
+    $share/g/inflight/dev/command/reboot inflight/dev/command\u200b/reboot
 """.split()
 
 
-BOARD = SimpleNamespace(sensors=tuple, reset_cause=lambda: "power-on")
-
-
-class Device(Node):
-    interval = None
-
-    def set_interval(self, ms):
-        self.interval = ms
+@pytest.fixture
+def app(make, broker):  # noqa: F811
+    return make(broker.port)
 
 
 @pytest.fixture
-def device(broker):
-    """A device called box, connected to the scripted broker."""
-    journal = Journal(RamFlash(32, 1024))
-    buffer = bytearray(8192)
-    options = {"timeout_ms": PATIENCE_S * 1000, "keepalive": 0, "buffer": buffer}
-    client = Client("127.0.0.1", "box", journal, port=broker.port, **options)
-    node = Device(BOARD, check({"host": "h"}, "box"), journal, client, None, began=0)
-    node.subscribe()
-    yield node
-    cut_power(client)
+def replies_to(app, broker, until, published):  # noqa: F811
+    """replies_to(topic, ...) sends commands to these topics, and then a ping. Returns what the device publishes beside
+    its reports and the answer to the ping: {topic: body}."""
 
+    def run(*topics, **how):
+        for topic in topics:
+            broker.give(topic, b"500", **how)
+        broker.give(OWN + "command/ping", b"fence", 2)
+        until(app, lambda: [reply for reply in published("reply/ping") if reply.get("echo") == "fence"])
+        others = {m.topic for m in broker.arrived} - {OWN + kind for kind in ("status", "telemetry", "health")}
+        found = {topic: published(topic.removeprefix(OWN)) for topic in others}
+        return {topic: body for topic, bodies in found.items() for body in bodies if body.get("echo") != "fence"}
 
-def replies_to(broker, device, *packets):
-    """Sends these packets to the device, and then a ping command. Returns what the device publishes before the answer
-    to the ping."""
-    replies = []
-
-    def script(b):
-        b.welcome()
-        b.grant(filters=[(OWN + "command/#", 2)])
-        b.send(*packets, publish(OWN + "command/ping", b"fence", 1, 9))
-        while not (replies and replies[-1][1].get("echo") == "fence"):
-            p = b.receive()
-            if p.kind == PUBLISH:
-                replies.append((p.topic, json.loads(p.payload)))
-                b.send(puback(p.mid))
-
-    with broker.play(script):
-        while not broker.finished:
-            device.client.run_for(5)
-    return replies[:-1]
+    return run
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_commands_of_others(broker, device, qos):
+def test_commands_of_others(app, replies_to, qos):
     """A broker may deliver them by mistake, or because of a wildcard subscription."""
-    replies = replies_to(broker, device, *(publish(topic, b"", qos, k + 1) for k, topic in enumerate(OF_OTHERS)))
-    assert replies == [] and not device.stopping
+    assert replies_to(*OF_OTHERS, qos=qos) == {} and not app.stopping
 
 
-def test_its_own_command(broker, device):
+def test_its_own_command(app, replies_to):
     """The positive case for the test above."""
-    ((topic, reply),) = replies_to(broker, device, publish(OWN + "command/reboot", b"", 1, 1))
-    assert topic == OWN + "reply/reboot" and reply["ok"] and device.stopping
+    ((topic, reply),) = replies_to(OWN + "command/reboot", qos=1).items()
+    assert topic == OWN + "reply/reboot" and reply["ok"] and app.stopping
 
 
 @pytest.mark.parametrize("name", ["reboot", "ping", "interval"])
-def test_retained_commands(broker, device, name):
+def test_retained_commands(app, replies_to, name):
     """The broker would deliver it after each start."""
-    ((_, reply),) = replies_to(broker, device, publish(OWN + "command/" + name, b"500", 1, 1, retain=1))
-    assert not reply["ok"] and "retain" in reply["error"] and not device.stopping
+    (reply,) = replies_to(OWN + "command/" + name, qos=1, retain=1).values()
+    assert not reply["ok"] and "retain" in reply["error"] and not app.stopping
