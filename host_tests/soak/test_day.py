@@ -2,11 +2,12 @@
 
 import pytest
 
+from host_tests.soak import storm
 from host_tests.thorough import THOROUGH, some
 from inflight import Journal
 from inflight.journal.journal import DONE
 from inflight.session.session import Session
-from tools.soak import day, storm
+from tools.soak import day
 from tools.soak.device import WAYS
 from tools.soak.proxy import KINDS
 

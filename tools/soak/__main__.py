@@ -18,13 +18,12 @@ from tools.demo.subscriber import Subscriber
 from tools.patience import Patience
 from tools.peers.mosquitto import Mosquitto
 from tools.reference.oracle import judge
-from tools.soak import day, storm
+from tools.soak import day
 from tools.soak.fleet import LiveFleet, more_files
 from tools.soak.proxy import KINDS
-from tools.soak.result import Row, histogram, table_of
+from tools.soak.result import Row, table_of
 
 _NO_PROGRESS_S = 100  # settle() ends after so long without progress
-_FIRST_S, _LONGEST_S = 1, 60  # a client's default back-off
 _FIRMWARE = 20  # MicroPython processes with the firmware
 _HOURS = 24  # on the virtual clock
 
@@ -123,16 +122,6 @@ def _virtual(console, devices, seed):
     return result.problems()
 
 
-def _storm(console, devices, away, seed):
-    connected, counts = storm.spread(devices, away, _FIRST_S, _LONGEST_S, seed)
-    most = storm.bound(connected, away, _FIRST_S, _LONGEST_S)
-    console.print(f"{connected} devices reconnect after a broker outage of {away} s (virtual clock):")
-    console.print("\n".join(histogram(counts[:30])), highlight=False)
-    console.print(f"at most {max(counts)} in a second; the back-off allows {most:.0f}")
-    problems = [] if max(counts) <= most else [f"a storm: {max(counts)} reconnects in a second, not {most:.0f}"]
-    return problems + ([] if sum(counts) >= connected else ["not every device reconnected"])
-
-
 def _real(console, folder, devices, seconds, seed):
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(folder / "broker", "max_inflight_messages 2000"))
@@ -173,7 +162,6 @@ def main(
         problems = _real(console, folder, devices, minutes * 60, seed)
     except RuntimeError as e:
         problems = [str(e)]
-    problems += _storm(console, devices, 30, seed)
     problems += _virtual(console, 2 * len(KINDS), seed)
     if problems:
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)

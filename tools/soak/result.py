@@ -70,9 +70,3 @@ def table_of(title, rows):
     lines = [(kind, *(getattr(row, name) for name in _COLUMNS)) for kind, row in rows.items()]
     sums = [sum(column) for column in zip(*(counts for _, *counts in lines), strict=True)]
     return table(title, [("network", *(_HEADS.get(name, name) for name in _COLUMNS)), *lines, ("all", *sums)])
-
-
-def histogram(counts, width=60):
-    """Lines of text: how many in each second."""
-    top = max(counts, default=0) or 1
-    return [f"{second:4} s {count:5}  {'█' * round(count * width / top)}" for second, count in enumerate(counts)]

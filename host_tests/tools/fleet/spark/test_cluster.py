@@ -1,7 +1,6 @@
 """`inflight fleet tables` on a cluster: a master and three workers on this machine. Each of them is killed."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,12 +10,16 @@ import pytest
 from host_tests.processes import INFLIGHT
 from host_tests.tools.fleet.without_spark import telemetry
 from host_tests.waiting import wait_for
-from tools.peers.daemon import held_port
+from tools.peers.daemon import Program, held_port
 from tools.setup.spark import java_home
 
 FILES, EACH = 20, 10_000
 WORKERS = 3
 _PATIENCE_S = 300
+
+
+class Apart(Program):
+    group = True
 
 
 class Cluster:
@@ -33,9 +36,9 @@ class Cluster:
         env = os.environ | {"SPARK_DAEMON_MEMORY": "512m", "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
         env |= {"SPARK_WORKER_DIR": str(self._folder / name), "PYSPARK_PYTHON": sys.executable}
         env |= {"SPARK_DAEMON_JAVA_OPTS": " ".join(f"-Dspark.deploy.{key}={value}" for key, value in recovery.items())}
-        argv = [str(self._spark), *map(str, words), "--webui-port", str(held_port(self))]
-        with open(self._folder / f"{name}.log", "ab") as log:
-            self._running[name] = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
+        program = self._running[name] = Apart(self._folder / f"{name}.log", [self._spark, *words])
+        program.environ = env
+        program.on(*program.argv, "--webui-port", str(held_port(self)))
 
     def master(self):
         """Starts the master, and waits for it."""
@@ -73,13 +76,7 @@ class Cluster:
 
     def kill(self, name):
         """Kills it together with the executors that it has started."""
-        kill(self._running[name])
-
-
-def kill(process):
-    if process.poll() is None:
-        os.killpg(process.pid, 9)
-        process.wait()
+        self._running[name].off()
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
@@ -92,16 +89,14 @@ def test_workers_and_master_are_killed_in_mid_stream(fleet, tmp_path):
     with Cluster(tmp_path) as cluster:
         options = ("--master", cluster.uri, "--partitions", "3", "--files", "2", "--once")
         options += ("--conf", "spark.executor.memory=700m", "--conf", "spark.driver.host=127.0.0.1")
-        argv = [*INFLIGHT, "fleet", "tables", "--data", tmp_path, *options]
-        log = tmp_path / "driver.log"
-        with open(log, "wb") as out:
-            driver = subprocess.Popen([str(word) for word in argv], stdout=out, stderr=out, start_new_session=True)
+        driver = Apart(tmp_path / "driver.log", [*INFLIGHT, "fleet", "tables", "--data", tmp_path, *options])
+        driver.on()
 
         def until(commits):
             def reached():
-                return len(list(done.glob("*.json"))) >= commits or driver.poll() is not None
+                return len(list(done.glob("*.json"))) >= commits or not driver.running
 
-            wait_for(reached, _PATIENCE_S, log.read_text)
+            wait_for(reached, _PATIENCE_S, driver.log)
 
         try:
             for n in range(WORKERS):
@@ -111,9 +106,9 @@ def test_workers_and_master_are_killed_in_mid_stream(fleet, tmp_path):
                 cluster.worker(n)
             cluster.kill("master")
             cluster.master()
-            assert driver.wait(_PATIENCE_S) == 0, log.read_text()[-3000:]
+            assert driver.end() == 0, driver.log()
         finally:
-            kill(driver)
+            driver.off()
         assert cluster.log("master").count("Removing worker") >= WORKERS
     expected = sorted((f"d{i}", 7, n) for i in range(50) for n in range(FILES * EACH // 50))
     assert fleet.numbers() == fleet.numbers("measurements", "true") == expected

@@ -5,10 +5,8 @@ import functools
 import os
 import random
 import signal
-import subprocess
 import tempfile
 import time
-from pathlib import Path
 
 import pytest
 from deltalake.exceptions import CommitFailedError
@@ -16,32 +14,28 @@ from deltalake.exceptions import CommitFailedError
 from host_tests.processes import INFLIGHT
 from host_tests.tools.fleet.without_spark import AT, delivery, telemetry
 from inflight_tools.fleet.spark.batch import take
+from tools.peers.daemon import Program
 
 FILES, EACH = 12, 50
 KILLS = 6
-_PATIENCE_S = 240
 
 
-class Driver:
+class Driver(Program):
     """`inflight fleet tables` on the folder, as a process. At the end it is killed, with its child processes."""
+
+    group = True
 
     def __init__(self, folder, *more):
         words = ("fleet", "tables", "--data", folder, "--master", "local[2]", "--partitions", "2", *more)
-        self.argv = [*INFLIGHT, *map(str, words)]
         self._log = tempfile.NamedTemporaryFile()  # noqa: SIM115  # not in the folder, whose disk may be full
-        log = {"stdout": self._log, "stderr": self._log}
-        self.process = subprocess.Popen(self.argv, start_new_session=True, **log)
+        super().__init__(self._log.name, (*INFLIGHT, *words))
 
     def __enter__(self):
+        self.on()
         return self
 
     def __exit__(self, *_):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def log(self):
-        return Path(self._log.name).read_text()
+        self.off()
 
     @contextlib.contextmanager
     def stopped(self):
@@ -49,15 +43,6 @@ class Driver:
         os.killpg(self.process.pid, signal.SIGSTOP)
         yield
         os.killpg(self.process.pid, signal.SIGCONT)
-
-    def until(self, condition):
-        end = time.monotonic() + _PATIENCE_S
-        while not condition():
-            assert self.process.poll() is None and time.monotonic() < end, self.log()[-2000:]
-            time.sleep(0.005)
-
-    def finish(self):
-        assert self.process.wait(_PATIENCE_S) == 0, self.log()[-2000:]
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
@@ -70,10 +55,10 @@ def test_a_driver_is_killed_repeatedly(fleet, tmp_path):
     for _ in range(KILLS):
         begun = len(list(tmp_path.glob("tables/raw/parts/*")))
         with Driver(tmp_path, "--files", "1", "--every", "0.1") as driver:
-            driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/parts/*"))) > begun)
+            driver.wait(lambda begun=begun: len(list(tmp_path.glob("tables/raw/parts/*"))) > begun)
             time.sleep(dice.uniform(0, 1.5))  # a random time, not a synchronisation
     with Driver(tmp_path, "--once") as driver:
-        driver.finish()
+        assert driver.end() == 0, driver.log()
     expected = sorted((f"d{i}", 7, n) for i in range(5) for n in range(FILES * EACH // 5))
     assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
     assert fleet.count("raw") == FILES * (EACH + 1)

@@ -261,7 +261,7 @@ def test_a_full_disk_is_waited_for(mounted, spark, tmp_path):
         return LandingFiles(fleet.landing, fleet.root).unread()
 
     def told():
-        return driver.log().count("no space left on")
+        return driver.file.read_text().count("no space left on")
 
     with Driver(folder, "--every", "0.1", "--files", "1") as driver:
         for _ in range(FULL):
@@ -271,9 +271,9 @@ def test_a_full_disk_is_waited_for(mounted, spark, tmp_path):
                     land(fleet, landed)
                     landed += 1
                 fill(ballast, dice.randrange(200_000))
-            driver.until(lambda before=before: told() > before or not unread())
+            driver.wait(lambda before=before: told() > before or not unread())
             ballast.unlink()
-            driver.until(lambda: not unread())
+            driver.wait(lambda: not unread())
         assert told() > FULL / 2
     expect_all(fleet, landed)
 
@@ -288,7 +288,7 @@ def test_the_power_of_a_real_file_system_is_cut(mounted, spark, tmp_path):
     fleet, landed, images = Fleet(spark, folder), 0, []
     while len(images) < CUTS:
         with Driver(folder, "--every", "0.1", "--files", "1") as driver:
-            driver.until(lambda: (folder / "tables/_checkpoint/metadata").exists())
+            driver.wait(lambda: (folder / "tables/_checkpoint/metadata").exists())
             for _ in range(min(CUTS - len(images), 20)):
                 for _ in range(dice.randrange(3)):
                     land(fleet, landed)
@@ -296,7 +296,7 @@ def test_the_power_of_a_real_file_system_is_cut(mounted, spark, tmp_path):
                 os.sync() if not images else sync(fleet.landing)  # as collectors do
                 ends = time.monotonic() + dice.uniform(0, 6)  # a random instant, not a synchronisation
                 while time.monotonic() < ends:
-                    assert driver.process.poll() is None
+                    assert driver.running
                     time.sleep(0.01)
                 with driver.stopped():
                     images.append((tmp_path / f"cut{len(images)}", landed))
