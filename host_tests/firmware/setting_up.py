@@ -43,14 +43,14 @@ class Page:
         except OSError:
             return False
 
-    def submit(self, file=None, origin=None, **fields):
+    def submit(self, file=None, **fields):
         """Sends the form as a browser does; returns the status."""
         parts = [(f'name="{name}"', str(value).encode()) for name, value in fields.items()]
         parts.append(('name="ca"; filename="%s"' % ("ca.pem" if file else ""), file or b""))
         body = b"".join(b"--x\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n" % (h.encode(), d) for h, d in parts)
-        headers = {"Origin": origin or f"http://127.0.0.1:{self.port}"}
         kind = "multipart/form-data; boundary=x"
-        return self.request("POST", "/", body + b"--x--\r\n", Content_Type=kind, **headers)[0]
+        origin = f"http://127.0.0.1:{self.port}"
+        return self.request("POST", "/", body + b"--x--\r\n", Content_Type=kind, Origin=origin)[0]
 
     def told(self):
         """The outcome that the page tells, when nothing is being tried any more."""

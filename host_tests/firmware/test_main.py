@@ -81,21 +81,6 @@ def test_settings_survive_restarts(machine, broker, published):
     assert sorted(file.name for file in machine.home.glob("config*")) == ["config.json"]
 
 
-def test_settings_without_a_connection_are_rolled_back(machine, broker, nobody, published):
-    online(machine, published, port=broker.port)
-    broker.give("inflight/box/command/set", b'{"port": %d}' % nobody, 2)
-    assert machine.end()[1] == AGAIN
-    machine.start()
-    machine.wait_for(machine.accepted, len(machine.accepted()) + 3)  # it runs, and does not connect
-    machine.kill()
-    machine.start()
-    machine.wait_for(lambda: [body for body in published("health") if "error" in body])
-    machine.kill()
-    assert settings(machine)["port"] == broker.port
-    (told,) = [body["error"] for body in published("health") if "error" in body]
-    assert "the old ones are back" in told["text"]
-
-
 @pytest.fixture
 def authority():
     return trustme.CA()

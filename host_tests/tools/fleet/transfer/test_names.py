@@ -16,10 +16,6 @@ def test_the_name_of_an_object_tells_its_content():
     assert not is_object(NAME) and not is_whole(NAME, b"one\n")
 
 
-def test_files_of_one_name_and_different_content_are_two_objects():
-    assert object_name(NAME, b"one\n") != object_name(NAME, b"two\n")
-
-
 @pytest.mark.parametrize("name", [NAME, object_name(NAME, b"")])
 def test_a_file_is_of_the_collector_in_its_name(name):
     assert collector(name) == "c-0"
