@@ -10,20 +10,13 @@ NAME = "operator"  # its user
 ROOT = "inflight"  # the first level of the topics
 
 
-def number(topic, payload):
-    """(device, epoch, sequence number) of a sensor's message; None if it has no number, like a will message."""
-    fields = json.loads(payload)
-    if isinstance(fields, list):
-        fields = fields[0]
-    return None if "seq" not in fields else (topic.split("/")[1], fields["epoch"], fields["seq"])
-
-
 def numbers(topic, payload):
-    """All that a message stands for, as number() tells them: the readings that are gathered in it have their own."""
-    found = number(topic, payload)
+    """[(device, epoch, sequence number)] of all that a message stands for: the readings that are gathered in it have
+    their own; a will message has none."""
     fields = json.loads(payload)
-    rows = len(fields.get("rows", "1")) if isinstance(fields, dict) else 1
-    return [(*found[:2], found[2] + row) for row in range(rows)] if found else []
+    first = fields[0] if isinstance(fields, list) else fields
+    rows = range(len(fields.get("rows", "1"))) if isinstance(fields, dict) else range(1)
+    return [(topic.split("/")[1], first["epoch"], first["seq"] + row) for row in rows if "seq" in first]
 
 
 class Subscriber(subscriber.Subscriber):

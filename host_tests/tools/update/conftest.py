@@ -9,6 +9,7 @@ import pytest
 
 from host_tests.absent import interpreter
 from host_tests.processes import started
+from host_tests.tools.fleet.collect.conftest import scripted  # noqa: F401 (a fixture)
 from inflight_tools.boards.build.bundle import compile_mpy, modules, numbered
 from inflight_tools.broker import Broker
 from inflight_tools.update import keys

@@ -10,7 +10,6 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt import publish
 
-from host_tests.broker import Broker as Scripted
 from host_tests.tools.command import inflight
 from host_tests.waiting import wait_for
 from inflight_tools.boards.device.watch import Births, Watch
@@ -36,13 +35,6 @@ FILES = {"start.mpy": b"x" * 400_000}
 @pytest.fixture(scope="module")
 def release(key):
     return make_release(FILES, key, 7, "unix")
-
-
-@pytest.fixture
-def scripted():
-    broker = Scripted(real_time=True)
-    yield broker
-    broker.close()
 
 
 def server_at(port):
@@ -129,17 +121,21 @@ def test_what_is_queued_for_a_device_is_bounded(scripted, release, chunk):
     assert 64 * 100 > len(found) > 0 and sum(len(p.payload) for p in found) <= 256 << 10
 
 
-def wait_for_status(server, number=1):
-    """The events until so many are a status."""
+def events_until(server, is_enough):
+    """The events until that is true of them."""
     found = []
 
     def come():
         while not server.events.empty():
             found.append(server.events.get())
-        return sum(event[1] == "status" for event in found) >= number
+        return is_enough(found)
 
     wait_for(come, PATIENCE_S)
     return found
+
+
+def wait_for_status(server, number=1):
+    events_until(server, lambda found: sum(event[1] == "status" for event in found) >= number)
 
 
 def test_what_is_queued_in_all_is_bounded_and_goes_on_with_the_acknowledgements(scripted, release, monkeypatch):
@@ -177,14 +173,7 @@ def test_a_device_that_floods_loses_its_own_events_only(broker, server):
     flood = [("inflight/evil/status", json.dumps({"firmware": "x" * 5000}), 1)] * 500
     publish.multiple([*flood, ("inflight/box/release", '{"release": 7, "state": "good"}', 1)], port=broker.port)
     wait_for(lambda: server.refused >= 500 - 64, PATIENCE_S)
-    events = []
-
-    def come():
-        while not server.events.empty():
-            events.append(server.events.get())
-        return [event for event in events if event[0] == "box"]
-
-    wait_for(come, PATIENCE_S)
+    events = events_until(server, lambda found: "box" in [event[0] for event in found])
     assert len(events) == 65 and max(len(str(event)) for event in events) < 1000
 
 

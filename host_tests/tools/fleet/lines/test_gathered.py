@@ -55,12 +55,6 @@ def test_rows_without_a_time_have_the_uptime():
     assert all(row["made"] is None and row["problem"] is None for row in found)
 
 
-def test_a_message_and_the_longer_one_that_replaced_it_have_the_same_rows():
-    """A power cut may leave both."""
-    shorter = line(BODY | {"rows": BODY["rows"][:2]})
-    assert expanded(line(BODY))[:2] == expanded(shorter)
-
-
 def test_other_lines_stay():
     pack = line([{"bn": "urn:dev:mac:attic:", "bt": 0, "seq": 1, "epoch": 9, "n": "t", "v": 1}])
     assert expanded(pack) == [pack] and [row["seq"] for row in rows(pack, line(BODY))] == [1, 7, 8, 9]

@@ -19,7 +19,7 @@ from host_tests.thorough import PIPELINE, THOROUGH
 from host_tests.tools import command
 from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.tables import AT
-from host_tests.tools.fleet.without_spark import Fleet, delivery, exported, telemetry
+from host_tests.tools.fleet.without_spark import Fleet, delivery, exported
 from inflight_tools.fleet.console.access import Access
 from inflight_tools.fleet.query.follow import FORMS
 
@@ -221,22 +221,3 @@ def test_every_reader_ends_and_counts_right(batches, old):
         total["numbers"] += len(old)
         fleet.merge()
         assert look(folder, total, devices, known) == before
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
-def test_readers_beside_a_writer_see_whole_batches(tmp_path):
-    """All or nothing of a batch, whichever of its tables are written. The ledger is the last one."""
-    fleet, write, seen = Fleet(tmp_path), Fleet._write, []
-    fleet.landing.mkdir()
-    counted = land(fleet, [[PLAIN]])
-
-    def beside(name, rows):
-        write(fleet, name, rows)
-        seen.append(look(tmp_path, *counted) if name in ("raw", "dead_letters") else None)
-
-    before, fleet._write = look(tmp_path, *counted), beside
-    fleet.land(telemetry("c", 9), delivery("c/telemetry", "no JSON"))
-    fleet.run()
-    assert list(filter(None, seen)) == [before, before] and seen[-1] is None
-    (device,) = (one for one in fleet.facts()["devices"] if one["device"] == "c")
-    assert device["delivered"] == 2 and device["dead_letters"] == 1

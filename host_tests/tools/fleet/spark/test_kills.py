@@ -133,14 +133,6 @@ def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, 
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
-def test_of_two_merges_at_once_one_is_refused(fleet, batch, before_commits):
-    batch(1, 1, 2)
-    with pytest.raises(CommitFailedError, match="oncurrent"):
-        before_commits(lambda _: fleet.tables.raw.merge(1), fleet.tables.raw.merge, 1)
-    expect(fleet, 3, 5)
-
-
-@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("commits", [0, 2, 3])
 def test_a_batch_of_two_drivers_at_once_is_written_once(fleet, batch, before_commits, commits):
     """In object storage no lock keeps them apart. The other one comes when this one has written the files of its next
