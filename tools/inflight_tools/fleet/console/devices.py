@@ -123,7 +123,7 @@ class DevicePages:
         self._roster, self._broker, self._token = connection.roster, connection.broker, token
         self._updates = _Updates(connection.broker, folder)
         self._place = f"{self._broker.root}/+ on {self._broker.place}"
-        self.trouble = lambda: ""  # what else these pages tell, see pages
+        self._more_trouble = lambda: ""
         self.pages = {"/": self.fleet, "/device": self.device}
         self.pages["/fresh"] = lambda query: (TEXT, self.fresh(query.get("name")))
         self.changes = {"/device": self.change} if token else None
@@ -141,7 +141,11 @@ class DevicePages:
 
     @property
     def _trouble(self):
-        return " ".join(filter(None, (self._roster.trouble, self.trouble())))
+        return " ".join(filter(None, (self._roster.trouble, self._more_trouble())))
+
+    def tell_also(self, trouble):
+        """trouble(): what else these pages tell, a text, "": nothing."""
+        self._more_trouble = trouble
 
     def _page(self, live, **more):
         return HTML, render_roster(self._place, live, self._trouble, token=self._token, **more)

@@ -137,7 +137,7 @@ def of_tables(live, token=None, beside=None):
     pages = {"/": _fleet, "/devices": _devices, "/device": one, "/fresh": _fresh, "/metrics": _metrics}
     changes = {"/device": functools.partial(_change, one)} if token else {}
     if beside:
-        beside.trouble = functools.partial(_without_tables, live)
+        beside.tell_also(functools.partial(_without_tables, live))
 
     def known(of, others):
         return {path: functools.partial(_known, page, others.get(path), live, beside) for path, page in of.items()}
