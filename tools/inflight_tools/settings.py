@@ -93,30 +93,34 @@ def configured(text: str | bytes | None) -> Any:
 def config_fields() -> dict[str, Field]:
     """The fields of the configuration, by name."""
     found: dict[str, Field] = {}
-    with device_code():
-        config, network = importlib.import_module("config"), importlib.import_module("network_fields")
-    texts = {**config._TEXTS, **dict.fromkeys(network.TEXTS)}
+    numbers, fields, required = (of_firmware("config", name) for name in ("_NUMBERS", "_FIELDS", "REQUIRED"))
+    texts = {**of_firmware("config", "_TEXTS"), **dict.fromkeys(of_firmware("network_fields", "TEXTS"))}
     for file in ("config.py", "network_fields.py"):
         above: list[str] = []
         for line in (device_sources().firmware / file).read_text("utf-8").splitlines():
             row = re.fullmatch(r' +\(?"(\w+)"(?::.+?)?,?\)?(?:  # (.+))?', line)
             comment = re.fullmatch(r" +# (.+)", line)
-            if row and row[1] in config._FIELDS and (above or row[2]):
+            if row and row[1] in fields and (above or row[2]):
                 name, meaning = row[1], " ".join([*above, *filter(None, [row[2]])])
-                default, *limits = config._NUMBERS.get(name, (texts.get(name),))
-                default = "" if default is None else "needed" if default == config.REQUIRED else str(default)
+                default, *limits = numbers.get(name, (texts.get(name),))
+                default = "" if default is None else "needed" if default == required else str(default)
                 found[name] = Field(meaning, default, tuple(limits) or None, name in texts)
             above = [*above, comment[1]] if comment else []
-    if missing := {*config._FIELDS} - {*found}:
+    if missing := {*fields} - {*found}:
         raise ValueError(f"no comment says what these fields mean: {sorted(missing)}")
     return dict(sorted(found.items()))
 
 
 @functools.cache
+def of_firmware(module: str, name: str) -> Any:
+    """What a module of the firmware has under that name."""
+    with device_code():
+        return getattr(importlib.import_module(module), name)
+
+
 def known_drivers(kind: str) -> list[str]:
     """The drivers that the firmware has for a "sensor" or an "actuator"."""
-    with device_code():
-        known: str = importlib.import_module(f"{kind}s").KNOWN
+    known: str = of_firmware(f"{kind}s", "KNOWN")
     return known.split(", ")
 
 

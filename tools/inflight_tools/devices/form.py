@@ -2,25 +2,21 @@
 `interval_ms`, and of the first sensor `sensors.0.driver`, `sensors.0.pin`."""
 
 import functools
-import importlib
 import json
 from typing import NamedTuple
 
 from inflight_tools.boards.images.variants import board, pin_numbers
 from inflight_tools.devices import change
 from inflight_tools.devices.roster import WrongArgument
-from inflight_tools.settings import SECRETS, config_fields, device_code, known_drivers
+from inflight_tools.settings import SECRETS, config_fields, known_drivers, of_firmware
 from inflight_tools.visible import visible
 
 KINDS = ("sensors", "actuators")
 _OWN = {"sensors": ("name", "report_on_change", "check_ms"), "actuators": ("name", "restore")}  # fields of no driver
-_PINS = ("pin", "sda", "scl", "data", "clock")
-_NEEDED = "needed"  # as the firmware's sensors.NEEDED
 
 
 class Input(NamedTuple):
     name: str
-    label: str
     meaning: str
     default: str
     limits: tuple[int, int] | None
@@ -53,6 +49,7 @@ def _values(configuration):
     return found
 
 
+@functools.cache
 def _shown():
     return [name for name in config_fields() if not change.by_cable(name) and name not in (*KINDS, "device")]
 
@@ -62,7 +59,7 @@ def _text(value):
 
 
 def _typed(name, text, default):
-    is_text = name in ("driver", "name") or (isinstance(default, str) and default != _NEEDED)
+    is_text = name in ("driver", "name") or (isinstance(default, str) and default != of_firmware("sensors", "NEEDED"))
     return text if is_text else change.json_or_text(text)
 
 
@@ -120,14 +117,11 @@ def _entry(place, fields, kept):
     return typed | {name: kept[place + name] for name in fields if place + name in kept}
 
 
-@functools.lru_cache
 def _defaults(driver):
-    """{field: default, or _NEEDED} of the entries of that driver; {} of one that only the device has."""
+    """{field: default, or sensors.NEEDED} of the entries of that driver; {} of one that only the device has."""
     for kind in ("sensor", "actuator"):
         if driver in known_drivers(kind):
-            with device_code():
-                module = importlib.import_module("sensors").module_of(kind, driver)
-                return dict(importlib.import_module(module).FIELDS)
+            return of_firmware(of_firmware("sensors", "module_of")(kind, driver), "FIELDS")
     return {}
 
 
@@ -136,7 +130,7 @@ def shown(form, board_name):
     `pins`, those of a board of that name for sensors and actuators, as far as it is known; `of`: which configuration it
     shows; `added`: the name of the Entry that is new, ""."""
     inputs = [
-        Input(name, name, *config_fields()[name][:3], form.get(name, ""), name in SECRETS)
+        Input(name, *config_fields()[name][:3], form.get(name, ""), name in SECRETS)
         for name in _shown()
     ]  # fmt: skip
     return {
@@ -151,12 +145,13 @@ def shown(form, board_name):
 
 
 def _entries(form, kind):
+    pins = of_firmware("entries", "_PINS")
     for number, fields in _numbered(form, kind).items():
         driver, name = fields.get("driver", ""), f"{kind}.{number}."
         defaults = _defaults(driver)
         names = dict.fromkeys([*_OWN[kind], *defaults, *fields])
         inputs = [
-            Input(name + one, one, "", _text(defaults.get(one, "")), None, fields.get(one, ""), is_pin=one in _PINS)
+            Input(name + one, "", _text(defaults.get(one, "")), None, fields.get(one, ""), is_pin=one in pins)
             for one in names if one != "driver"
         ]  # fmt: skip
         yield Entry(name, driver, inputs)
