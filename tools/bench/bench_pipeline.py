@@ -28,7 +28,13 @@ def _in_process(work, *args):
 
 
 def _numbers(text, kind):
-    return [kind(word) for word in text.split(",") if word.strip()]
+    try:
+        found = [kind(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        found = [0]
+    if any(number <= 0 for number in found):
+        raise typer.BadParameter(f"{text}: numbers above 0, separated by commas")
+    return found
 
 
 def _machine():
@@ -73,11 +79,10 @@ def main(
         ("Console", console.measure, known),
     ]
     found = {"machine": _machine(), "tables": {}}
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)  # temporary files are there, too: /tmp may be in memory
     for title, measure, size, *more in parts:
         if size and only.lower() in title.lower():
             log(f"{title}: {size:g}")
-            # Not in /tmp, which may be in memory.
             with tempfile.TemporaryDirectory(prefix="bench-", dir=out.parent.absolute()) as folder:
                 found["tables"].setdefault(title, {}).update(_in_process(measure, Path(folder), size, *more))
             # After each part: a large run takes an hour, and may be stopped.

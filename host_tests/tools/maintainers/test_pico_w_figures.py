@@ -27,8 +27,8 @@ def tcp(payload, to_board=True):
     return net.pack_ethernet(*macs, net.ETHERTYPE_IPV4, packet)
 
 
-ARP = net.pack_arp(net.ARP_OP_REQUEST, BOARD_MAC, GUEST_IP, bytes(6), GATEWAY_IP)
-ARP = net.pack_ethernet(b"\xff" * 6, BOARD_MAC, net.ETHERTYPE_ARP, ARP)
+REQUEST = net.pack_arp(net.ARP_OP_REQUEST, BOARD_MAC, GUEST_IP, bytes(6), GATEWAY_IP)
+ARP = net.pack_ethernet(b"\xff" * 6, BOARD_MAC, net.ETHERTYPE_ARP, REQUEST)
 
 
 def test_the_events_of_a_wake():
