@@ -68,20 +68,17 @@ class _Updates:
     def begin(self, device, name):
         """Begins one. Raises ValueError, OSError."""
         with self._lock:
-            self._begin(device, name)
-
-    def _begin(self, device, name):
-        if device.name in self._running and self._running[device.name][0].is_alive():
-            raise ValueError("an update of it is under way: stop that first")
-        if name not in self.names:
-            raise ValueError("choose a release of the list")
-        image = releases.load(self._folder / name)
-        if image.fields["board"] != device.status.get("board"):
-            raise ValueError(f"this release is for the board {image.fields['board']}")
-        told, stopping = io.StringIO(), threading.Event()
-        thread = threading.Thread(target=self._run, args=(device.name, image, told, stopping))
-        self._running[device.name] = thread, told, stopping
-        thread.start()
+            if device.name in self._running and self._running[device.name][0].is_alive():
+                raise ValueError("an update of it is under way: stop that first")
+            if name not in self.names:
+                raise ValueError("choose a release of the list")
+            image = releases.load(self._folder / name)
+            if image.fields["board"] != device.status.get("board"):
+                raise ValueError(f"this release is for the board {image.fields['board']}")
+            told, stopping = io.StringIO(), threading.Event()
+            thread = threading.Thread(target=self._run, args=(device.name, image, told, stopping))
+            self._running[device.name] = thread, told, stopping
+            thread.start()
 
     def _run(self, name, image, told, stopping):
         console = Console(file=told, force_terminal=False)
