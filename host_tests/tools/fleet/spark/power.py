@@ -40,13 +40,30 @@ class Disk:
 
     def image(self, to, dice):
         """Copies the folder to `to`, as a power cut now may leave it. dice: a Random."""
-        self._moved = {}
+        while not self._taken(to, dice):
+            shutil.rmtree(to, ignore_errors=True)
+
+    def _taken(self, to, dice):
+        """The same. False if Spark has moved a file meanwhile: it may be at neither place."""
+        try:
+            self._moved = self._places()
+            self._copy(self._folder, to, dice)
+            self._move(to, dice)
+        except FileNotFoundError:
+            return False
+        return self._moved == self._places()
+
+    def _places(self):
+        """{inode: where it is}"""
+        found = {}
         for folder in [self._folder, *(path for path in self._folder.rglob("*") if path.is_dir())]:
             for entry in os.scandir(folder):
                 if not entry.is_dir():
-                    self._moved.setdefault(entry.inode(), []).append(Path(entry.path))
+                    found.setdefault(entry.inode(), []).append(Path(entry.path))
+        return found
+
+    def _move(self, to, dice):
         was = {inode: folder / name for folder, names in self._names.items() for name, inode in names.items()}
-        self._copy(self._folder, to, dice)
         for inode, (path, *_) in self._moved.items():
             old = was.get(inode)
             if old and old != path and not old.exists() and (to / old.relative_to(self._folder).parent).is_dir():

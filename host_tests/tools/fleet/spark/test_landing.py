@@ -150,6 +150,24 @@ def test_a_file_that_cannot_be_read_is_set_aside(fleet, spark, fail, capsys, why
     assert fleet.numbers() == [("attic", 7, n) for n in range(3)] and fleet.facts()["fleet"]["doubled"] == 0
 
 
+@pytest.mark.parametrize("archived", [True, False])
+def test_a_begun_batch_is_not_repeated_without_its_files(fleet, fail, archived):
+    """Spark takes a file that is gone for an empty one."""
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    fleet.land(telemetry("attic", 1))
+    fail(0, fleet)
+    place = fleet.root / "landed" if archived else fleet.root.parent
+    place.mkdir(exist_ok=True)
+    (fleet.landing / "000002.ndjson").rename(place / "000002.ndjson")
+    if not archived:
+        with pytest.raises(WrongTables, match="1 are not in .*landed, for example 000002.ndjson"):
+            fleet.run()
+        (place / "000002.ndjson").rename(fleet.landing / "000002.ndjson")
+    fleet.run()
+    assert fleet.numbers() == [("attic", 7, 0), ("attic", 7, 1)]
+
+
 def test_what_is_no_line_is_a_dead_letter(fleet):
     """The others go on beside an empty file, and one that another program has compressed and not finished."""
     fleet.land(telemetry("attic", 0))

@@ -43,6 +43,7 @@ from inflight_tools.fleet.delta import (
 )
 from inflight_tools.output import log
 
+from .landing import UNREADABLE
 from .storage import ARCHIVE, sync
 
 TABLES = ("ledger", "minutes", "clocks", *FACTS)
@@ -412,8 +413,10 @@ def _plan(files, landing, first):
     ended = first + checkpoint.last("commits")  # in this order: another driver may be writing them, in the other one
     found = _Found(files)
     whole, begun = found.whole(), first + checkpoint.last("offsets")
-    # Of the batches that were begun Spark repeats the last one alone.
-    if whole == found.last and found.highest <= begun <= found.last + 1 and ended <= found.last:
+    # Of the batches that were begun Spark repeats the last one alone, and takes files that are gone for empty ones.
+    names = checkpoint.files_of(begun - first) if begun > found.last else ()
+    can_go_on = found.highest <= begun <= found.last + 1 and all(_waits(landing, unquote(name)) for name in names)
+    if whole == found.last and ended <= found.last and can_go_on:
         return None
     last = min(whole, begun)
     listed = checkpoint.listed_by(last - first)
@@ -435,6 +438,11 @@ def _plan(files, landing, first):
         )
     read = set(checkpoint.files(to=listed)) & present - again.keys()
     return {"last": last, "again": list(again), "read": sorted(read)}
+
+
+def _waits(landing, name):
+    """Whether a landing file is where a batch reads it, or was set aside."""
+    return any(os.path.exists(landing.path(place)) for place in (name, f"{UNREADABLE}/{name}"))
 
 
 def take_back(files, tables):
