@@ -16,6 +16,7 @@ from host_tests.waiting import wait_for
 from inflight_tools.boards.device.watch import Watch
 from inflight_tools.broker import Broker
 from inflight_tools.devices.roster import KINDS, Connection
+from inflight_tools.fleet.console import devices
 from inflight_tools.fleet.console.access import Access
 from inflight_tools.fleet.console.devices import DevicePages
 from inflight_tools.fleet.console.server import TEXT
@@ -96,6 +97,7 @@ def test_a_broker_that_goes_away_is_told_and_comes_back(served, told, broker):
 
 
 CONFIG = {"host": "b", "user": EVIL[:-1], "interval_ms": 60_000, "ha": True, "sensors": [{"driver": "dht22", "pin": 4}]}
+CONFIG["of_newer_firmware"] = 1
 
 
 def posted(console, device, **fields):
@@ -191,7 +193,9 @@ def test_a_backup_is_saved_and_filled_in(changing, attic):
     assert headers["Content-Disposition"] == "attachment; filename*=UTF-8''attic.json"
     assert status == 200 and json.loads(text) == {"device": "attic"} | CONFIG
     page = posted(changing, "attic", act="fill", file=text.replace("60000", "7000"))
-    assert filled(page)["interval_ms"] == "7000"
+    assert filled(page)["interval_ms"] == "7000" and not list(page.all(id="outcome"))
+    text = text.replace("{", '{"tls_ca": "/ca.der",', 1)
+    assert said(changing, "attic", act="fill", file=text) == "Not filled in, since only a cable changes them: tls_ca"
     for other in ("{", "[]", text.replace('"attic"', '"cellar"')):
         assert "this is no backup of attic" in said(changing, "attic", act="fill", file=other)
 
@@ -220,7 +224,7 @@ def test_a_release_is_installed(broker, box, release_of, tmp_path, monkeypatch):
         wait_for(lambda: told()["update"] == "this release is good there already", PATIENCE_S, told)
 
 
-def test_a_device_that_does_not_answer(changing, answering, told):
+def test_a_device_that_does_not_answer(changing, answering, told, monkeypatch):
     got = answering("attic", ("reply", {"ok": False, "error": EVIL}))
     wait_for(lambda: rows(changing), PATIENCE_S)
     assert said(changing, "attic", act="restart").startswith("Failed: attic refuses: </script>")
@@ -229,6 +233,12 @@ def test_a_device_that_does_not_answer(changing, answering, told):
     page = posted(changing, "attic", act="settings")
     assert "does not answer now" in page.one(id="outcome").text and not filled(page)["host"]
     assert said(changing, "attic", act="check", interval_ms="5000") == "interval_ms: not known -> 5000"
+    told("cellar", "status", state="asleep", next_s=60)
+    wait_for(lambda: "cellar" in rows(changing), PATIENCE_S)
+    monkeypatch.setattr(devices, "_TIMEOUT_S", 0.01)
+    assert said(changing, "cellar", act="restart").startswith(
+        "Not yet: no answer of cellar within 0.01 s: it is asleep"
+    )
     assert changing.post("/device?name=nobody", {"token": "t", "act": "restart"})[0] == 404
     assert changing.post("/", {"token": "t"})[0] == 404 and len(got) == 1
 
@@ -283,6 +293,7 @@ def test_a_form_that_was_shown_while_a_device_slept_clears_nothing(changing, ans
     tell("asleep")
     assert said(changing, "attic", act="save", **known).startswith("Failed: it does not answer now")
     form = filled(posted(changing, "attic", act="settings")) | {"interval_ms": "7000"}
+    assert "these would replace them" in said(changing, "attic", act="add", add="sensors dht22", **form)
     tell("online")
     assert "interval_ms: 60000 -> 7000" in said(changing, "attic", act="save", **form)
     assert [json.loads(payload) for _, payload in got if payload] == [{"interval_ms": 7000}]

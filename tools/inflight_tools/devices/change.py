@@ -94,8 +94,9 @@ def check(fields, device, known=None):
     """Raises WrongArgument if the device of that name would refuse the change, by the firmware's own code for the
     command `set`, or if a dry run shows a new problem. Returns those that the change leaves as they were, texts. known:
     its configuration, a dict; without it, what depends on other fields is left to the device, as are pins and drivers
-    of its own."""
+    of its own, and fields that only its newer firmware has."""
     problem = None
+    known = {name: value for name, value in (known or {}).items() if name in config_fields()}
     for before in [known] if known else _POSSIBLE:
         with device_code(), tempfile.TemporaryDirectory() as folder:  # which nobody else may read
             path = f"{folder}/config.json"

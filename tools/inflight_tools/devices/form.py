@@ -96,6 +96,11 @@ def added(form):
     return form | {f"{place}driver": driver, "added": place}
 
 
+def has_entries(form):
+    """Whether a form has sensors or actuators."""
+    return any(_all(form, kind) for kind in KINDS)
+
+
 def _all(form, kind):
     """{number: fields} of the entries in a form, in their order."""
     found = {}

@@ -25,6 +25,10 @@ class WrongArgument(ValueError):
     """An argument of a command that is wrong, and what to write instead."""
 
 
+class NotYet(DeviceError):
+    """A device that is not online now has not answered a command, which it gets later."""
+
+
 class Device:
     """The newest messages of the device `name`, dicts. `readings`: [(name, unit, value, when or None)], received at
     `read_at`, s since 1970; None: at an unknown time. since: when its status came; None: it was retained. started: when
@@ -204,7 +208,8 @@ class Connection:
         if not answer:
             size = len(f"{self.broker.root}/{topic}".encode()) + len(payload)
             long = f"; {size} bytes are more than it receives, unless its `buffer` is larger" if size > _SHORT else ""
-            raise DeviceError(f"no answer of {name} within {timeout_s:g} s: {later(device)}{long}")
+            error = DeviceError if device.state == ONLINE else NotYet
+            raise error(f"no answer of {name} within {timeout_s:g} s: {later(device)}{long}")
         if answer.get("ok") is not True:
             raise DeviceError(f"{name} refuses: {answer.get('error')}")
         return answer

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.devices import change, form, tables
-from inflight_tools.devices.roster import ONLINE, Connection
+from inflight_tools.devices.roster import ONLINE, Connection, NotYet, WrongArgument
 from inflight_tools.fleet.console.server import HTML, JSON, TEXT, Refused
 from inflight_tools.fleet.report import render_roster
 from inflight_tools.output import log, reason
@@ -34,18 +34,19 @@ def _digest(configuration):
     return f"{zlib.crc32(json.dumps(configuration, sort_keys=True).encode()):x}"
 
 
+_UNKNOWN = "what sensors and actuators it has is not known, and these would replace them: fill in a backup before"
 _BLANK = _digest({})  # of a form that was shown while the device did not answer: what is empty there stays
 
 
 def _of_backup(text, name):
-    """The fields of a form, of a file that this console or `inflight device backup` has written."""
+    """The configuration in a file that this console or `inflight device backup` has written."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or found.get("device", name) != name:
         raise ValueError(f"this is no backup of {name}: choose a file that `Back up` has written")
-    return form.texts(found)
+    return found
 
 
 class _Updates:
@@ -184,6 +185,8 @@ class DevicePages:
         log(visible(f"{device.name}: {act}"))
         try:
             if act == "add":
+                if given.get("of") == _BLANK and not form.has_entries(given):
+                    raise WrongArgument(_UNKNOWN)
                 return self._settings(device, form.added(given))
             if act == "update":
                 self._updates.begin(device, given.get("release", ""))
@@ -192,10 +195,14 @@ class DevicePages:
                 self._updates.end(device.name)
                 return page(query, outcome="No update of it is under way.")
             if act == "fill":
-                texts = _of_backup(given.get("file", ""), device.name)
-                return self._settings(device, texts | {"of": given.get("of", "")})
+                found = _of_backup(given.get("file", ""), device.name)
+                kept = ", ".join(filter(change.by_cable, found))
+                told = f"Not filled in, since only a cable changes them: {visible(kept)}" if kept else None
+                return self._settings(device, form.texts(found) | {"of": given.get("of", "")}, told)
             with Connection(self._broker) as connection:
                 return self._asked(connection, device, given, functools.partial(page, query))
+        except NotYet as e:
+            return page(query, outcome=f"Not yet: {e}")
         except (ValueError, DeviceError, OSError) as e:
             outcome = f"Failed: {reason(e)}"
         if act in ("add", "fill", "check", "save"):
