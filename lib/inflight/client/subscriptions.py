@@ -144,9 +144,14 @@ class Subscriptions(Options):
     def _make_message(self):
         """Loads what messages need, which stays. It comes before SUBSCRIBE leaves: who subscribes hears of too little
         memory."""
-        from .handlers import Message, Message5
+        if self.session.protocol_level < 5:
+            from .handlers import Message
 
-        self._message = Message(self.session) if self.session.protocol_level < 5 else Message5(self)
+            self._message = Message(self.session)
+        else:
+            from .handlers import Message5
+
+            self._message = Message5(self)
 
     def _has_handler(self):
         """True if the message that was received is for handlers of its own, which are marked then: those of the
