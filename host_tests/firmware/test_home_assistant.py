@@ -24,6 +24,9 @@ READINGS += [
     ("at:a/1.5", "V", 3),
 ]
 
+# Of these units later versions of Home Assistant know the class. This one logs them, and uses the sensor nevertheless.
+NEWER = ("J", "m³/s", "L/s")
+
 if home_assistant.unavailable():
     pytest.skip(home_assistant.unavailable(), allow_module_level=True)
 
@@ -37,7 +40,12 @@ def checked(announced, states=None):
         command, input=json.dumps(given), env=environment, capture_output=True, text=True, timeout=240
     )
     assert not done.returncode, done.stderr
-    return {topic[len(PREFIX) + 1 : -len("/config")]: found for topic, found in json.loads(done.stdout).items()}
+    found = {topic[len(PREFIX) + 1 : -len("/config")]: one for topic, one in json.loads(done.stdout).items()}
+    for one in found.values():
+        one["problems"] = [
+            text for text in one["problems"] if not text.startswith(tuple(f"{n} is no unit" for n in NEWER))
+        ]
+    return found
 
 
 class Meter:
