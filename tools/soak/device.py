@@ -162,14 +162,11 @@ class Device:
                 if self._way.power_cuts and self._flash.off:
                     raise PowerCut
                 if not self.paused:
-                    await self._publish()
+                    for _ in range(self._way.burst if self._random.random() < 0.1 else 1):
+                        await self._publish()
                 await asyncio.sleep(self._interval * self._random.uniform(0.5, 1.5))
 
     async def _publish(self):
-        for _ in range(self._way.burst if self._random.random() < 0.1 else 1):
-            await self._publish_one()
-
-    async def _publish_one(self):
         number = self._newest = self.accepted + 1
         try:
             mid = await self.client.publish(self._topic, json.dumps({"seq": number, "epoch": 0}), self.qos)

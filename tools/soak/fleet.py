@@ -60,9 +60,10 @@ class Fleet:
 
     def rows(self, tally):
         """{kind of network: Row}. tally(device): the Tally of what has come from it."""
-        rows = {proxy.kind: Row() for proxy in self.proxies}
+        rows = {}
         for proxy in self.proxies:
-            rows[proxy.kind].add_connections(proxy.connections)
+            n = proxy.connections.total()
+            rows[proxy.kind] = Row(connections=n, faults=n - proxy.connections["clear"])
         for device in self.devices:
             rows[device.kind].add(device, tally(device))
         return rows

@@ -5,10 +5,6 @@ import asyncio
 import contextlib
 from collections import Counter
 
-CAPTIVE = (
-    b"HTTP/1.1 302 Found\r\nLocation: http://portal.invalid/login\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-)
-
 
 class Line:
     """A connection of a device, and the proxy's connection to the broker for it."""
@@ -45,10 +41,6 @@ class Line:
         """Closes both connections, with FIN or (abruptly) with RST."""
         for _, writer in filter(None, (self.device, self.broker)):
             writer.transport.abort() if abruptly else writer.close()
-
-    def close_broker_side(self):
-        """Resets the connection to the broker; the device's connection stays open."""
-        self.broker[1].transport.abort()
 
 
 class _Cut(Exception):
@@ -111,33 +103,9 @@ def _until(count):
     return pieces
 
 
-async def _clear(line):
-    await line.through()
-
-
 async def _latency(line):
     seconds = line.random.choice((0.005, 0.02, 0.1, 0.3, 1.0, 2.0)) / 2  # of the round trip
     await line.through(_late(line.random, seconds), _late(line.random, seconds))
-
-
-async def _loss(line):
-    await line.through(_lossy(line.random), _lossy(line.random))
-
-
-async def _bytes(line):
-    await line.through(_sliced(1, 0), _sliced(1, 0))
-
-
-async def _narrow(line):
-    await line.through(_sliced(64, 0.05), _sliced(64, 0.05))
-
-
-async def _loris(line):
-    await line.through(down=_sliced(1, 1))
-
-
-async def _black_hole(line):
-    await line.silence()
 
 
 async def _frozen(line):
@@ -147,7 +115,7 @@ async def _frozen(line):
 
 async def _half_open(line):
     await line.through(limit=line.random.uniform(0.1, 5))
-    line.close_broker_side()
+    line.broker[1].transport.abort()
     await line.silence()
 
 
@@ -161,13 +129,11 @@ async def _cut_out(line):
     line.close(True)
 
 
-async def _cut_in(line):
-    await line.through(down=_until(line.random.randrange(1, 60)))
-
-
 async def _captive(line):
     await line.device[0].read(65536)
-    line.device[1].write(CAPTIVE)
+    line.device[1].write(
+        b"HTTP/1.1 302 Found\r\nLocation: http://portal.invalid/login\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )
 
 
 async def _refused(line):
@@ -175,18 +141,18 @@ async def _refused(line):
 
 
 KINDS = {
-    "clear": _clear,
+    "clear": Line.through,
     "latency 5 to 2000 ms": _latency,
-    "loss, reordering": _loss,
-    "single bytes": _bytes,
-    "narrow, 1.2 KB/s": _narrow,
-    "slow-loris broker": _loris,
-    "black hole": _black_hole,
+    "loss, reordering": lambda line: line.through(_lossy(line.random), _lossy(line.random)),
+    "single bytes": lambda line: line.through(_sliced(1, 0), _sliced(1, 0)),
+    "narrow, 1.2 KB/s": lambda line: line.through(_sliced(64, 0.05), _sliced(64, 0.05)),
+    "slow-loris broker": lambda line: line.through(down=_sliced(1, 1)),
+    "black hole": Line.silence,
     "silent after a while": _frozen,
     "half open": _half_open,
     "reset": _reset,
     "cut within a packet, out": _cut_out,
-    "cut within a packet, in": _cut_in,
+    "cut within a packet, in": lambda line: line.through(down=_until(line.random.randrange(1, 60))),
     "captive portal": _captive,
     "refused": _refused,
 }

@@ -22,11 +22,6 @@ class Row:
     dropped: int = 0  # by full journals, as the devices count them
     miscounted: int = 0  # counted as dropped but delivered
 
-    def add_connections(self, connections):
-        """Counts Proxy.connections."""
-        self.connections += sum(connections.values())
-        self.faults += sum(connections.values()) - connections["clear"]
-
     def add(self, device, tally):
         """Counts a device, and the messages received from it."""
         self.devices += 1
