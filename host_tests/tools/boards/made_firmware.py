@@ -7,8 +7,6 @@ from mp_image_tool_esp32.partition_table import PART_MAGIC, PartitionEntry, Part
 
 CHIP_IDS = {"esp32": 0, "esp32s2": 2, "esp32c3": 5, "esp32s3": 9, "esp32c6": 13}
 MB = 1 << 20
-
-
 BANNER, OLD_BANNER = b"MicroPython v1.26.1 on 2025-09-11", b"MicroPython v1.20.0 on 2023-04-26"
 
 

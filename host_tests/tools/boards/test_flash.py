@@ -32,9 +32,10 @@ IMAGE = Esp32Image(ESP32, STOCK, FILES)
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder with a configuration, outside any repository."""
+    """A folder with a configuration and firmware, outside any repository."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(SETTINGS))
+    (tmp_path / "firmware.bin").write_bytes(STOCK)
     return tmp_path
 
 
@@ -109,7 +110,6 @@ def port():
 
 
 def test_a_bare_board_gets_everything_in_one_command(home):
-    (home / "firmware.bin").write_bytes(STOCK)
     with EspRom() as rom:
         status, output, errors = run("--board", "esp32", "--port", rom.port, "--firmware", "firmware.bin")
         assert status == 0, errors
@@ -223,30 +223,22 @@ def test_a_board_that_is_unplugged_keeps_its_journal(port):
 
 
 def test_another_chip_on_the_port(home):
-    (home / "firmware.bin").write_bytes(STOCK)
     with EspRom("esp32s2") as rom:
         problem = refused("--board", "esp32", "--port", rom.port, "--firmware", "firmware.bin")
         assert rom.erased == []
     assert "is an ESP32-S2, not an ESP32: name the right one with --board" in problem
 
 
-@pytest.fixture
-def terminal(home):
-    """The slave end of a pseudo terminal without a board."""
-    (home / "firmware.bin").write_bytes(STOCK)
-    master, slave = pty.openpty()
-    yield slave
-    os.close(slave)
-    os.close(master)
-
-
-def test_ports_that_cannot_be_used(terminal):
+def test_ports_that_cannot_be_used(home):
     """Without a board, busy, none, without permission."""
-    name = os.ttyname(terminal)
+    master, slave = pty.openpty()
+    name = os.ttyname(slave)
     words = ("--board", "esp32", "--firmware", "firmware.bin")
     assert f"no answer on {name}: hold the board's BOOT button" in refused(*words, "--port", name)
-    fcntl.flock(terminal, fcntl.LOCK_EX)  # as every serial program locks its port
+    fcntl.flock(slave, fcntl.LOCK_EX)  # as every serial program locks its port
     assert f"{name} is busy: close the terminal" in refused(*words, "--port", name)
+    os.close(slave)
+    os.close(master)
     assert "no port /dev/ttyNONE: is the board connected?" in refused(*words, "--port", "/dev/ttyNONE")
     assert "which port? --port /dev/ttyUSB0" in refused(*words)
     assert "no board: connect one, a Pico while you hold its BOOTSEL button" in refused("--firmware", "firmware.bin")
@@ -289,7 +281,6 @@ def test_several_boards_or_one_that_does_not_tell(drive, connect):
 
 
 def test_without_a_configuration_the_board_opens_its_set_up(home, connect):
-    (home / "firmware.bin").write_bytes(STOCK)
     (home / "config.json").unlink()
     with EspRom() as rom:
         connect((rom.port, 0x10C4))
@@ -316,7 +307,6 @@ def configure(home, broker, **fields):
 def test_an_esp32_is_awaited_by_its_identity(home, mosquitto, monkeypatch):
     broker = mosquitto()
     configure(home, broker)
-    (home / "firmware.bin").write_bytes(STOCK)
     status(broker, "000000000000", seq=1, epoch=7)
 
     def write(image, port, erase):

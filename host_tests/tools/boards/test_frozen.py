@@ -201,14 +201,10 @@ def test_a_board_with_the_application_gets_its_settings_alone(board):
     ids=["board", "release", "untold"],
 )
 def test_a_board_with_other_modules_is_refused(told, problem):
-    link = SimpleNamespace(run=lambda code: _answer(code, str(told)))
+    board = repr(("micropython", (1, 25, 0), "linux", "machine", [], str(told)))
+    link = SimpleNamespace(run=lambda code: "" if RECORD in code else board)
     with pytest.raises(DeviceError, match=problem):
         install(link, "unix", APPLICATION, SETTINGS)
-
-
-def _answer(code, told):
-    """What a board with that frozen in answers to the first two questions."""
-    return "" if RECORD in code else repr(("micropython", (1, 25, 0), "linux", "machine", [], told))
 
 
 def test_romfs_on_a_board_with_the_library_takes_the_rest(board):

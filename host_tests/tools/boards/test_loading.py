@@ -1,12 +1,11 @@
 """Tests of tools/inflight_tools/boards/build/loading.py: its tables name modules of the library, and agree."""
 
 import ast
-from pathlib import Path
 
 from inflight_tools.boards.build import loading
 from inflight_tools.boards.build.names import defined
+from tools.setup.common import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[3]
 LIBRARY = CHECKOUT / "lib/inflight"
 MODULES = {path.stem for path in LIBRARY.rglob("*.py")} - {"cpython"}
 MADE = {

@@ -4,6 +4,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,11 +16,6 @@ from tools.setup.common import CHECKOUT
 
 LIBRARY = {str(file.relative_to(CHECKOUT / "lib" / "inflight")) for file in modules_in(CHECKOUT / "lib" / "inflight")}
 LIBRARY -= {"cpython.py"}
-
-
-class Options:
-    def __init__(self, given):
-        self.__dict__.update(given)
 
 
 class Manifest:
@@ -44,7 +40,8 @@ class Manifest:
         if path in self._seen:
             return
         self._seen.add(path)
-        names = {"include": self.include, "package": self.package, "module": self.module, "options": Options(options)}
+        names = {"include": self.include, "package": self.package, "module": self.module}
+        names["options"] = SimpleNamespace(**options)
         before = os.getcwd()
         os.chdir(os.path.dirname(path))
         try:

@@ -34,12 +34,6 @@ print([sys.implementation._mpy, found])
 """
 
 
-def journal(board, processor):
-    code = bundle.files(board, processor=processor)[JOURNAL]
-    assert native.PROCESSORS[code[2] >> 2 & 15] == processor  # a .mpy file's third byte
-    return code
-
-
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86", "micropython-armhf"])
 def test_micropython_imports_what_it_is_said_to_import(tmp_path, name):
     """Device and tools decide as MicroPython does. An ARM one takes code for earlier processors."""
@@ -82,7 +76,9 @@ def test_deploy_asks_the_board_for_its_processor(tmp_path, monkeypatch, processo
         deploy.deploy("unix", there.port, {"/config.json": b"{}"}, say=said.append)
         with deploy.Link(there.port) as link:
             link.run("import inflight.journal_core")
-    assert flash(tmp_path)[JOURNAL] == journal("unix", gets)
+    code = bundle.files("unix", processor=gets)[JOURNAL]
+    assert native.PROCESSORS[code[2] >> 2 & 15] == gets  # a .mpy file's third byte
+    assert flash(tmp_path)[JOURNAL] == code
     assert [line for line in said if "machine code" in line] == ([f"machine code for {gets}"] if gets else [])
 
 

@@ -17,13 +17,6 @@ from inflight_tools.boards.build.shrink import shrink
 TEXTS = {place: file.read_text() for place, file in library().items()}
 
 
-def with_library(**texts):
-    """The same modules beside a library of which little is there."""
-    packet = "from .compat import const\nPUBLISH = const(3)"
-    few = {"compat": "def const(x): return x", "packet": packet, "__init__": ""}
-    return shrink({f"inflight/{name}": text for name, text in few.items()} | texts)
-
-
 def test_modules_that_are_always_loaded_together_become_one():
     found = kept(shrink, TEXTS)
     inside = {f"inflight/{name}" for name in {*MERGED, *sum(PARTS.values(), ())}.difference(PUBLIC)}
@@ -52,7 +45,10 @@ def test_modules_that_are_always_loaded_together_become_one():
     ids=["constants", "docstrings", "CPython", "own modules"],
 )
 def test_what_becomes_of_a_module(text, wanted):
-    assert with_library(mine=text)["mine"] == wanted
+    """Beside a library of which little is there."""
+    packet = "from .compat import const\nPUBLISH = const(3)"
+    few = {"inflight/compat": "def const(x): return x", "inflight/packet": packet, "inflight/__init__": ""}
+    assert shrink(few | {"mine": text})["mine"] == wanted
 
 
 @pytest.mark.parametrize(
