@@ -73,14 +73,13 @@ def test_a_device_is_shown_changed_restarted_and_updated(box, device, release_of
 def test_a_configuration_is_restored(answering, device, tmp_path):
     got = answering("attic", ("reply", {"ok": True}), BIRTH, ("health", {"error": {"text": "RuntimeError: a bug"}}))
     file = tmp_path / "attic.json"
-    file.write_text(
-        '{"device": "attic", "host": "b", "tls_ca": "/ca.der", "wifi_ssid": "home", "wifi_key": "the-key-1"}'
-    )
+    fields = {"host": "b", "wifi_ssid": "home", "wifi_key": "the-key-1"}
+    file.write_text(json.dumps({"device": "attic", "tls_ca": "/ca.der"} | fields))
     done = device("restore", "attic", file, stdin="y\n")
     assert done.exit_code == 0 and "only a cable changes them: tls_ca\n" in done.stderr
     assert 'wifi_ssid: not known -> "home"\nwifi_key: not known -> "(secret)"\n' in done.stdout
     sent = [json.loads(payload or "null") for _, payload in got]
-    assert sent == [None, {"host": "b", "wifi_ssid": "home", "wifi_key": "the-key-1"}]
+    assert sent == [None, fields]
     answering("cellar")
     done = device("restore", "cellar", file)
     assert done.exit_code == 2 and f"{file} is of the device attic, not of cellar" in done.stderr
@@ -115,12 +114,9 @@ def test_what_was_wrong_before_does_not_prevent_a_change(answering, device, tmp_
 
 def test_a_broker_of_level_5_over_websocket(mosquitto):
     broker = mosquitto("protocol websockets")
-    done = inflight(
-        "device", "list", "--broker", f"127.0.0.1:{broker.port}", "--websocket", "/", "--protocol-level", "5"
-    )
-    assert (
-        done.exit_code == 1 and done.stderr == f"FAILED: no devices at inflight/+/status on 127.0.0.1:{broker.port}\n"
-    )
+    place = f"127.0.0.1:{broker.port}"
+    done = inflight("device", "list", "--broker", place, "--websocket", "/", "--protocol-level", "5")
+    assert done.exit_code == 1 and done.stderr == f"FAILED: no devices at inflight/+/status on {place}\n"
 
 
 def test_what_a_person_does_not_confirm_is_not_sent(answering, device):
@@ -197,9 +193,8 @@ def test_devices_that_are_not_there(told, device):
     later = "it is offline, and gets the command when it connects, if the broker keeps its session"
     assert done.exit_code == 1
     assert done.stderr.splitlines() == [f"off: {later}", f"FAILED: no answer of off within 0.1 s: {later}"]
-    done = device(
-        "set", "sleeper", "group=" + "a" * 64, "root=" + "b" * 64, "host=" + "c" * 400, "--yes", *("--timeout", 1)
-    )
+    words = "group=" + "a" * 64, "root=" + "b" * 64, "host=" + "c" * 400
+    done = device("set", "sleeper", *words, "--yes", "--timeout", 1)
     assert "it is asleep, and gets the command when it reports next, 600 s after its last report" in done.stderr
     assert "bytes are more than it receives, unless its `buffer` is larger" in done.stderr
 
