@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from host_tests.tools.fleet.report.made_facts import empty
 from inflight_tools.fleet import commands, monitoring
 from inflight_tools.fleet.collect.counters import Counters
-from inflight_tools.fleet.monitoring.address import address
 from inflight_tools.fleet.monitoring.metrics import (
     CollectorMetrics,
     FleetMetrics,
@@ -196,14 +195,6 @@ def test_alerts_dashboard_and_documentation_have_all(exported):
         assert at["x"] + at["w"] <= 24 and not covered & cells  # no two panels overlap
         cells |= covered
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("9464", ("127.0.0.1", 9464)), ("0.0.0.0:9464", ("0.0.0.0", 9464)), ("[::1]:9464", ("::1", 9464))],
-)
-def test_metrics_are_served_on_loopback_unless_a_host_is_given(text, expected):
-    assert address(text) == expected
 
 
 @pytest.mark.parametrize("text", ["nonsense", "127.0.0.1", "70000", "host:", "taken"])
