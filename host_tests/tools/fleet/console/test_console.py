@@ -319,21 +319,13 @@ def test_tables_that_cannot_be_read_any_more_are_told(fleet, serve):
 
 def test_metrics_by_group_never_by_device(served):
     status, headers, text = served.get("/metrics")
-    found = {
-        (one.name, one.labels.get("group")): one.value
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    }
+    samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    found = {(one.name, one.labels.get("group")): one.value for one in samples}
     assert status == 200 and headers["Content-Type"].startswith("text/plain")
     assert found["inflight_fleet_lost_messages", "north"] == 1 and found["inflight_fleet_lost_messages", "rp2"] == 0
     assert found["inflight_fleet_nearly_full_journals", "rp2"] == 1
     assert found["inflight_fleet_collectors_behind", None] == 0
-    causes = {
-        one.labels["cause"]
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-        if one.name == "inflight_fleet_given_up_messages"
-    }
+    causes = {one.labels["cause"] for one in samples if one.name == "inflight_fleet_given_up_messages"}
     assert {"dropped", "thinned", "erased"} <= causes
     assert "attic" not in text and "cellar" not in text
 
