@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Broker
+from host_tests.broker import PATIENCE_S
 from host_tests.tools.fleet.collect.collecting import until
-from inflight_tools.broker import Broker as Server
+from inflight_tools.broker import Broker
 from inflight_tools.fleet.collect.collector import Collector
 from inflight_tools.fleet.collect.spool import Spool
 from tools.reference.kinds import PUBACK
@@ -34,16 +34,15 @@ class Disk:
 
 
 @pytest.fixture
-def play(landing):
+def play(landing, scripted):
     """play(script, ...) runs a collector with a broker that plays the script. The rest is for its Spool. Returns the
     collector's output."""
     landing.folder.mkdir()
-    broker = Broker(real_time=True)
 
     def run(script, **options):
         messages = []
         spool = Spool(landing.folder, "c", **options)
-        server = Server("127.0.0.1", broker.port, "inflight", None, None, None, None)
+        server = Broker("127.0.0.1", scripted.port, "inflight", None, None, None, None)
         collector = Collector(server, "c", spool, messages.append, landing.folder / ".c.json", marker=0)
 
         def whole(broker):
@@ -54,12 +53,11 @@ def play(landing):
             broker.goodbye()
             broker.cut()
 
-        with broker.play(whole):
+        with scripted.play(whole):
             collector.run()
         return messages
 
-    yield run
-    broker.close()
+    return run
 
 
 def subscribe(broker, present=0):

@@ -52,15 +52,9 @@ def device(name, accepted=100, **other):
 
 def add_up(facts):
     """Computes the fleet's sums from its devices."""
+    others = ("devices", "doubled", "measurements", "silent", "tails", "impossible")
     for name, value in facts["fleet"].items():
-        if isinstance(value, int) and name not in (
-            "devices",
-            "doubled",
-            "measurements",
-            "silent",
-            "tails",
-            "impossible",
-        ):
+        if isinstance(value, int) and name not in others:
             facts["fleet"][name] = sum(one[name] for one in facts["devices"])
     facts["fleet"]["devices"] = len(facts["devices"])
     running = Counter(one["firmware"] for one in facts["devices"])

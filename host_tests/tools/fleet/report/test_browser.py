@@ -40,10 +40,8 @@ NAMES = "[...document.querySelectorAll('#devices-table tbody:not([hidden]) bdi')
 
 
 def column(page, n):
-    shown = (
-        f"[...document.querySelectorAll('#devices-table tbody > tr:first-child')].map(r => r.cells[{n}].textContent)"
-    )
-    return page.ask(shown)
+    rows = "[...document.querySelectorAll('#devices-table tbody > tr:first-child')]"
+    return page.ask(f"{rows}.map(r => r.cells[{n}].textContent)")
 
 
 @pytest.mark.parametrize("name", [*more("complete", "empty"), "hostile", "losing"])
@@ -111,10 +109,8 @@ def test_values_are_read_off_by_the_arrow_keys(complete):
     complete.press("ArrowRight")
     first = sum(point["received"] for point in MADE["complete"]["timeline"]["points"][:2])  # a step of two minutes
     assert f": received {first}" in complete.ask("document.querySelector('#timeline output').textContent")
-    shown = (
-        "[...document.querySelectorAll('.of')].filter(e => e.offsetHeight).map(e => e.querySelector('h3').textContent)"
-    )
-    assert complete.ask(shown) == ["attic-0"]  # the device that is chosen at first
+    shown = "[...document.querySelectorAll('.of')].filter(e => e.offsetHeight)"
+    assert complete.ask(f"{shown}.map(e => e.querySelector('h3').textContent)") == ["attic-0"]  # chosen at first
     complete.ask("document.querySelector('#of-0 .chart').focus()")
     complete.press("End")
     newest = MADE["complete"]["measurements"]["attic-0"][0]["points"][-1]

@@ -14,12 +14,8 @@ def facts(accepted=3450, lost=0, doubled=0, on_way=0, on_device=0, given_up=0, *
     return made
 
 
-def dead():
-    made = made_facts.empty()
-    made["fleet"]["dead_letters"] = 4
-    return made
-
-
+DEAD = made_facts.empty()
+DEAD["fleet"]["dead_letters"] = 4
 SENTENCES = (
     (facts(), "good", "Nothing was lost: 3,450 messages accepted, 3,450 delivered, none stored twice."),
     (facts(1), "good", "Nothing was lost: 1 message accepted, 1 delivered, none stored twice."),
@@ -45,7 +41,7 @@ SENTENCES = (
      " 0 on the way, 0 in a journal."),
     (facts(0), "waiting", "Devices are known, but no message with a number has arrived yet."),
     (made_facts.empty(), "empty", "No message has arrived yet."),
-    (dead(), "bad", "No device is known: 4 messages arrived, and none could be used."),
+    (DEAD, "bad", "No device is known: 4 messages arrived, and none could be used."),
 )  # fmt: skip
 
 

@@ -332,15 +332,11 @@ def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed,
     assert landed.arrived() == FILES and left(landed.bucket) == []
 
 
-NOT_UTF8 = os.fsdecode(b"b\xff-1-000000.ndjson")
-CONTROL = "b\nb-1-000000.ndjson"
-LONG = "x-1-000000.ndjson".rjust(185, "x")  # a file may have this name, but not an object
-
-
+# Of the name of a file: why it is none of an object.
 NO_OBJECT = {
-    NOT_UTF8: r"b\\udcff-1-\S+ is not UTF-8; rename the file",
-    CONTROL: r"b\\nb-1-\S+ has control characters; rename the file",
-    LONG: r"x-1-\S+ is too long; rename the file",
+    os.fsdecode(b"b\xff-1-000000.ndjson"): r"b\\udcff-1-\S+ is not UTF-8; rename the file",
+    "b\nb-1-000000.ndjson": r"b\\nb-1-\S+ has control characters; rename the file",
+    "x-1-000000.ndjson".rjust(185, "x"): r"x-1-\S+ is too long; rename the file",
 }
 
 
