@@ -117,9 +117,7 @@ def test_a_command_does_not_load_the_others(word, others):
 
 def test_the_list_of_commands_is_the_same_without_them():
     """It offers completion."""
-    whole, shown = (
-        CliRunner().invoke(cli.build(*asked), ["--help"], env={"COLUMNS": "200"}).stdout for asked in ((), ("--help",))
-    )
+    whole, shown = (run("--help", command=cli.build(*asked)).stdout for asked in ((), ("--help",)))
     assert shown == whole and "--install-completion" in whole and "<bool>" not in whole
 
 

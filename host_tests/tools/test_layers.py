@@ -121,24 +121,16 @@ def test_no_module_of_a_device_imports_itself_by_way_of_others():
 
 
 def test_device_code_imports_only_downwards():
-    wrong = [
-        f"{part}/{name} imports {other}"
-        for (part, name), used in device_imports(*DEVICE).items()
-        for folder, other in used
-        if DEVICE.index(folder) > DEVICE.index(part)
-    ]
-    assert wrong == [], "\n".join(wrong)
+    for (part, name), used in device_imports(*DEVICE).items():
+        for folder, other in used:
+            assert DEVICE.index(folder) <= DEVICE.index(part), f"{part}/{name} imports {other}"
 
 
 def test_folders_import_only_what_stands_above_them():
     floor = floors()
-    wrong = [
-        f"{module} imports {used}"
-        for module, all_used in imports().items()
-        for used in all_used
-        if floor[folder_of(used)] > floor[folder_of(module)]
-    ]
-    assert wrong == [], "\n".join(wrong)
+    for module, all_used in imports().items():
+        for used in all_used:
+            assert floor[folder_of(used)] <= floor[folder_of(module)], f"{module} imports {used}"
 
 
 def test_what_is_imported_exists():
@@ -155,11 +147,7 @@ def test_what_is_imported_exists():
 
 
 def test_no_tool_imports_a_test():
-    flat = {path.stem for path in FLAT.rglob("*.py")}
-    wrong = [
-        f"{path.relative_to(CHECKOUT)} imports {name}"
-        for path in TOOLS.rglob("*.py")
-        for name in names_in(path, module_of(path))
-        if name.split(".")[0] in {"host_tests"} | flat and not path.with_name(f"{name.split('.')[0]}.py").exists()
-    ]
-    assert wrong == [], "\n".join(wrong)
+    tests = {"host_tests", *(path.stem for path in FLAT.rglob("*.py"))}
+    for path in TOOLS.rglob("*.py"):
+        for name in {name.split(".")[0] for name in names_in(path, module_of(path))}:
+            assert name not in tests or path.with_name(f"{name}.py").exists(), f"{path} imports {name}"

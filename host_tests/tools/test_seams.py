@@ -15,10 +15,6 @@ IN_CODE = re.compile(r"(?<![\w.])(?!self\.|cls\.)[\w.()\[\]]+\.(_[a-z]\w*)")
 MOST = 24
 
 
-def is_private(name):
-    return isinstance(name, str) and PRIVATE.fullmatch(name) is not None
-
-
 def is_own(node):
     """True for `self` and `cls`."""
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
@@ -53,22 +49,18 @@ def accessed(tree):
             yield from ((name, False) for name in IN_CODE.findall(node.value))  # a program that a test runs
 
 
-def names_of_product(asked):
-    """The private names among those that lib/, boards/, firmware/ and tools/ define."""
-    texts = [path.read_text() for folder in PRODUCT for path in folder.rglob("*.py")]
-    texts = [text for text in texts if any(name in text for name in asked)]
-    return asked & {name for text in texts for name in defined(ast.parse(text), True)}
-
-
 def accesses():
     """{test file: how often it accesses a private name of the product, and not of its own}."""
     found = []
     for path in TESTS.rglob("*.py"):
         tree = ast.parse(path.read_text())
         own = set(defined(tree))
-        names = [name for name, of_base in accessed(tree) if is_private(name) and (of_base or name not in own)]
-        found += [(path.relative_to(TESTS).as_posix(), name) for name in names]
-    known = names_of_product({name for _, name in found})
+        names = [name for name, of_base in accessed(tree) if isinstance(name, str) and (of_base or name not in own)]
+        found += [(path.relative_to(TESTS).as_posix(), name) for name in names if PRIVATE.fullmatch(name)]
+    asked = {name for _, name in found}
+    texts = [path.read_text() for folder in PRODUCT for path in folder.rglob("*.py")]
+    texts = [text for text in texts if any(name in text for name in asked)]
+    known = {name for text in texts for name in defined(ast.parse(text), True)}
     return Counter(file for file, name in found if name in known)
 
 
