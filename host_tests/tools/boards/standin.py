@@ -46,17 +46,7 @@ class StandIn:
     cable is pulled and the power is cut. After `writes` writes nothing reaches the flash."""
 
     def __init__(
-        self,
-        folder,
-        runtime=None,
-        blocks=128,
-        platform="linux",
-        version="1.25.0",
-        rom=0,
-        writes=1 << 29,
-        usb=False,
-        frozen="",
-        machine="stand-in",
+        self, folder, runtime=None, blocks=128, platform="linux", rom=0, writes=10**9, usb=False, frozen="", machine="x"
     ):
         (folder / "home").mkdir(exist_ok=True)
         self.flash = folder / "flash.img"
@@ -66,7 +56,7 @@ class StandIn:
             (folder / "home" / "journal.bin").write_bytes(b"\xff" * 16 * _BLOCK)
             Path(f"{self.flash}.rom").write_bytes(bytes(rom))
         runtime = runtime or interpreter()
-        self._argv = [*runtime.command("400k"), str(_SCRIPT), str(self.flash), platform, version, str(rom), str(writes)]
+        self._argv = [*runtime.command("400k"), str(_SCRIPT), str(self.flash), platform, str(rom), str(writes)]
         self._env = {**os.environ, "INFLIGHT_HOME": "/home", "INFLIGHT_DEVICE_ID": "box"}
         self._env["STANDIN_HOME"] = str(folder / "home")
         self._env["STANDIN_FROZEN"] = frozen
@@ -116,14 +106,8 @@ class StandIn:
         self.starts += 1
         self._on = True
         self._ready.clear()
-        self._process = subprocess.Popen(
-            self._argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            env=self._env,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self._process = subprocess.Popen(self._argv, bufsize=0, env=self._env, **pipes)
         threading.Thread(target=self._forward_output, args=(self._process,), daemon=True).start()
 
     def _disconnect(self):

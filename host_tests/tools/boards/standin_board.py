@@ -1,8 +1,8 @@
 # A fake board on MicroPython's unix port: a littlefs in a file is its flash; it runs boot.py and main.py, and has a raw
 # REPL on stdin and stdout. SIGINT is Ctrl-C. A reset ends the process with status 75.
 #
-#   argv: the file of the flash; sys.platform; the version of MicroPython; bytes of the ROM file system; the number of
-#   writes after which nothing reaches the flash, as after a power cut
+#   argv: the file of the flash; sys.platform; bytes of the ROM file system; the number of writes after which nothing
+#   reaches the flash, as after a power cut
 
 import os
 import sys
@@ -11,14 +11,14 @@ import vfs
 
 BLOCK = 4096
 RESET = 75
-VERSION = tuple(int(part) for part in sys.argv[3].split("."))
+VERSION = (1, 25, 0)
 
 
 class Flash:
     def __init__(self, path):
         self.file = open(path, "r+b")  # noqa: SIM115
         self.blocks = self.file.seek(0, 2) // BLOCK
-        self.left = int(sys.argv[5])
+        self.left = int(sys.argv[4])
 
     def readblocks(self, n, buf, offset=0):
         self.file.seek(n * BLOCK + offset)
@@ -190,7 +190,7 @@ def copy_configuration():
 
 def boot():
     flash = Flash(sys.argv[1])
-    rom = open(sys.argv[1] + ".rom", "r+b") if sys.argv[4] != "0" else None  # noqa: SIM115
+    rom = open(sys.argv[1] + ".rom", "r+b") if sys.argv[3] != "0" else None  # noqa: SIM115
     home = vfs.VfsPosix(os.getenv("STANDIN_HOME"))
     vfs.umount("/")
     try:
@@ -205,7 +205,7 @@ def boot():
     sys.modules["machine"] = Machine
     sys.modules["sys"] = Sys()
     if rom:
-        sys.modules["vfs"] = fake = Vfs(rom, int(sys.argv[4]))
+        sys.modules["vfs"] = fake = Vfs(rom, int(sys.argv[3]))
         try:
             vfs.mount(vfs.VfsRom(fake.memory), "/rom")
             sys.path[2:2] = ["/rom", "/rom/lib"]

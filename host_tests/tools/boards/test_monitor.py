@@ -26,10 +26,8 @@ while True:
 
 class Monitor:
     def __init__(self, *options):
-        command = [*INFLIGHT, "board", "monitor", *options]
-        self._process = subprocess.Popen(
-            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        command = list(map(str, [*INFLIGHT, "board", "monitor", *options]))
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def __enter__(self):
         return self
