@@ -114,7 +114,8 @@ def test_no_line_becomes_much_more_than_it_is(name, base, device, many, gathered
 def test_a_line_that_does_not_fit_the_columns_is_a_dead_letter(monkeypatch):
     """Whatever it is: the others go on, and no landing file stops the tables for ever."""
     parse = reading.parse
-    badly = lambda line, topics: parse(line, topics) | ({"qos": 1 << 40} if b"bad" in line else {})  # noqa: E731
-    monkeypatch.setattr(reading, "parse", badly)
+    monkeypatch.setattr(
+        reading, "parse", lambda line, topics: parse(line, topics) | ({"qos": 1 << 40} if b"bad" in line else {})
+    )
     found = rows(line({"bad": 1}), line([1]), line({"bad": 2}), line([2]))
     assert sorted(row["problem"][:14] for row in found) == ["cannot be read"] * 2 + ["record 0: not "] * 2

@@ -13,21 +13,13 @@ from tools.reference.properties import block
 pa = pytest.importorskip("pyarrow")
 
 AT = 1_790_000_000_150
-ROOT = "a.b (c)"
+ROOT, DEVICE = "a.b (c)", "4c7525aa01ff"
 EXPIRY, TYPE, USER = 2, 3, 38  # properties
 READINGS = [("temperature", "Cel", 21.5), ("air:co2/1", "", -7), ("door", "", True), ("mode", "", "auto, 2")]
 
 
 def telemetry(
-    readings=READINGS,
-    clock="1790000000.125",
-    seq=7,
-    epoch=1,
-    device="4c7525aa01ff",
-    at=AT,
-    qos=1,
-    dup=False,
-    properties=(),
+    readings=READINGS, clock="1790000000.125", seq=7, epoch=1, device=DEVICE, at=AT, qos=1, dup=False, properties=()
 ):
     """A line as the collector writes it of what the firmware publishes. properties: ((id, value), ...), at level 5."""
     body, sent = pack(device, clock, seq, epoch, readings), block(*properties)[1:]
@@ -64,7 +56,7 @@ def are_usual(lines):
 
 def test_rows():
     (row,) = read([telemetry()])
-    assert (row["device"], row["kind"], row["seq"], row["epoch"]) == ("4c7525aa01ff", "telemetry", 7, 1)
+    assert (row["device"], row["kind"], row["seq"], row["epoch"]) == (DEVICE, "telemetry", 7, 1)
     found = [(m["name"], m["unit"], m["value"], m["flag"], m["text"], m["clock"]) for m in row["records"]]
     assert found == [
         ("temperature", "Cel", 21.5, None, None, "device"),
