@@ -2,6 +2,7 @@
 
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -57,17 +58,11 @@ def going_on(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "_FULL_S", 0)
 
     def run(*what, once=False, stuck=()):
-        left = list(what)
-
-        def begin():
-            if isinstance(left[0], Exception):
-                raise left.pop(0)
-            return left.pop(0)
-
+        begin = Mock(side_effect=what)
         watch = SimpleNamespace(stuck=lambda: stuck)
         places = [tmp_path, "s3://bucket/tables"]
         command.go_on(begin, watch, threading.Event(), False, places, lambda error: "torn" in error, once=once)
-        assert not left
+        assert begin.call_count == len(what)
 
     return run
 

@@ -99,11 +99,8 @@ class Fleet:
     def batch(self, rows, measured=()):
         """One batch of the rows that parse() has made, and of more rows of `measurements`."""
         self._batch += 1
-        order = sorted(
-            rows, key=lambda row: [row[name] or -1 for name in ("epoch", "seq", "received")] + [bool(row["dup"])]
-        )
         raw = []
-        for row in order:
+        for row in sorted(rows, key=lambda row: (*(row[name] or -1 for name in _KEY[1:]), bool(row["dup"]))):
             key = row["device"], row["epoch"], row["seq"]
             first = row["seq"] is None or key not in self._seen
             self._seen.add(key)
