@@ -13,8 +13,6 @@ Message = namedtuple("Message", "topic payload qos retain")
 
 # Who assigned the Message ID of a packet (NOBODY: it has none). Packets with the same owner and id keep their order.
 NOBODY, CLIENT, SERVER = range(3)
-
-
 _CONTAINERS = {dict, set, list}
 
 
@@ -152,10 +150,6 @@ class Connection:
         # [MQTT5-3.3.4-9] Those in flight of another connection count as soon as they are sent on this one.
         return self.level < 5 or len(self.open) < self.window
 
-    def _redeliver_held(self):
-        while self.held and self._may_send():
-            self.redeliver(self.held.pop(0))
-
     def _send_publish(self, mid, message, dup):
         if mid and mid not in self.open:
             self.open.append(mid)
@@ -227,7 +221,8 @@ class Connection:
             self.open.remove(p.mid)
         if p.kind == PUBREC:
             self._send(SERVER, p.mid, wire.pubrel(p.mid, 0, code))
-        self._redeliver_held()
+        while self.held and self._may_send():
+            self.redeliver(self.held.pop(0))
 
     def _subscribe(self, p):
         self.session.subscriptions.update(p.filters)

@@ -104,14 +104,12 @@ class _Fleet(Fleet):
         for device in self.devices:
             day.cuts += device.cuts
             day.damaged += device.damaged
-            self._judge_commands(day, device.commands, self.sent[device.name], self.broker.excused[device.name])
-
-    def _judge_commands(self, day, tally, sent, excused):
-        day.commands.accepted += sent
-        day.commands.twice += tally.repeated
-        for number in excused:
-            tally.add(number)
-        day.commands.lost += tally.missing(sent)
+            tally, sent = device.commands, self.sent[device.name]
+            day.commands.accepted += sent
+            day.commands.twice += tally.repeated
+            for number in self.broker.excused[device.name]:
+                tally.add(number)
+            day.commands.lost += tally.missing(sent)
 
 
 async def _memory(day):
