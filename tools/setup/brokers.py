@@ -72,15 +72,10 @@ def known(name):
     return read_json(path()).get(name, {"reason": "not set up: run `make test-brokers`"})
 
 
-def _key(installer):
-    files = sorted([*LOCKS.glob("*.lock"), *LOCKS.glob("aedes/*")])
-    return digest(*files, Path(__file__), installer.key)
-
-
 def ensure(installer):
     """Installs what is missing. Returns True if there was something to do."""
     saved = read_json(path(installer.cache))
-    key = _key(installer)
+    key = digest(*sorted([*LOCKS.glob("*.lock"), *LOCKS.glob("aedes/*")]), Path(__file__), installer.key)
     records = saved if saved.get("key") == key else {"key": key}
     todo = [name for name in MAKERS if not settled(records.get(name, {}))]
     for name in todo:

@@ -25,12 +25,8 @@ def ensure(_installer):
             problem = f"there is no Java {OLDEST_JAVA} or newer, and the packaged one does not start"
             raise SetupError(f"{problem}: install one")
     if made:
-        _archive_classes()
+        # Without the archive of classes all works, and starts slowly.
+        done = subprocess.run([_PYTHON, "-m", "inflight_tools.fleet.spark.classes"], capture_output=True, text=True)
+        if done.returncode:
+            say(f"Spark will start slowly: {done.stderr.strip().rpartition(chr(10))[2]}")
     return made
-
-
-def _archive_classes():
-    # Without it, all works, and starts slowly.
-    done = subprocess.run([_PYTHON, "-m", "inflight_tools.fleet.spark.classes"], capture_output=True, text=True)
-    if done.returncode:
-        say(f"Spark will start slowly: {done.stderr.strip().rpartition(chr(10))[2]}")
