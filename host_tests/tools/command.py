@@ -15,6 +15,13 @@ def inflight(*words, stdin=None, **variables):
     return CliRunner().invoke(_command(words[0]), list(map(str, words)), env=env, input=stdin, catch_exceptions=False)
 
 
+def succeeded(*words):
+    """The same of a command that does not fail."""
+    done = inflight(*words)
+    assert done.exit_code == 0, done.output
+    return done
+
+
 def fleet(folder, *words):
     """(exit status, standard output, standard error) of `inflight fleet WORDS` with the data in a folder."""
     done = inflight("fleet", *words, "--data", folder)

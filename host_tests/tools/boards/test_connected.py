@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from host_tests.tools.boards.standin import StandIn
-from host_tests.tools.command import inflight
+from host_tests.tools.command import inflight, succeeded
 from inflight_tools.boards import deploy
 from inflight_tools.boards.connected import running_board, running_port
 from inflight_tools.boards.device.link import Link
@@ -59,8 +59,7 @@ def test_deploy_without_words(tmp_path, connect, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps({"host": "broker.example"}))
     with StandIn(tmp_path, platform="rp2", machine="Raspberry Pi Pico W with RP2040") as there:
         connect((there.port, PICO))
-        done = inflight("board", "deploy", "--config", "config.json", "--wait", 0)
-        assert done.exit_code == 0, done.output
+        done = succeeded("board", "deploy", "--config", "config.json", "--wait", 0)
         assert f"pico_w on {there.port}" in done.stdout
         with Link(there.port) as link:
             assert link.run("print(open('/main.py').read())").strip() == "rp2040"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from host_tests.tools.command import inflight
+from host_tests.tools.command import inflight, succeeded
 from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.frozen import of
 from inflight_tools.sources import modules_in
@@ -62,8 +62,7 @@ def frozen(tmp_path):
     """Runs `inflight board freeze`; returns the Manifest that it wrote, and {name: text} of what that freezes."""
 
     def freeze(*words, **options):
-        done = inflight("board", "freeze", tmp_path, *words)
-        assert done.exit_code == 0, done.output
+        succeeded("board", "freeze", tmp_path, *words)
         manifest = Manifest(tmp_path / "manifest.py", **options)
         assert {opt for _, _, opt in manifest.frozen} == {3}  # as for mpy-cross
         assert set(Counter(name for name, _, _ in manifest.frozen).values()) == {1}

@@ -11,7 +11,7 @@ import announcement
 from host_tests.absent import interpreter
 from host_tests.tools.boards.made_firmware import BANNER, esp_firmware, pico_firmware
 from host_tests.tools.boards.standin import StandIn, flash
-from host_tests.tools.command import inflight
+from host_tests.tools.command import succeeded
 from inflight_tools.boards import deploy
 from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.images import board_image, variants
@@ -131,8 +131,7 @@ def signing_key(tmp_path_factory):
     ],
 )
 def test_a_release_tells_what_imports_it(tmp_path, asked, signing_key, words, folder, processor):
-    done = inflight("release", *words, "--number", 1, "--signing-key", signing_key, "--out", tmp_path / "r")
-    assert done.exit_code == 0, done.output
+    done = succeeded("release", *words, "--number", 1, "--signing-key", signing_key, "--out", tmp_path / "r")
     fields = release.load(tmp_path / "r").fields
     assert (fields["board"], fields["mpy"], asked) == (folder, native.number(processor), [(folder, processor)])
     assert (f"machine code for {processor}" in done.output) == bool(processor)

@@ -6,7 +6,7 @@ import pytest
 
 from host_tests.tools.boards.made_firmware import esp_firmware
 from host_tests.tools.boards.standin import StandIn, interpreter
-from host_tests.tools.command import inflight
+from host_tests.tools.command import inflight, succeeded
 from inflight_tools.boards import deploy, own
 from inflight_tools.update import release
 
@@ -81,12 +81,6 @@ def test_which_folder_it_is(folder, tmp_path):
         own.folder_of(tmp_path.__class__("nowhere"))
 
 
-def run(*words):
-    done = inflight(*words)
-    assert done.exit_code == 0, done.output
-    return done
-
-
 def index(image, size):
     """The names in the index of a slot's image."""
     names, at = [], 0
@@ -99,11 +93,12 @@ def index(image, size):
 
 def test_a_release_has_them_and_hides_rules_of_an_earlier_one(folder, tmp_path):
     (folder / "sensor_mine.py").write_text(DRIVER)
-    run("keys", "--signing-key", "key")
+    succeeded("keys", "--signing-key", "key")
     content = {}
     for number in (1, 2):
         out = tmp_path / f"{number}.release"
-        run("release", "--board", "unix", "--number", number, "--signing-key", "key", "--out", out, "--bytecode")
+        words = ("--board", "unix", "--number", number, "--signing-key", "key", "--out", out, "--bytecode")
+        succeeded("release", *words)
         made = release.load(out)
         assert {"sensor_mine.mpy", "rules.mpy"} <= {*index(made.image, made.fields["index"])}
         content[number] = made.image
@@ -120,7 +115,7 @@ def test_an_image_has_them(folder, tmp_path):
     (tmp_path / "config.json").write_text('{"host": "broker.example", "sensors": [{"driver": "mine", "bus": 1}]}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
     words = "--board esp32 --firmware firmware.bin --out made.bin --app other".split()
-    assert "modules of your own: other\n" in run("board", "image", *words).stdout
+    assert "modules of your own: other\n" in succeeded("board", "image", *words).stdout
     assert b"sensor_mine.mpy" in (tmp_path / "made.bin").read_bytes()
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from host_tests.absent import interpreter
-from host_tests.tools.command import inflight
+from host_tests.tools.command import inflight, succeeded
 
 
 @pytest.fixture
@@ -22,12 +22,6 @@ def project(here, monkeypatch):
     return here / "moisture"
 
 
-def done(*words):
-    found = inflight(*words)
-    assert found.exit_code == 0, found.output
-    return found.stdout
-
-
 def changed(path, old, new):
     text = path.read_text()
     assert text.count(old) == 1
@@ -37,7 +31,7 @@ def changed(path, old, new):
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86", "cpython"])
 def test_its_tests_run_as_the_board_unix(project, capfd, name):
     program = interpreter(name).argv[0]
-    assert done("test", "--micropython", program) == f"all tests passed, on {program}\n"
+    assert succeeded("test", "--micropython", program).stdout == f"all tests passed, on {program}\n"
     assert capfd.readouterr().out.count("ok test_") == 4
     changed(project / "app/rules.py", "< LIMIT", "> LIMIT")
     failed = inflight("test", "--micropython", program)
@@ -48,9 +42,9 @@ def test_its_tests_run_as_the_board_unix(project, capfd, name):
 
 def test_without_micropython_python_runs_them(project, here, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert done("test") == f"all tests passed, on {sys.executable}\n"
+    assert succeeded("test").stdout == f"all tests passed, on {sys.executable}\n"
     monkeypatch.chdir(here)
-    assert done("test", "moisture") == f"all tests passed, on {sys.executable}\n"
+    assert succeeded("test", "moisture").stdout == f"all tests passed, on {sys.executable}\n"
 
 
 def test_what_a_device_would_not_take_is_told_before_the_tests(project):

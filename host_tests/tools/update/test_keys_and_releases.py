@@ -17,7 +17,7 @@ import announcement
 from announcement import SIGNATURE, is_signed
 from host_tests.absent import interpreter
 from host_tests.tools.boards.made_firmware import CHIP_IDS, OLD_BANNER, esp_firmware
-from host_tests.tools.command import inflight
+from host_tests.tools.command import inflight, succeeded
 from inflight import __version__
 from inflight.journal import journal
 from inflight_tools.boards import slots
@@ -147,9 +147,7 @@ def test_a_release_of_the_command(tmp_path, run):
     run("keys", "--signing-key", path)
     words = ("release", "--board", "pico_w", "--number", 7, "--signing-key", path, "--out", tmp_path / "r", "--json")
     other = keys.public(rsa.generate_private_key(65537, 3072))
-    done = run(*words, "--accept", other)
-    assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
+    told = json.loads(succeeded(*words, "--accept", other).stdout)
     made = release.load(tmp_path / "r")
     assert told == made.fields | {"path": str(tmp_path / "r")}
     assert (told["release"], told["board"], told["trial_s"]) == (7, "rp2040", 300)
@@ -173,7 +171,11 @@ def test_a_pico_has_space_for_updates(tmp_path):
     interpreter("micropython-x64")
     key = rsa.generate_private_key(65537, keys.BITS)
     blocks = release.make(release.application("rp2040", 1), key, 1, "rp2040").fields["blocks"]
-    brought = slots.packed(bundle.files("rp2040"), "rp2040") | {"/config.json": bytes(3000), "/ca.der": bytes(1500)}
+    brought = slots.packed(bundle.files("rp2040"), "rp2040")
+    # Blocks of the files of a cable that slot.reclaim() removes, about: those of more than 512 bytes.
+    sizes = [len(content) for path, content in brought.items() if path.startswith(("/lib", "/app"))]
+    kept_out = sum(math.ceil(size / 4096) for size in sizes if size > 512)
+    brought |= {"/config.json": bytes(3000), "/ca.der": bytes(1500)}
     brought["/lib/inflight.json"] = json.dumps(dict.fromkeys(brought, "0" * 64)).encode()
     volume = bytearray(b"\xff") * (212 * BLOCK)
     for at, content in build(brought, len(volume), 256):
@@ -185,32 +187,14 @@ def test_a_pico_has_space_for_updates(tmp_path):
         free = free_blocks(path)
         print(f"blocks: {blocks} of a release, {free} free beside what the {path.stem} brings")
         assert blocks <= free, path.stem
-        assert blocks <= free - blocks + kept_out()
-
-
-def kept_out():
-    """Blocks of the files of a cable that slot.reclaim() removes, about: those of more than 512 bytes."""
-    brought = slots.packed(bundle.files("rp2040"), "rp2040")
-    sizes = [len(content) for path, content in brought.items() if path.startswith(("/lib", "/app"))]
-    return sum(math.ceil(size / 4096) for size in sizes if size > 512)
-
-
-def pico():
-    """The file system of a Pico W."""
-    return LittleFS(block_size=4096, block_count=212, read_size=32, prog_size=256, cache_size=1024, lookahead_size=32)
-
-
-def write(fs, path, size):
-    fs.makedirs(path.rpartition("/")[0] or "/", exist_ok=True)
-    with fs.open(path, "wb") as file:
-        file.write(bytes(size))
+        assert blocks <= free - blocks + kept_out
 
 
 def taken(made):
     """Blocks that the image of a Release takes in the file system of a Pico, when it comes in pieces."""
-    fs = pico()
+    fs = LittleFS(block_size=4096, block_count=212, read_size=32, prog_size=256, cache_size=1024, lookahead_size=32)
     blank = fs.used_block_count
-    write(fs, "/a.image", 0)
+    fs.open("/a.image", "wb").close()
     for at in range(0, len(made.image), 1000):
         with fs.open("/a.image", "ab") as file:
             file.write(made.image[at : at + 1000])
@@ -223,8 +207,7 @@ def test_a_release_of_firmware(tmp_path, run):
     for board in ("esp32", "esp32s3"):
         (tmp_path / "firmware.bin").write_bytes(esp_firmware(board, variant(board).bootloader))
         words = ("release", "--board", board, "--number", 7, "--signing-key", path)
-        done = run(*words, "--firmware", tmp_path / "firmware.bin", "--out", tmp_path / "r", "--json")
-        assert done.exit_code == 0, done.output
+        done = succeeded(*words, "--firmware", tmp_path / "firmware.bin", "--out", tmp_path / "r", "--json")
         told = json.loads(done.stdout)
         made = release.load(tmp_path / "r")
         assert told == made.fields | {"path": str(tmp_path / "r")}
