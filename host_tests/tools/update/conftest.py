@@ -122,10 +122,9 @@ def server(broker):
 def device_of(tmp_path, broker, code, key):
     """device_of(name, **fields of its configuration): a Device that is not started yet."""
     found = interpreter("micropython-x86")
+    common = code, found.command(HEAP), broker.port, key
     with started(Device, Device.kill) as start:
-        yield lambda name="box", **fields: start(
-            name, tmp_path / name, code, found.command(HEAP), broker.port, key, **fields
-        )
+        yield lambda name="box", **fields: start(name, tmp_path / name, *common, **fields)
 
 
 @pytest.fixture
@@ -135,22 +134,17 @@ def events(server):
     seen = []
     numbers = set()
 
-    def is_new(device, kind, fields):
-        if "seq" not in fields:
-            return True
-        known = (device, fields["seq"], fields["epoch"]) in numbers
-        numbers.add((device, fields["seq"], fields["epoch"]))
-        return not known
-
     def run(devices, until, each=lambda event: None):
         end = time.monotonic() + PATIENCE_S
         while True:
             for device in devices:
                 device.step()
             while not server.events.empty():
-                event = server.events.get()
-                if not is_new(*event):
+                device, _, fields = event = server.events.get()
+                number = device, fields.get("seq"), fields.get("epoch")
+                if "seq" in fields and number in numbers:
                     continue
+                numbers.add(number)
                 seen.append(event)
                 each(event)
                 if until(seen[-1]):

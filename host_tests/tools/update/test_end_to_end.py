@@ -24,13 +24,11 @@ _FAULT = "cannot connect"
 
 def outcome(number, device="box"):
     """True for the event that ends the update of `device` to that release."""
-
-    def is_it(event):
-        name, kind, fields = event
-        done = kind == "release" and fields.get("state") in ("good", "bad", "refused")
-        return name == device and done and fields.get("release") == number
-
-    return is_it
+    return lambda event: (
+        event[:2] == (device, "release")
+        and event[2].get("release") == number
+        and event[2].get("state") in ("good", "bad", "refused")
+    )
 
 
 def told(state, firmware, device="box"):

@@ -329,14 +329,10 @@ def test_an_old_announcement_that_is_sent_again_hides_no_good_release(broker, se
 
 def test_a_device_that_asks_for_parts_is_announced_to_without_a_long_pause(broker, server, release):
     server.announce("box", release)
-
-    def disturb():
+    for now in range(5):
         publish.single(MANIFEST.format("box"), b"", 1, True, port=broker.port)
         publish.single("inflight/box/want", want(), 1, port=broker.port)
         assert server.events.get(PATIENCE_S)[1] == "want"
-
-    for now in range(5):
-        disturb()
         assert server.restore(now) == {"box": "another sender has replaced the announcement"}
 
 
