@@ -20,7 +20,8 @@ class _Site(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def _running(handler):
+def running(handler):
+    """A server whose requests `handler` answers; `url`: its address."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
@@ -31,14 +32,14 @@ def _running(handler):
 @contextlib.contextmanager
 def of_folder(path):
     """The address of a server of the files in folder `path`."""
-    with _running(functools.partial(http.server.SimpleHTTPRequestHandler, directory=path)) as server:
+    with running(functools.partial(http.server.SimpleHTTPRequestHandler, directory=path)) as server:
         yield server.url
 
 
 @contextlib.contextmanager
 def serving(content, monkeypatch):
     """A server that has `content` for every path, and is the site that firmware is downloaded from."""
-    with _running(_Site) as server:
+    with running(_Site) as server:
         server.asked, server.answer = [], (200, content, len(content))
         monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"{server.url}/files/")
         monkeypatch.setenv("no_proxy", "*")

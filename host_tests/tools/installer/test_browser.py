@@ -5,7 +5,6 @@ import functools
 import http.server
 import os
 import select
-import threading
 import tty
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from host_tests.tools.boards.esp_rom import EspRom
 from host_tests.tools.boards.made_firmware import pico_firmware
+from host_tests.tools.boards.site import running
 from inflight_tools.boards import flash
 from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.boards.images.esp32_port import Esp32Port
@@ -71,18 +71,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 @contextlib.contextmanager
 def served(path, port):
     """A server of folder `path` and of the terminal `port`. Yields its URL."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=path))
-    server.serial = os.open(port, os.O_RDWR | os.O_NOCTTY)
-    tty.setraw(server.serial)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        os.close(server.serial)
+    with running(functools.partial(Handler, directory=path)) as server:
+        server.serial = os.open(port, os.O_RDWR | os.O_NOCTTY)
+        tty.setraw(server.serial)
+        yield f"{server.url}/"
+    os.close(server.serial)
 
 
 @pytest.fixture
