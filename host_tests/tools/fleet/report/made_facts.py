@@ -176,3 +176,6 @@ def hostile():
     letter = dict.fromkeys(("reason", "topic", "content_type"), HOSTILE)
     facts["dead_letters"] = [letter | {"count": 1, "first": START, "last": 4e18, "example": HOSTILE * 9}]
     return add_up(facts)
+
+
+MADE = {"complete": fleet(), "losing": losing(3, doubled=2, on_way=4), "hostile": hostile(), "empty": empty()}

@@ -5,19 +5,13 @@ import struct
 import pytest
 
 from host_tests.thorough import THOROUGH, more
-from host_tests.tools.fleet.report import made_facts
+from host_tests.tools.fleet.report.made_facts import MADE
 from inflight_tools.fleet.report import render
 from tools.peers import chromium
 
 WORKER = "report browser"
 pytestmark = [pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")]
 WIDTHS = (1280, 800, 390, 360) if THOROUGH else (1280, 360)
-MADE = {
-    "complete": made_facts.fleet(),
-    "losing": made_facts.losing(3, doubled=2, on_way=4),
-    "hostile": made_facts.hostile(),
-    "empty": made_facts.empty(),
-}
 
 
 @pytest.fixture(scope="module")

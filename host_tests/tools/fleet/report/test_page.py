@@ -16,19 +16,13 @@ from host_tests.tools.fleet.report import made_facts
 from host_tests.tools.fleet.report.reading import fleet_figures, read, shown, value
 from inflight_tools.fleet.report import devices, render
 
-MADE = {
-    "complete": made_facts.fleet(),
-    "losing": made_facts.losing(3, doubled=2, on_way=4),
-    "small": made_facts.fleet(3, minutes=9),
-    "hostile": made_facts.hostile(),
-}
-FULL = sorted(MADE)
-ALL = sorted([*MADE, "empty"])
+MADE = made_facts.MADE | {"small": made_facts.fleet(3, minutes=9)}
+FULL, ALL = sorted(MADE.keys() - {"empty"}), sorted(MADE)
 
 
 @functools.cache
 def page_of(name):
-    return render(MADE[name] if name in MADE else made_facts.empty())
+    return render(MADE[name])
 
 
 @functools.cache
