@@ -264,11 +264,8 @@ def test_pins_that_wake_a_board(folder, board, number, problem):
 
 @pytest.mark.parametrize("board", names())
 def test_pins_that_each_board_has(folder, board):
-    given = [
-        {"driver": "dht22", "pin": 4},
-        {"driver": "adc", "pin": "LED"},
-        {"driver": "hx711", "data": 5, "clock": 10},
-    ]
+    given = [{"driver": "dht22", "pin": 4}, {"driver": "adc", "pin": "LED"}]
+    given += [{"driver": "hx711", "data": 5, "clock": 10}]
     settings(write({"host": "b", "sensors": given}), board=variant(board))
     for number in {"esp32": (34, "GPIO39"), "esp32s2": (46,)}.get(board, ()):
         settings(entry(driver="digital", pin=number), board=variant(board))

@@ -28,9 +28,8 @@ def test_those_of_the_application_name_modules_and_methods():
     """On some board each: boards differ. A Radio is a Wifi, too."""
     texts = [file.read_text() for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")]
     names = {path.stem for folder in ("boards", "firmware") for path in (CHECKOUT / folder).rglob("*.py")}
-    assert {*loading.BORROWED, *loading.TEXTS}.union(*loading.TOGETHER.values()) | {
-        home for home, _ in loading.OCCASIONAL.values()
-    } <= names
+    homes = [home for home, _ in loading.OCCASIONAL.values()]
+    assert {*loading.BORROWED, *loading.TEXTS}.union(homes, *loading.TOGETHER.values()) <= names
     assert not {*loading.OCCASIONAL} & names
     for cls, methods in [row for _, classes in loading.OCCASIONAL.values() for row in classes.items()]:
         # Of the class, or of its base, which may have become a part of it.

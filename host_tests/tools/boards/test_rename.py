@@ -130,9 +130,8 @@ def test_micropython_has_all_words():
     found = interpreter("micropython-x86")
     uses = "\n".join(f"x.{word}" for word in _ROM)
     code = f"import micropython\ndef f(x):\n  pass\nexec({f'def f(x):{chr(10)}  ' + uses.replace(chr(10), '; ')!r})\n"
-    done = subprocess.run(
-        [*found.command(), "-c", code + "micropython.qstr_info(1)"], capture_output=True, text=True, check=True
-    )
+    command = [*found.command(), "-c", code + "micropython.qstr_info(1)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     new = set(re.findall(r"Q\((\w+)\)", done.stdout))
     assert "qstr_info" not in new and not new & set(_ROM)
 

@@ -67,8 +67,5 @@ def answering(broker, told):  # noqa: F811
 @pytest.fixture
 def device(broker):  # noqa: F811
     """device(word, ...): the result of `inflight device WORDS` at the broker; stdin: what is typed."""
-
-    def call(*words, stdin=None):
-        return inflight("device", *words, "--broker", f"127.0.0.1:{broker.port}", stdin=stdin)
-
-    return call
+    at = "--broker", f"127.0.0.1:{broker.port}"
+    return lambda *words, stdin=None: inflight("device", *words, *at, stdin=stdin)

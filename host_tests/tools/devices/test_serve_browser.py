@@ -9,8 +9,6 @@ from tools.peers import chromium
 
 WORKER = "report browser"
 pytestmark = pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
-
-
 RENEWED = "new MutationObserver(done).observe(document.body, {attributes: true, attributeFilter: ['data-fresh']})"
 
 
@@ -90,9 +88,8 @@ def test_settings_are_reached_and_checked_by_keys_and_fit(browser, fleet, tmp_pa
     page.ask("document.querySelector('[name=interval_ms]').select()")
     page.type("5")
     press("check")
-    assert page.ask("document.querySelector('[name=interval_ms] + .wrong').textContent").startswith(
-        "interval_ms: write"
-    )
+    wrong = page.ask("document.querySelector('[name=interval_ms] + .wrong').textContent")
+    assert wrong.startswith("interval_ms: write")
     assert page.ask("document.activeElement.id") == "outcome"
     fits("wrong")
     assert page.errors() == []
