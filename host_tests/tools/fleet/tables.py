@@ -41,9 +41,8 @@ class Tables:
             self.measure(device, seq, epoch=epoch)
         if fields.get("problem"):
             letter = {name: self.raw[-1].get(name) for name in ("received", "topic", "content_type")}
-            self._dead.append(
-                letter | {"device": device, "epoch": epoch, "seq": seq, "reason": fields["problem"], "payload": b""}
-            )
+            letter |= {"device": device, "epoch": epoch, "seq": seq, "reason": fields["problem"], "payload": b""}
+            self._dead.append(letter)
 
     def measure(self, device, seq, s=0, epoch=7, received=None, **fields):
         """A reading of the time s that arrived then, or when `received` says. fields: name, unit, value."""

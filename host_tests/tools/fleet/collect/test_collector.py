@@ -270,7 +270,6 @@ def test_shared_load(broker, collect, landing):
     landing.until_all(numbers)
     assert [program.end() for program in members] == [0, 0]
     landing.read()
-    assert not {line["text"] for line in landing.lines if line["by"] == "a"} & {
-        line["text"] for line in landing.lines if line["by"] == "b"
-    }
+    a, b = ({line["text"] for line in landing.lines if line["by"] == name} for name in ("a", "b"))
+    assert not a & b
     landing.unchanged()

@@ -13,8 +13,6 @@ from tools.reference.wire import publish as delivery
 
 LEVEL_5 = ("--protocol-level", 5)
 SESSION_EXPIRY, REASON, USER, MAXIMUM_PACKET_SIZE = 17, 31, 38, 39
-
-
 MANY = {
     "PayloadFormatIndicator": 1,
     "MessageExpiryInterval": 86_400,

@@ -157,9 +157,8 @@ def test_file_that_cannot_be_finished(play, landing, monkeypatch):
 
     messages = play(script, age=0.05)
     assert len(landing.files) == 1 and len(landing.lines) == 2
-    assert [text for text in messages if "cannot" in text] == [
-        "cannot finish a landing file (No space left on device): retrying"
-    ]
+    problem = "cannot finish a landing file (No space left on device): retrying"
+    assert [text for text in messages if "cannot" in text] == [problem]
 
 
 def test_without_acknowledgement_at_qos_0(play, landing):

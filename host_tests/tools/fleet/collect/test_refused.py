@@ -104,6 +104,5 @@ def test_subscription_refused(scripted, collect, code, answer):
     with scripted.play(script):
         program = collect(*at(scripted))
         assert program.status() == 1
-    assert re.search(
-        rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {answer}", program.output()
-    )
+    told = rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {answer}"
+    assert re.search(told, program.output())

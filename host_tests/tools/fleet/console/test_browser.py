@@ -24,9 +24,8 @@ def test_an_open_page_shows_what_is_new_and_keeps_what_was_chosen(browser, serve
     page = browser.open(served.url + "/")
     page.ask(f"{PART}.value = 'cellar'")
     page.ask("document.querySelector('details').open = true")
-    page.ask(
-        "window.renewed = new Promise(done => new MutationObserver(done).observe(document.body, {attributes: true})), 0"
-    )
+    watched = "new MutationObserver(done).observe(document.body, {attributes: true})"
+    page.ask(f"window.renewed = new Promise(done => {watched}), 0")
     more = Tables(tables.root)
     more.add("cellar", 3, 65)
     more.write(mode="append")

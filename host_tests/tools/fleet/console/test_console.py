@@ -121,15 +121,11 @@ def test_a_page_shows_a_batch_that_ended_meanwhile(fleet, serve):
     assert read(served.get()[2]).attributes is not None and served.get("/fresh")[2] == before
     more = Tables(fleet.root)
     more.add("attic", 4, 65)
-    more.write(mode="append", commit_properties=_batch(5))
+    more.write(mode="append", commit_properties=CommitProperties(app_transactions=[Transaction("inflight", 5)]))
     served.live.look()
     assert served.get("/fresh")[2] != before
     page = read(served.get()[2])
     assert value(page, "fleet-delivered") == 9 and page.one("body").attributes["data-fresh"] == served.get("/fresh")[2]
-
-
-def _batch(number):
-    return CommitProperties(app_transactions=[Transaction("inflight", number)])
 
 
 def test_ages_grow_without_a_batch(fleet, serve):
@@ -373,12 +369,8 @@ def basic(password):
 
 def test_a_password_is_asked_for(fleet, serve):
     served = serve(password="s3crét")
-    for headers in (
-        {},
-        basic("wrong"),
-        {"Authorization": "Basic ###"},
-        {"Authorization": "Bearer s3crét".encode().decode("latin-1")},
-    ):
+    others = ("Basic ###", "Bearer s3crét".encode().decode("latin-1"))
+    for headers in ({}, basic("wrong"), *({"Authorization": other} for other in others)):
         status, told, text = served.get(**headers)
         assert status == 401 and told["WWW-Authenticate"].startswith("Basic") and "attic" not in text
     for path in ("/", "/device?name=attic", "/fresh", "/metrics"):

@@ -12,10 +12,8 @@ from inflight_tools.fleet.query.export import aggregates
 
 NOW = 1_760_000_000_000
 MINUTE = 60_000
-LIVES = [
-    *[(0, 1, "power-on"), (60, 5, "power-on"), (0, 1, "power-cut")],
-    *[(0, 1, "power-cut"), (60, 9, "power-cut"), (0, 1, "watchdog")],
-]
+LIVES = [(0, 1, "power-on"), (60, 5, "power-on"), (0, 1, "power-cut")]
+LIVES += [(0, 1, "power-cut"), (60, 9, "power-cut"), (0, 1, "watchdog")]
 
 
 def test_an_empty_fleet(fleet):
@@ -34,10 +32,8 @@ def result(common_fleet):
     fleet.land(health("odd", 3, up="ever"), health("odd", 5, counters={}), health("odd", 7, counters=5))
     fleet.land(health("odd", None, up=1), *[health("odd", 8 + n, counters={"accepted": None}) for n in range(2)])
     fleet.land(*[health("asleep", n, 1, 2, "deep-sleep" if n else "power-on") for n in range(5)])
-    fleet.land(
-        health("order", 5, heap=50_000, errors={"dht22": "OSError: 5"}, firmware="0.2.0"),
-        health("order", 4, heap=90_000),
-    )
+    fleet.land(health("order", 5, heap=50_000, errors={"dht22": "OSError: 5"}, firmware="0.2.0"))
+    fleet.land(health("order", 4, heap=90_000))
     fleet.land(*[telemetry("slow", n, at=NOW, bt=(NOW - 10 * n) / 1000) for n in range(101)])
     fleet.land(telemetry("unset", 0, bt=0))
     fleet.land(*[telemetry("series", n, n % 10, at=NOW + n * 1000) for n in range(100)])

@@ -60,9 +60,8 @@ class Written:
         gone = [RemoveAction(path, True, 0, 1, {}) for path in removed]
         told = [Transaction(app.replace("_", "-"), number) for app, number in transactions.items()]
         table = self.table(name)
-        table.create_write_transaction(
-            adds + gone, "append", table.schema(), commit_properties=CommitProperties(app_transactions=told)
-        )
+        properties = CommitProperties(app_transactions=told)
+        table.create_write_transaction(adds + gone, "append", table.schema(), commit_properties=properties)
         if name == "measurements":
             self._files |= added
             for path in removed:

@@ -24,9 +24,8 @@ class World:
         self.trouble = self.dice.choice((0, 0.003, 0.02))
         self.sessions, self.connected, self.kept, self.rows = {}, set(), {}, []
         self.landed, self.counted, self.given_up = set(), set(), set()  # counted: somebody had subscribed
-        starts = {
-            name: self.dice.choice((0, 300, 1000, 2000, 4000)) for name in "abc"[: self.dice.choice((1, 1, 2, 3))]
-        }
+        names = "abc"[: self.dice.choice((1, 1, 2, 3))]
+        starts = {name: self.dice.choice((0, 300, 1000, 2000, 4000)) for name in names}
         self.devices = [Device(self, f"d{n}") for n in range(self.dice.choice((1, 2, 12)))]
         for second in range(0, 6000, 10):
             self.now = AT + second
@@ -99,10 +98,9 @@ class Device:
                 self.world.publish(f"{self.name}/status", {"state": "offline"}, None, True)
         if second % self.interval == 0:
             counters = {"accepted": self.accepted, "dropped": self.dropped}
-            told = {"up": second - self.started, "counters": counters}
-            self.accept(
-                *(("health", second, told) if chance(0.3) else ("telemetry", second, {"bt": 0, "n": "a", "v": 1}))
-            )
+            told = "health", {"up": second - self.started, "counters": counters}
+            kind, body = told if chance(0.3) else ("telemetry", {"bt": 0, "n": "a", "v": 1})
+            self.accept(kind, second, body)
         while self.pending and self.linked:
             kind, body, key = self.pending[0]
             self.world.publish(f"{self.name}/{kind}", body, key, kind == "status")

@@ -100,9 +100,8 @@ def start(hour):
 def fill(tables):
     """Of attic: an hour that arrived late in part, one that did not, a late one; of others single hours."""
     shift = HOUR - AT
-    for k, (s, value, received) in enumerate(
-        ((0, 20.0, None), (1800, 22.0, 9000), (3600, 30.0, 3700), (7200, 19.0, 9000), (7300, 18.0, 9000))
-    ):
+    read = (0, 20.0, None), (1800, 22.0, 9000), (3600, 30.0, 3700), (7200, 19.0, 9000), (7300, 18.0, 9000)
+    for k, (s, value, received) in enumerate(read):
         late = None if received is None else shift + received
         tables.measure("attic", k, shift + s, received=late, name="temperature", unit="Cel", value=value)
     tables.measure("attic", 9, shift, received=shift + 9000, name="box.humidity", unit="%RH", value=50.0)

@@ -75,11 +75,8 @@ LINES = some.fixed_dictionaries(
     }
 )
 
-
 PLAIN = {"at": 1000 * AT, "by": "c", "device": "c", "kind": "telemetry", "numbers": (7, 0), "records": 1, "value": 1}
 PLAIN |= {"body": {}, "more": {}, "expiry": None, "fields": {"retain": False}, "times": 2, "torn": False}
-
-
 BATCHES = some.lists(some.lists(LINES, min_size=1, max_size=5), min_size=1, max_size=3)
 LARGE = [[PLAIN | {"records": n, "numbers": (7, n)} for n in (62, 64, 104, 1000)], [PLAIN]]
 FEW = settings(

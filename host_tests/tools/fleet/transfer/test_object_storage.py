@@ -233,10 +233,9 @@ def copied(place, tmp_path):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / f"{file}.ndjson").write_bytes(landed(number, s))
     files, folder = place
+    systems = {"source_filesystem": LocalFileSystem(), "destination_filesystem": files}
     for name in ("landing", "tables"):
-        copy_files(
-            str(tmp_path / name), f"{folder}/{name}", source_filesystem=LocalFileSystem(), destination_filesystem=files
-        )
+        copy_files(str(tmp_path / name), f"{folder}/{name}", **systems)
     return f"s3://{folder}"
 
 
