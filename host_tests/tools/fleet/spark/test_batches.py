@@ -276,9 +276,8 @@ def test_merged_files_are_dated_and_exported_once(fleet, tmp_path):
         fleet.tables.merge()
         fleet.land(dating("g", 3, 0, 10.0, 100.0), line("g", 4, bt=BASE, v=[1, 1]))
     assert sorted(found) == [(n, k, "uptime" if n < 2 else "device") for n in (0, 1, 2, 4) for k in (0, 1)]
-    assert times(fleet, "g") == {0: (91, "uptime"), 1: (92, "uptime"), 9: (5000, "receipt")} | dict.fromkeys(
-        (2, 4), (0, "device")
-    )
+    dated = {0: (91, "uptime"), 1: (92, "uptime"), 9: (5000, "receipt")}
+    assert times(fleet, "g") == dated | dict.fromkeys((2, 4), (0, "device"))
     fleet.run()
     follow()
     assert follower.step() is None and len(found) == 8

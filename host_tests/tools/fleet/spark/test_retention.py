@@ -11,13 +11,8 @@ from inflight_tools.fleet.query.export import write
 
 DAY = 86_400_000
 NOW = 1_760_000_040_000  # ms: the begin of a minute
-
-
-def moment(ms):
-    return datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)
-
-
-OLD = moment(NOW + DAY)  # what was received before goes
+# What was received before goes.
+OLD = datetime.datetime.fromtimestamp((NOW + DAY) / 1000, datetime.timezone.utc)
 
 
 def land(fleet, first, at, values=(1.0, 2.0, 6.0)):

@@ -116,10 +116,7 @@ def everything():
         delivery("attic/telemetry", [{"n": "t", "v": 1}]),
     ]
     yield first
-    dated = [
-        delivery("attic/telemetry", [dating]),
-        delivery("attic/telemetry", [undated | {"seq": 11, "n": "t", "v": 2}]),
-    ]
+    dated = [delivery("attic/telemetry", [one]) for one in (dating, undated | {"seq": 11, "n": "t", "v": 2})]
     yield [*first[:3], *dated, health("cellar", 0), telemetry("cellar", 1), telemetry("cellar", 1, dup=True)]
 
 

@@ -30,10 +30,8 @@ class Fleet(without_spark.Fleet):
 
     def run(self, files=500, new_checkpoint=False):
         """Runs the query once, on the landing files that are present."""
-        query = start(
-            self._spark, self.landing, self._place, "inflight", once=True, files=files, new_checkpoint=new_checkpoint
-        )
-        query.awaitTermination()
+        how = {"once": True, "files": files, "new_checkpoint": new_checkpoint}
+        start(self._spark, self.landing, self._place, "inflight", **how).awaitTermination()
 
     def begin_as(self, other):
         """Copies the tables of another fleet. No name of a landing file is used twice."""
@@ -44,6 +42,3 @@ class Fleet(without_spark.Fleet):
     def files(self, table):
         """The number of a table's files."""
         return len(DeltaTable(self.root / table).file_uris())
-
-    def problems(self):
-        return sorted(row["reason"] for row in self.rows("FROM dead_letters"))
