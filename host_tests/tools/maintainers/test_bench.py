@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -15,7 +14,6 @@ from tools.bench.figures.run import OURS, Code, Failed
 from tools.peers.mosquitto import unavailable
 
 WORKER = "bench"
-HERE = Path(__file__).parent
 
 
 def _available(name):

@@ -10,8 +10,6 @@ from rich.console import Console
 from tools.demo.__main__ import _NONE, check_tables, result
 
 pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
-
-
 GOOD = {("s1", 0): 2, ("s1", 1): 1}  # deliveries of message 0, of QoS 1, and of message 1, of QoS 2
 
 

@@ -33,10 +33,9 @@ def test_each_part_has_its_figures(tmp_path):
     status, said, errors = _run([str(word) for word in argv])
     assert status == 0, errors[-3000:]
     tables = json.loads(out.read_text())["tables"]
-    figures = [
-        (row, figure) for columns in tables.values() for column in columns.values() for row, figure in column.items()
-    ]
-    assert [row for row, figure in figures if not isinstance(figure, str) and not figure > 0] == []
+    columns = [column for columns in tables.values() for column in columns.values()]
+    figures = [one for column in columns for one in column.items() if not isinstance(one[1], str)]
+    assert [row for row, figure in figures if not figure > 0] == []
     (stages,) = tables["Stages, deliveries/s (share of the ceiling)"].values()
     assert {"all tables", "plain Spark", "DuckDB", "Polars", "processor, all tables to plain Spark"} <= {*stages}
     assert [*tables["Small micro-batches"]] == ["2 batches of 50 deliveries"]

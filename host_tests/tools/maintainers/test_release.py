@@ -223,9 +223,8 @@ def firmware(tmp_path, monkeypatch):
     write_below(folder, contents)
     monkeypatch.setattr(variants, "variants", lambda: boards)
     monkeypatch.setattr(installer, "web_tools", lambda named: {"install-button.js": b"page"})
-    monkeypatch.setattr(
-        bundle, "files", lambda folder, processor="": {"/main.py": b"import app", "/lib/app.mpy": b"app" * 1000}
-    )
+    files = {"/main.py": b"import app", "/lib/app.mpy": b"app" * 1000}
+    monkeypatch.setattr(bundle, "files", lambda folder, processor="": dict(files))
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # the release sets it, and the tests after this one shall not see it
     monkeypatch.setenv("INFLIGHT_FIRMWARE", str(folder))
     monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port
@@ -238,10 +237,8 @@ def test_images_and_the_page_that_installs_them(checkout, firmware):
     folder = checkout / f"build/release-{VERSION}"
     assert (done.exit_code, done.stdout, done.stderr) == (0, f"{folder}\n", "")
     files = contents(folder)
-    assert {name for name in files if name.startswith("images/")} == {
-        "images/inflight-esp32.bin",
-        "images/inflight-pico_w.uf2",
-    }
+    images = {"images/inflight-esp32.bin", "images/inflight-pico_w.uf2"}
+    assert {name for name in files if name.startswith("images/")} == images
     assert files["installer/inflight-pico_w.uf2"] == files["images/inflight-pico_w.uf2"]
     assert {"installer/index.html", "installer/manifest.json", "installer/web/install-button.js"} <= files.keys()
     assert run(VERSION).exit_code == 0 and contents(folder) == files  # again

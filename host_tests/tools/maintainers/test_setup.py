@@ -106,10 +106,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def record(cache, **found):
-    (cache / "programs.json").write_text(json.dumps({"programs": found}))
-
-
 def tool(name, *words):
     return subprocess.run([sys.executable, "-m", f"tools.{name}", *words], capture_output=True, text=True)
 
@@ -163,7 +159,8 @@ def test_device_run_reports_each_test(tmp_path, cache, monkeypatch):
     assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
     bad = tool("runtimes.device_run", path, "-k", "bad")
     assert (bad.returncode, "AssertionError: 1 != 2" in bad.stdout) == (1, True)
-    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
+    found = {"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}}
+    (cache / "programs.json").write_text(json.dumps({"programs": found}))
     unavailable = tool("runtimes.device_run", path, "--runtime", "micropython-x86")
     assert (unavailable.returncode, "the kernel runs no such programs" in unavailable.stderr) == (3, True)
     path.write_text("from harness import SkipTest\nraise SkipTest('not for this one')\ndef test_x():\n    pass\n")
