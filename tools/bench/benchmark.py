@@ -57,10 +57,7 @@ def plots(figures):
     """{file name: SVG}."""
     trip = ("QoS 1 over a slow link", "round trip, ms", "messages/s")
     wear = ("Wear of an RP2040's flash", "bytes of the message", "bytes erased per byte")
-    return {
-        "throughput.svg": svg(*trip, figures["trips"]),
-        "wear.svg": svg(*wear, figures["wear_by_size"]),
-    }
+    return {"throughput.svg": svg(*trip, figures["trips"]), "wear.svg": svg(*wear, figures["wear_by_size"])}
 
 
 @app.command()

@@ -171,11 +171,9 @@ def _count(effort, qos, trip, window):
 
 
 def _median(pairs):
-    return {
-        "ceiling": statistics.median(ceiling for ceiling, _ in pairs),
-        "rate": statistics.median(rate for _, rate in pairs),
-        "share": statistics.median(rate / ceiling for ceiling, rate in pairs),
-    }
+    ceilings, reached = zip(*pairs, strict=True)
+    found = {"ceiling": ceilings, "rate": reached, "share": [rate / ceiling for ceiling, rate in pairs]}
+    return {row: statistics.median(values) for row, values in found.items()}
 
 
 def trips(code, port, contenders, effort):

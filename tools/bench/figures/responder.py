@@ -62,7 +62,10 @@ def serve(sock):
             return
         sock.sendall(client.received(got))
     if client.client_id == "sink":
-        return discard(sock)
+        buffer = bytearray(65536)
+        while sock.recv_into(buffer):
+            pass
+        return
     trip = int(client.client_id.removeprefix("trip")) / 1000
     waiting = deque()  # (due time, answer)
     while True:
@@ -81,12 +84,6 @@ def serve(sock):
             waiting.append((time.perf_counter() + trip, answer))
         elif answer:
             sock.sendall(answer)
-
-
-def discard(sock):
-    buffer = bytearray(65536)
-    while sock.recv_into(buffer):
-        pass
 
 
 def _serve_and_close(sock):
