@@ -104,9 +104,8 @@ def _to_5(rng):
     if how < 0.6:
         return bytes((0x34 | rng.choice((0, 8)),)) + b"\x07\x00\x01t" + number + b"\0x"
     if how < 0.9:
-        return (
-            bytes((rng.choice((0x40, 0x50)), 3)) + number + bytes((rng.choice((0x80, 0x87, 0x91, 0x93, 0x97, 0x99)),))
-        )
+        answer = bytes((rng.choice((0x40, 0x50)), 3)) + number
+        return answer + bytes((rng.choice((0x80, 0x87, 0x91, 0x93, 0x97, 0x99)),))
     return b"\xe0\x01\x95"
 
 
@@ -147,9 +146,8 @@ def setup(rng):
 
 
 def _wifi(rng):
-    return b"".join(
-        bytes((len(word) + (rng.random() < 0.05),)) + word for word in rng.choices((b"", b"net", b"\xff"), k=2)
-    )
+    words = rng.choices((b"", b"net", b"\xff"), k=2)
+    return b"".join(bytes((len(word) + (rng.random() < 0.05),)) + word for word in words)
 
 
 def _improv(rng):

@@ -39,9 +39,7 @@ def test_files(root, places):
         path = root / place
         files = [path] if path.is_file() else sorted(path.rglob("test_*.py"))
         if not files:
-            folders = sorted(
-                {file.parent.relative_to(root).as_posix() for file in root.glob("host_tests/**/test_*.py")}
-            )
+            folders = sorted({one.parent.relative_to(root).as_posix() for one in root.glob("host_tests/**/test_*.py")})
             raise typer.BadParameter(f"no test file is in {place!r}; there are {', '.join(folders)}")
         found += [file.relative_to(root).as_posix() for file in files]
     return found
