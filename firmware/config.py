@@ -87,12 +87,7 @@ _FIELDS = (
         + _NETWORK
     )
 )
-_NEEDS = (
-    ("password", "user"),
-    ("tls_cert", "tls_key"),
-    ("tls_key", "tls_cert"),
-    ("tls_cert", "tls_ca"),
-)
+_NEEDS = (("password", "user"), ("tls_cert", "tls_key"), ("tls_key", "tls_cert"), ("tls_cert", "tls_ca"))
 
 
 class ConfigError(ValueError):

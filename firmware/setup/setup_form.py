@@ -23,13 +23,7 @@ def form(shown, networks, kept, has_ca, answering, buses, device):
 <label>Password <input name="password" type="password"%s></label>
 <details%s><summary>TLS</summary>
 """
-        % (
-            host,
-            port,
-            user,
-            as_before % ", if all else is" if "password" in kept else "",
-            " open" if has_ca else "",
-        )
+        % (host, port, user, as_before % ", if all else is" if "password" in kept else "", " open" if has_ca else "")
     ).encode()
     if has_ca:
         yield b'<p>A certificate is there.</p><label><input name="plain" type="checkbox"> Without TLS</label>\n'

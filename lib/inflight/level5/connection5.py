@@ -4,10 +4,7 @@
 from ..compat import const, passed, ticks_ms
 from ..journal.records import DONE, SESSION
 from ..packet import ProtocolError
-from ..states import (
-    MOST_INFLIGHT,
-    POLL,
-)
+from ..states import MOST_INFLIGHT, POLL
 
 RECORD = const(11)  # bytes of a SESSION record in front of the client id
 LONGEST_STALL_MS = const(86_400_000)  # time-outs longer than a quarter of it look for no stalled messages

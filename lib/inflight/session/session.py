@@ -146,10 +146,7 @@ _ALONE_MS = const(20_000)  # a message that is sent alone, and not acknowledged,
 _NOTICES = const(8)  # that the application has not been told yet, at most
 _SENT = const(32)  # Message IDs, at most
 _CODES = b"\x00\x01\x02\x80"
-_CODES_5 = {
-    SUBACK: b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2",
-    UNSUBACK: b"\x00\x11\x80\x83\x87\x8f\x91",
-}
+_CODES_5 = {SUBACK: b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2", UNSUBACK: b"\x00\x11\x80\x83\x87\x8f\x91"}
 _SUBSCRIPTION = const(0x0B)  # the property
 
 
@@ -611,14 +608,7 @@ class Session(Receiving):
     # --- a start, and another one in place: the fields, and what the journal knows ---
 
     def _start_session(
-        self,
-        client_id,
-        max_inflight=8,
-        receive_maximum=20,
-        keepalive=0,
-        retry_ms=0,
-        when_full=None,
-        timeout_ms=0,
+        self, client_id, max_inflight=8, receive_maximum=20, keepalive=0, retry_ms=0, when_full=None, timeout_ms=0
     ):
         """The fields of a Session that is kept in its journal (None: nothing is sent above QoS 0, and ids of received
         QoS 2 messages stay in RAM). max_inflight and receive_maximum bound the messages in flight each way. keepalive:

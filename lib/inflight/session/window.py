@@ -40,22 +40,7 @@ import inflight.packet as packet
 
 from ..compat import const
 from ..journal.records import ASIDE, DONE, OUT, RELEASED
-from ..states import (
-    ANY,
-    DUP,
-    ERROR,
-    FINISH,
-    GIVEN_UP,
-    IGNORED,
-    OWED,
-    REC,
-    REL,
-    RELEASE,
-    REPEAT,
-    SEND,
-    STATE,
-    UNKNOWN,
-)
+from ..states import ANY, DUP, ERROR, FINISH, GIVEN_UP, IGNORED, OWED, REC, REL, RELEASE, REPEAT, SEND, STATE, UNKNOWN
 from .packet_buffer import PacketBuffer
 
 _MARKS = const(0xF0)  # all bits of a state but SEND to COMP

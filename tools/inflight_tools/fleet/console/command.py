@@ -72,8 +72,7 @@ def main(
         Path | None, typer.Option(exists=True, dir_okay=False, help="file with a password that browsers ask for")
     ] = None,
     proxy_header: Annotated[
-        str | None,
-        typer.Option(help="header in which a proxy names whom it has let in, for example X-Forwarded-User"),
+        str | None, typer.Option(help="header in which a proxy names whom it has let in, for example X-Forwarded-User")
     ] = None,
     proxy: Annotated[str, typer.Option(help="address or network of that proxy: from no other the header counts")] = (
         "127.0.0.0/8"
