@@ -11,7 +11,7 @@ from inflight_tools.boards.build.bundle import library
 LAYERS = ["", "journal", "flash", "net", "session", "level5", "client"]
 MOST_MODULES, MOST_LINES = 12, 650  # of a folder, of a module
 # All that changes the state of these stands in one class.
-OWNERS = {"journal.journal": 1_659, "session.session": 1_880, "level5.mqtt5": 880}
+OWNERS = {"journal.journal": 1_659, "session.session": 1_862, "level5.mqtt5": 880}
 OBJECTS = {"session": "session", "d": "session", "journal": "journal", "j": "journal", "client": "client"}
 # These may only fall: fields that are assigned from outside of their class, uses of a private name of another object,
 # functions whose first argument is the object that they work on.
