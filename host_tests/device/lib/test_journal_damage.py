@@ -286,6 +286,17 @@ def test_two_neighbours_count_as_two():
         eq(again.damaged, 2)
 
 
+def test_a_long_record_that_is_damaged_is_none():
+    """It is longer than what a journal reads at once while it runs."""
+    flash = NorFlash(8, 4096, 256)
+    journal = Journal(flash)
+    places = [put(journal, k, 700) for k in range(3)]
+    journal.commit()
+    flash.data[places[1] + 400] ^= 0x10
+    journal.recover()
+    eq((bodies(journal), journal.damaged), ([(0, 0), (2, 0)], 1))
+
+
 def test_a_payload_is_never_a_record():
     """The payload contains the image of a whole record, and the header of its own record is damaged."""
     for flash, journal in journals():
