@@ -4,6 +4,7 @@ A file has its content if it was made durable after its last change; otherwise i
 whole. A name in a folder is there if the folder was made durable after it had appeared; otherwise it may be missing. A
 file that was moved is at one of both places."""
 
+import contextlib
 import os
 import shutil
 import stat
@@ -39,19 +40,15 @@ class Disk:
             self._files.add(_content(told))
 
     def image(self, to, dice):
-        """Copies the folder to `to`, as a power cut now may leave it. dice: a Random."""
-        while not self._taken(to, dice):
+        """Copies the folder to `to`, as a power cut now may leave it. dice: a Random. Again if Spark has moved a file
+        meanwhile: it would be at neither place."""
+        self._moved = None
+        while self._moved != (there := self._places()):
+            self._moved = there
             shutil.rmtree(to, ignore_errors=True)
-
-    def _taken(self, to, dice):
-        """The same. False if Spark has moved a file meanwhile: it may be at neither place."""
-        try:
-            self._moved = self._places()
-            self._copy(self._folder, to, dice)
-            self._move(to, dice)
-        except FileNotFoundError:
-            return False
-        return self._moved == self._places()
+            with contextlib.suppress(FileNotFoundError):
+                self._copy(self._folder, to, dice)
+                self._move(to, dice)
 
     def _places(self):
         """{inode: where it is}"""
