@@ -40,6 +40,6 @@ def test_outage(bench, task):
             await board.until(lambda: whole(subscriber, f"inflight/{name}/"), 60, "the last of it")
             return before, numbers(subscriber, topic)
 
-    before, seen = bench.copy(live, task, 600)
+    before, seen = bench.copy(live, task, 3000)  # what is waited for above tells more
     assert len(seen) >= before + 5
     assert len(seen) == len(set(seen)), "QoS 2 came twice"
