@@ -57,8 +57,11 @@ sys.modules["umachine"] = sys.modules["dht"] = Hardware
 board.sensors = tuple
 import main
 """
-_FIELDS = {"ha": True, "sensors": [{"driver": "dht22", "pin": 4, "name": "attic"}]}
-_FIELDS |= {"actuators": [{"driver": "switch", "pin": 5, "name": "fan"}]}
+_FIELDS = {
+    "ha": True,
+    "sensors": [{"driver": "dht22", "pin": 4, "name": "attic"}],
+    "actuators": [{"driver": "switch", "pin": 5, "name": "fan"}],
+}
 # Resolves when the page has readings, icons, and what MQTT adds to it, whose logo would come from the internet.
 _COMPLETE = """new Promise(ready => {
     const all = root => [...root.querySelectorAll("*")].flatMap(

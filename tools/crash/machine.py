@@ -227,9 +227,16 @@ class Search:
         class Machine(Script):
             search = self
 
-        quiet: dict = {"print_blob": False, "verbosity": Verbosity.quiet, "suppress_health_check": list(HealthCheck)}
-        quiet |= {"deadline": None, "database": None}
-        options = settings(max_examples=self._scripts, stateful_step_count=40, phases=(Phase.generate,), **quiet)
+        options = settings(
+            max_examples=self._scripts,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            print_blob=False,
+            verbosity=Verbosity.quiet,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        )
         run_state_machine_as_test(seed(number)(Machine), settings=options)
 
     def explore(self, setup, steps):

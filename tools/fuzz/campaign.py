@@ -72,9 +72,14 @@ class Part:
         options |= {"max_len": _LONGEST, "timeout": LIMIT_S, "artifact_prefix": f"{folder}.", "verbosity": 1}
         words = [f"-{name}={value}" for name, value in options.items()]
         words += map(str, [folder, *([seeds] if seeds.exists() else [])])
-        command = [sys.executable, "-m", "tools.fuzz.guided", self.target, *words]
-        how: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
-        process = subprocess.Popen(command, cwd=CHECKOUT, **how)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tools.fuzz.guided", self.target, *words],
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         trouble = []
         for line in process.stdout:
             if state := _STATE.match(line):

@@ -67,9 +67,15 @@ class Tree:
         options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--tb=line", f"--timeout={_TEST_S}"]
         command = [sys.executable, "-m", "pytest", *options, *tests]
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("INFLIGHT_", "PYTEST_"))}
-        how: dict = {"cwd": self.folder, "env": ours | {"PYTHONPATH": "", "COLUMNS": "1000"}, "start_new_session": True}
-        how |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(command, **how) as process:
+        with subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=ours | {"PYTHONPATH": "", "COLUMNS": "1000"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
             self._process = process
             try:
                 output = process.communicate(timeout=limit)[0].decode(errors="replace")

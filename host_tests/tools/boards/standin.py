@@ -46,7 +46,16 @@ class StandIn:
     cable is pulled and the power is cut. After `writes` writes nothing reaches the flash."""
 
     def __init__(
-        self, folder, runtime=None, blocks=128, platform="linux", rom=0, writes=10**9, usb=False, frozen="", machine="x"
+        self,
+        folder,
+        runtime=None,
+        blocks=128,
+        platform="linux",
+        rom=0,
+        writes=1 << 29,
+        usb=False,
+        frozen="",
+        machine="stand-in",
     ):
         (folder / "home").mkdir(exist_ok=True)
         self.flash = folder / "flash.img"
@@ -106,8 +115,14 @@ class StandIn:
         self.starts += 1
         self._on = True
         self._ready.clear()
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        self._process = subprocess.Popen(self._argv, bufsize=0, env=self._env, **pipes)
+        self._process = subprocess.Popen(
+            self._argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            env=self._env,
+        )
         threading.Thread(target=self._forward_output, args=(self._process,), daemon=True).start()
 
     def _disconnect(self):

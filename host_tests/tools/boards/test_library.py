@@ -61,8 +61,9 @@ def test_the_first_program(tmp_path, words, page, name):
         (tmp_path / "program.py").write_text(first_program(page, "127.0.0.1", broker.port))
         environment = {"MICROPYPATH": f".frozen:{tmp_path / 'lib'}"}
         with (tmp_path / "printed").open("wb") as printed:
-            how = {"env": environment, "stdout": printed, "stderr": printed}
-            process = subprocess.Popen([*runtime.command("400k"), "program.py"], cwd=tmp_path, **how)
+            process = subprocess.Popen(
+                [*runtime.command("400k"), "program.py"], cwd=tmp_path, env=environment, stdout=printed, stderr=printed
+            )
             try:
                 done = broker.wait_for(lambda: broker.idle and broker.arrived and broker.sessions)
             finally:

@@ -75,9 +75,14 @@ class Application:
         flash.write_bytes(self._volume({**_FIELDS, **_FAST, **own, **fields}, more))
         words = ["-m", "heap", flash.name, self._board, *(["modules"] if modules else [])]
         with Subscriber(self._port, f"inflight/{device}/#", device) as subscriber:
-            argv, pipe = [*best_runtime().command("512k"), *words], subprocess.PIPE
-            how: dict = {"env": {"MICROPYPATH": "."}, "cwd": self._folder, "text": True}
-            process = subprocess.Popen(argv, stdout=pipe, stderr=subprocess.STDOUT, **how)
+            process = subprocess.Popen(
+                [*best_runtime().command("512k"), *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={"MICROPYPATH": "."},
+                cwd=self._folder,
+            )
             try:
                 yield from self._lines(process, subscriber, f"inflight/{device}", command)
             finally:

@@ -56,8 +56,16 @@ def measure(strategy, kind, size, n):
     """{programs, programmed, erases} per message, for n messages of `size` bytes."""
     flash = Counting(BLOCK * _BLOCKS)
     unit = PROGRAM[kind]
-    sizes: dict = {"block_size": BLOCK, "block_count": _BLOCKS, "read_size": 32, "prog_size": unit}
-    fs = LittleFS(flash, cache_size=4 * unit, lookahead_size=32, block_cycles=100, **sizes)
+    fs = LittleFS(
+        context=flash,
+        block_size=BLOCK,
+        block_count=_BLOCKS,
+        read_size=32,
+        prog_size=unit,
+        cache_size=4 * unit,
+        lookahead_size=32,
+        block_cycles=100,
+    )
     fs.mkdir("/m")
     flash.programs = flash.programmed = flash.erases = 0
     for i in range(n):

@@ -171,9 +171,11 @@ def _count(effort, qos, trip, window):
 
 
 def _median(pairs):
-    ceilings, reached = zip(*pairs, strict=True)
-    found = {"ceiling": ceilings, "rate": reached, "share": [rate / ceiling for ceiling, rate in pairs]}
-    return {row: statistics.median(values) for row, values in found.items()}
+    return {
+        "ceiling": statistics.median(ceiling for ceiling, _ in pairs),
+        "rate": statistics.median(rate for _, rate in pairs),
+        "share": statistics.median(rate / ceiling for ceiling, rate in pairs),
+    }
 
 
 def trips(code, port, contenders, effort):

@@ -67,12 +67,16 @@ class Code:
         """Runs `script`, and returns what it printed as JSON. Raises Failed."""
         words = ["-c", _IN_ROM, str(self._image), script] if rom else ["-m", script]
         called = f"{script} {' '.join(map(str, args))}"
-        command = [*self.interpreter.command(heap), *map(str, [*words, *args])]
-        # The path of a module is a string in the heap: here it is as long as on a board, where it is /lib/...
-        env = {} if rom else {"MICROPYPATH": ".frozen:./lib"}
         try:
-            how: dict = {"capture_output": True, "text": True, "timeout": timeout}
-            done = subprocess.run(command, env=env, cwd=self._folder, **how)
+            done = subprocess.run(
+                [*self.interpreter.command(heap), *map(str, [*words, *args])],
+                # The path of a module is a string in the heap: here it is as long as on a board, where it is /lib/...
+                env={} if rom else {"MICROPYPATH": ".frozen:./lib"},
+                cwd=self._folder,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+            )
         except subprocess.TimeoutExpired as e:
             raise Failed(called, f"no end within {timeout} s", repr((e.stdout or b"")[-1000:])) from None
         output = (done.stderr or done.stdout).strip()

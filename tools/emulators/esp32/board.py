@@ -83,9 +83,14 @@ class Board:
         here, there = line()
         words, errors = power.pipe() if watched else (None, None)
         with open(self._words, "wb") as file:
-            command = self._command(there.fileno(), watched, download)
-            how: dict = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": errors if watched else file}
-            self._process = subprocess.Popen(command, pass_fds=[there.fileno()], start_new_session=True, **how)
+            self._process = subprocess.Popen(
+                self._command(there.fileno(), watched, download),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=errors if watched else file,
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+            )
         there.close()
         _prefer(self._process.pid)
         self._console.listen(here)

@@ -49,8 +49,9 @@ class Simulation:
         self.out.power_cut()
         self.out.read_anew()
         self.topic = b"t"
-        limits = self.window, self.inbound, 60_000, 20_000
-        self.session = self.session_class(self.journal, buffer, b"dev", self.level, *limits)
+        self.session = self.session_class(
+            self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000
+        )
         self.session.name = self.topic  # to use the short path for a repeated topic
         self.dead = True
         self.seen = b""

@@ -30,8 +30,10 @@ class Fleet(without_spark.Fleet):
 
     def run(self, files=500, new_checkpoint=False):
         """Runs the query once, on the landing files that are present."""
-        how = {"once": True, "files": files, "new_checkpoint": new_checkpoint}
-        start(self._spark, self.landing, self._place, "inflight", **how).awaitTermination()
+        query = start(
+            self._spark, self.landing, self._place, "inflight", once=True, files=files, new_checkpoint=new_checkpoint
+        )
+        query.awaitTermination()
 
     def begin_as(self, other):
         """Copies the tables of another fleet. No name of a landing file is used twice."""
