@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,7 @@ def pytest_configure(config):
     # Some environments forbid it; then each worker and each process would compile the same modules again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    os.environ.setdefault("SOURCE_DATE_EPOCH", str(int(time.time())))  # what is built has its day, and midnight passes
     config.addinivalue_line("markers", "long(variable): it runs if that is in the environment")
 
 

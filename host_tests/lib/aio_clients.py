@@ -12,6 +12,7 @@ from host_tests import clients
 from host_tests.broker import PATIENCE_S
 from host_tests.virtual import VirtualAutomatic, new_loop
 from inflight import AsyncClient, Journal, RamFlash
+from inflight.net.transport import Transport
 from tools.clock import end_tasks
 
 # A test fails if it leaves a socket or a task behind.
@@ -120,6 +121,19 @@ class Slow(VirtualAutomatic):
     def idle(self):
         if self.reads:
             super().idle()
+
+
+def sends(monkeypatch, most):
+    """The list of what is tried from now on; whoever tries as often as `most` waits busily."""
+    tries, send = [], Transport.send
+
+    def counted(*of):
+        tries.append(1)
+        assert len(tries) < most, "busy waiting"
+        return send(*of)
+
+    monkeypatch.setattr(Transport, "send", counted)
+    return tries
 
 
 async def half_written(client, payload=LONG):

@@ -10,9 +10,8 @@ import trustme
 
 from host_tests.broker import Broker, Gone
 from host_tests.lib import aio_clients
-from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
+from host_tests.lib.aio_clients import STRICT, play, run, sends, times_out, until
 from host_tests.processes import started
-from inflight.net.transport import Transport
 from tools.peers.certificates import client_context, server_context
 from tools.reference.kinds import PINGREQ
 
@@ -47,15 +46,7 @@ def make(port, ca=AUTHORITY, **options):
 def test_silent_peer(broker, monkeypatch, reads):
     """The broker accepts the connection and never answers the handshake: a time-out, and no busy waiting."""
     client = make(broker.port, timeout_ms=200)
-    sent = []
-    send = Transport.send
-
-    def counted(*of):
-        sent.append(1)
-        assert len(sent) < 20, "busy waiting"
-        return send(*of)
-
-    monkeypatch.setattr(Transport, "send", counted)
+    sent = sends(monkeypatch, 20)
 
     async def scene():
         await times_out(client.connect())

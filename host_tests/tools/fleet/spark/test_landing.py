@@ -88,9 +88,9 @@ def test_names_that_are_needed_stay_in_the_list(short, tmp_path):
     folder = tmp_path / "sources/0"
     folder.mkdir(parents=True)
     batches = [0, 0, 1, 2, 2, 2, 3, 3]
-    lines = [json.dumps({"path": f"file:/landing/{n}.ndjson", "batchId": batch}) for n, batch in enumerate(batches)]
+    lines = [json.dumps({"path": f"file:/landing/a%20{n}.ndjson", "batchId": batch}) for n, batch in enumerate(batches)]
     (folder / "3.compact").write_text("\n".join(["v1", *lines]))
-    name, text = repair.Checkpoint(tmp_path).shorter_list(lambda: {"1.ndjson", "new.ndjson"})
+    name, text = repair.Checkpoint(tmp_path).shorter_list(lambda: {"a 1.ndjson", "new.ndjson"})
     assert str(name) == "sources/0/3.compact"
     assert text.splitlines() == ["v1", lines[1], *lines[3:]]
 
@@ -172,7 +172,7 @@ def test_what_is_no_line_is_a_dead_letter(fleet):
     """The others go on beside an empty file, and one that another program has compressed and not finished."""
     fleet.land(telemetry("attic", 0))
     fleet.land()
-    fleet.land(gzip.compress(telemetry("attic", 1).encode())[:-9])
+    (fleet.landing / "ü %&#1.ndjson").write_bytes(gzip.compress(telemetry("attic", 1).encode())[:-9])
     fleet.run()
     assert fleet.numbers() == [("attic", 7, 0)] and LandingFiles(fleet.landing, fleet.root).unread() == {}
     assert fleet.facts()["fleet"]["dead_letters"] == fleet.count("dead_letters") > 0

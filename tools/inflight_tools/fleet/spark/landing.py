@@ -2,13 +2,17 @@
 
 import contextlib
 import json
+from urllib.parse import unquote
 
 from .storage import files_in
 
 STALE_S = 600  # a landing file that waits for longer, or is dated in the future by more, is worth an alarm
-
-
 UNREADABLE = "unreadable"  # folder in that of landing files, for those that Spark could not read
+
+
+def listed(entry):
+    """The name of the landing file that an entry of Spark's list of files is about: there it is part of a URI."""
+    return unquote(entry["path"].rpartition("/")[2])
 
 
 class LandingFiles:
@@ -32,14 +36,14 @@ class LandingFiles:
         last = self._last_read()
         if not names or last is None:
             return []
-        listed = set()
+        found = set()
         for file in self._checkpoint.glob("sources/0/*"):
             with contextlib.suppress(FileNotFoundError):  # Spark deletes those that it has merged
                 for line in self._checkpoint.text(f"sources/0/{file}").splitlines()[1:]:  # behind a version
                     entry = json.loads(line)
                     if entry["batchId"] <= last:
-                        listed.add(entry["path"].rpartition("/")[2])
-        return listed.intersection(names)
+                        found.add(listed(entry))
+        return found.intersection(names)
 
     def _last_read(self):
         """The number, in Spark's list of files, of the last ones that a finished batch has read. None if there is none,

@@ -21,7 +21,6 @@ import os
 import re
 import uuid
 from pathlib import Path
-from urllib.parse import unquote
 
 from inflight_tools.fleet.columns import FACTS
 from inflight_tools.fleet.delta import (
@@ -43,7 +42,7 @@ from inflight_tools.fleet.delta import (
 )
 from inflight_tools.output import log
 
-from .landing import UNREADABLE
+from .landing import UNREADABLE, listed
 from .storage import ARCHIVE, sync
 
 TABLES = ("ledger", "minutes", "clocks", *FACTS)
@@ -282,7 +281,7 @@ class Checkpoint:
                 if entry["batchId"] <= above:  # a list has those of all before it in front
                     break
                 if to is None or entry["batchId"] <= to:
-                    found[entry["path"].rpartition("/")[2]] = None
+                    found[listed(entry)] = None
         return list(found)
 
     def moved(self, landing):
@@ -293,9 +292,8 @@ class Checkpoint:
                 path, lines = self._file("sources/0", number), []
                 version, *entries = filter(None, path.read_text(encoding="utf-8").split("\n"))
                 for entry in map(json.loads, entries):
-                    name = entry["path"].rpartition("/")[2]
-                    if (landing / unquote(name)).exists():
-                        entry["path"] = f"{landing.absolute().as_uri()}/{name}"
+                    if (landing / listed(entry)).exists():
+                        entry["path"] = landing.absolute().as_uri() + entry["path"][entry["path"].rindex("/") :]
                     lines.append(json.dumps(entry, separators=(",", ":")))
                 if lines != entries:
                     yield path.relative_to(self.folder), "\n".join([version, *lines])
@@ -315,10 +313,7 @@ class Checkpoint:
         first = json.loads(lines[-_LISTED:][0])["batchId"]  # of a batch all names stay
         there = present()
 
-        def needed(entry):
-            return entry["batchId"] >= first or entry["path"].rpartition("/")[2] in there
-
-        kept = [line for line in lines if needed(json.loads(line))]
+        kept = [line for line in lines if (entry := json.loads(line))["batchId"] >= first or listed(entry) in there]
         return path.relative_to(self.folder), "\n".join([version, *kept])
 
 
@@ -415,7 +410,7 @@ def _plan(files, landing, first):
     whole, begun = found.whole(), first + checkpoint.last("offsets")
     # Of the batches that were begun Spark repeats the last one alone, and takes files that are gone for empty ones.
     names = checkpoint.files_of(begun - first) if begun > found.last else ()
-    can_go_on = found.highest <= begun <= found.last + 1 and all(_waits(landing, unquote(name)) for name in names)
+    can_go_on = found.highest <= begun <= found.last + 1 and all(_waits(landing, name) for name in names)
     if whole == found.last and ended <= found.last and can_go_on:
         return None
     last = min(whole, begun)
