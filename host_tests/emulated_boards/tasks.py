@@ -65,8 +65,8 @@ class Brokers:
         config = self._sensor.config
         configs = {
             CUT: config(self.plain.port, "sensor", **cut),
-            RESTART: config(self.frail.port, "restart", qos=2, keepalive=5, **often),
-            DROP: config(self.plain.port, "drop", qos=2, keepalive=5, **often),
+            RESTART: config(self.frail.port, "restart", qos=2, **often),
+            DROP: config(self.plain.port, "drop", qos=2, **often),
             TLS: config(self._tls.port, "tls", **secure),
             WRONG_AUTHORITY: config(self._tls.port, "impostor", **secure | {"tls_ca": "/other.der"}),
             WRONG_NAME: config(self._other.port, "astray", **secure),

@@ -33,9 +33,9 @@ class Notes(list):
 
 
 def flash(emulated, port):
-    """That of a sensor with the defaults, but for a shorter keepalive; it notes what it accepts."""
+    """That of a sensor with the defaults; it notes what it accepts."""
     board = emulated.SENSOR.BOARD
-    config = emulated.SENSOR.config(port, "alone", batch=20, keepalive=5)
+    config = emulated.SENSOR.config(port, "alone", batch=20)
     own = {"/main.py": (CODE / "noting.py").read_bytes(), "/config.json": config}
     return emulated.installed(slots.packed(files(board), board) | harness(board) | own)
 
