@@ -58,7 +58,7 @@ def bare(uf2=None):
 
 def library_heap():
     """Bytes of heap that are free after boot, and after the library was imported from .mpy files."""
-    return figures.at_the_prompt(compiled=True)
+    return figures.at_the_prompt()
 
 
 async def _stop_when_ready(board):

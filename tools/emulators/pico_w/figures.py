@@ -9,8 +9,7 @@ from pathlib import Path
 import trustme
 
 from inflight_tools.boards import slots
-from inflight_tools.boards.build.bundle import LIB, files
-from inflight_tools.sources import modules_in
+from inflight_tools.boards.build.bundle import files
 from tools.emulators.pico_w import copies, filesystem, image, own, sensor, waking
 from tools.emulators.pico_w.board import Board
 from tools.peers import mosquitto
@@ -31,16 +30,11 @@ async def _at_the_prompt(board):
     return free, int(await board.run(_FREE))
 
 
-def _library(compiled):
-    if compiled:
-        return {path: data for path, data in files(sensor.BOARD).items() if path.startswith("/lib/inflight/")}
-    return {f"/lib/{file.relative_to(LIB)}": file.read_bytes() for file in modules_in(LIB / "inflight")}
-
-
-def at_the_prompt(compiled, uf2=None):
-    """Bytes of heap that are free after boot, and after the library was imported from .mpy or .py files, or is in the
-    firmware `uf2`."""
-    board = Board(filesystem.pack({} if uf2 else _library(compiled)), uf2)
+def at_the_prompt(uf2=None):
+    """Bytes of heap that are free after boot, and after the library was imported from .mpy files, or is in the firmware
+    `uf2`."""
+    library = {path: data for path, data in files(sensor.BOARD).items() if path.startswith("/lib/inflight/")}
+    board = Board(filesystem.pack({} if uf2 else library), uf2)
     return copies.staged(_at_the_prompt, board, board.switch_on)
 
 
@@ -68,10 +62,9 @@ def of_a_sensor(broker, fields, more=(), firmware=None):
 
 def measure(folder, firmware):
     """Yields (what, bytes of free heap). firmware: a list of Own."""
-    boot, compiled = at_the_prompt(True)
+    boot, imported = at_the_prompt()
     yield "after boot", boot
-    yield "after import of client and journal, .mpy", compiled
-    yield "after import of client and journal, .py", at_the_prompt(False)[1]
+    yield "after import of client and journal, .mpy", imported
     ca = trustme.CA()
     with mosquitto.Mosquitto(folder) as broker:
         yield "the sensor, connected", of_a_sensor(broker, {})
@@ -80,7 +73,7 @@ def measure(folder, firmware):
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
         for one in firmware:
             if one.frozen and not one.frozen.board:  # else the application has started by then
-                boot, imported = at_the_prompt(True, one.path)
+                boot, imported = at_the_prompt(one.path)
                 yield "after boot, library frozen", boot
                 yield "after import of client and journal, library frozen", imported
             yield f"the sensor, connected, {one.what}", of_a_sensor(broker, {}, firmware=one)

@@ -16,7 +16,7 @@ from rp2040py.gpio_pin import GPIOPinState
 from rp2040py.peripherals import watchdog
 
 from inflight_tools.boards import slots
-from inflight_tools.boards.build.bundle import STARTERS, built, files, modules
+from inflight_tools.boards.build.bundle import files
 from tools.emulators.pico_w import copies, filesystem, sensor
 from tools.emulators.pico_w.board import Board
 from tools.emulators.pico_w.energy import Cost
@@ -116,13 +116,6 @@ class _Watch:
         self._write(watchdog.CTRL, watchdog.TRIGGER)
 
 
-def _of_source():
-    """The application as source files, {absolute path: content}: what the .mpy files are made of. That of the checkout
-    does not fit."""
-    texts = modules(sensor.BOARD) | {"built": built()}
-    return {f"/{place}.py" if place in STARTERS else f"/lib/{place}.py": text.encode() for place, text in texts.items()}
-
-
 def wake(make_board):
     """{event: ms} of the second wake of the sensor on the Board that make_board(configuration) returns: the first one
     notes what later ones need not ask for."""
@@ -137,20 +130,16 @@ def wake(make_board):
     return watch.wakes[2].ms
 
 
-def stock(application):
-    return lambda config: Board(filesystem.pack(application | {"/config.json": config}))
-
-
 @functools.cache
 def deployed():
     """{event: ms} of the application as a cable brings it."""
-    return wake(stock(slots.packed(files(sensor.BOARD), sensor.BOARD)))
+    application = slots.packed(files(sensor.BOARD), sensor.BOARD)
+    return wake(lambda config: Board(filesystem.pack(application | {"/config.json": config})))
 
 
 def times(firmware):
-    """Yields (what, ms) of a wake with the application as source files, as .mpy, and in each of `firmware`, a list of
-    Own."""
-    ways: dict[str, Callable[[], dict]] = {".py": lambda: wake(stock(_of_source())), ".mpy": deployed}
+    """Yields (what, ms) of a wake with the application as .mpy, and in each of `firmware`, a list of Own."""
+    ways: dict[str, Callable[[], dict]] = {".mpy": deployed}
     ways |= {one.what: functools.partial(wake, one.board) for one in firmware}
     for name, measure in ways.items():
         ms = measure()
