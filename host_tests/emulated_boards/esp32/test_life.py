@@ -4,6 +4,8 @@ import pytest
 
 from host_tests.emulated_boards.judge import MARKS
 from host_tests.emulated_boards.tasks import CRASH, HANG, SLEEP
+from inflight_tools.boards import slots
+from inflight_tools.boards.build.bundle import files
 from tools.peers.subscriber import Subscriber
 
 pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(3600)]
@@ -32,6 +34,32 @@ def test_a_sensor_that_sleeps(bench, record_property):
     wakes = [health["wake"] for health in healths]
     assert all(wake["missed"] == 0 and 0 < wake["wifi"] < wake["total"] for wake in wakes)
     record_property("wakes", wakes)
+
+
+def test_a_start_and_a_wake_read_little_of_the_flash(emulated, broker, record_property):
+    """As they are deployed. The chip's transactions are counted, so the machine's speed does not matter."""
+    config = emulated.SENSOR.config(broker.port, "reader", qos=2, sleep_ms=4000, awake_ms=30_000)
+    files_of_board = slots.packed(files("esp32"), "esp32") | {"/config.json": config}
+
+    async def live(board):
+        counts = []
+        with Subscriber(broker.port, "inflight/reader/#") as subscriber:
+
+            async def counted(topic, **fields):
+                began, seen = board.power.transactions, len(told(subscriber, topic, **fields))
+                await board.until(lambda: len(told(subscriber, topic, **fields)) > seen, _S, f"one more to {topic}")
+                counts.append(board.power.transactions - began)
+
+            await counted("inflight/reader/status", state="online")
+            board.reset()
+            await counted("inflight/reader/status", state="online")
+            await board.until(lambda: told(subscriber, "inflight/reader/status", state="asleep"), _S, "that it sleeps")
+            await counted("inflight/reader/telemetry")
+        return counts
+
+    counts, _ = emulated.cold(emulated.installed(files_of_board), live)
+    record_property("transactions of the flash in a first start, another one and a wake", counts)
+    assert all(count < most for count, most in zip(counts, (20_000, 8_500, 9_000), strict=True))
 
 
 @pytest.mark.parametrize("task, who, cause", [(CRASH, "crasher", "soft"), (HANG, "hanger", "watchdog")])

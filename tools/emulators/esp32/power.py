@@ -30,12 +30,14 @@ def pipe():
 
 class Power(power.Power):
     """The power of one board, from when it is switched on with the bytes `flash`. kill() ends the emulator; on_words
-    (bytes) is told what QEMU says beside the trace, which it writes to the pipe `trace`."""
+    (bytes) is told what QEMU says beside the trace, which it writes to the pipe `trace`. transactions: how often the
+    chip was selected so far, whatever for."""
 
     def __init__(self, flash, trace, kill, on_words):
         super().__init__(kill)
         self.flash = bytearray(flash)
         self._trace, self._on_words = trace, on_words
+        self.transactions = 0
         self._page = None  # address and content of the page that is programmed, before that
         self._lock = threading.Lock()
         self._timer = None
@@ -84,10 +86,12 @@ class Power(power.Power):
             old = bytes(flash[start : start + size])
             flash[start : start + size] = b"\xff" * size
             return self._end_operation("erase", start, old)
-        elif line["deselect"] and self._page:
-            start, old = self._page
-            self._page = None
-            return self._end_operation("program", start, old)
+        else:
+            self.transactions += 1
+            if self._page:
+                start, old = self._page
+                self._page = None
+                return self._end_operation("program", start, old)
         return False
 
     def _end_operation(self, kind, start, old):
