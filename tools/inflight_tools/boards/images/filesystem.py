@@ -117,7 +117,8 @@ def names(read_block):
 def _write(fs, files):
     # Files of up to 512 bytes are kept in their folders. Each file that comes later may split a folder, in two halves
     # that are never joined again: where small files come last, there are fewer folders' blocks (131 instead of 141).
-    for path, content in sorted(files.items(), key=lambda one: (-len(one[1]), one[0])):
+    # An image is opened for each module, and littlefs looks for a file from the end of its folder on.
+    for path, content in sorted(files.items(), key=lambda one: (one[0].endswith(".image"), -len(one[1]), one[0])):
         fs.makedirs(path.rpartition("/")[0] or "/", exist_ok=True)
         with fs.open(path, "wb") as file:
             file.write(content)
