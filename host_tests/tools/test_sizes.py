@@ -10,8 +10,8 @@ from tools.setup.common import CHECKOUT
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
     "product": 42_660,  # lib, boards, firmware, the command `inflight`
-    "maintainers": 17_883,  # other tools
-    "all": 120_024,
+    "maintainers": 17_869,  # other tools
+    "all": 120_015,
 }
 TESTS_FOR_A_LINE = 1.39  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered
