@@ -86,7 +86,7 @@ class Power(power.Power):
             old = bytes(flash[start : start + size])
             flash[start : start + size] = b"\xff" * size
             return self._end_operation("erase", start, old)
-        else:
+        elif line["deselect"]:
             self.transactions += 1
             if self._page:
                 start, old = self._page

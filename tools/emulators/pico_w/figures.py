@@ -33,8 +33,9 @@ async def _at_the_prompt(board):
 def at_the_prompt(uf2=None):
     """Bytes of heap that are free after boot, and after the library was imported from .mpy files, or is in the firmware
     `uf2`."""
-    library = {path: data for path, data in files(sensor.BOARD).items() if path.startswith("/lib/inflight/")}
-    board = Board(filesystem.pack({} if uf2 else library), uf2)
+    brought = {} if uf2 else files(sensor.BOARD)
+    library = {path: data for path, data in brought.items() if path.startswith("/lib/inflight/")}
+    board = Board(filesystem.pack(library), uf2)
     return copies.staged(_at_the_prompt, board, board.switch_on)
 
 

@@ -139,9 +139,8 @@ def deployed():
 
 def times(firmware):
     """Yields (what, ms) of a wake with the application as .mpy, and in each of `firmware`, a list of Own."""
-    ways: dict[str, Callable[[], dict]] = {".mpy": deployed}
-    ways |= {one.what: functools.partial(wake, one.board) for one in firmware}
-    for name, measure in ways.items():
+    own: dict[str, Callable[[], dict]] = {one.what: functools.partial(wake, one.board) for one in firmware}
+    for name, measure in ({".mpy": deployed} | own).items():
         ms = measure()
         for event in EVENTS:
             yield f"{name}: {event}", round(ms[event])
