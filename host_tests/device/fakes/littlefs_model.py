@@ -130,4 +130,5 @@ def files(folder=""):
                 found.update(files(path))
         else:
             found[path] = read(path)
+    found.pop("/journal.sum", None)
     return found

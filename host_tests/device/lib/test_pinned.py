@@ -63,14 +63,20 @@ def on_flash(board, block):
 
 
 def used(board):
-    """A journal of ten messages, half of them done, after a restart."""
+    """A journal of ten messages, half of them done, after two restarts: the second one need not look for each file."""
     journal = Journal(pin(board))
     for k in range(10):
         at = put(journal, k)
         if k % 2:
             journal.mark(at, DONE)
     board.boot()
+    pin(board)
+    board.boot()
     return journal
+
+
+def at_top():
+    return sorted(set(os.listdir(ROOT)) - {"journal.sum"})
 
 
 # --- journal ---
@@ -195,6 +201,68 @@ def test_other_files_while_a_journal_is_used():
             eq((flash.repaired, journal.damaged, [mid for mid, _ in bodies(journal)]), (0, 0, sorted(places)))
             journal.owner = places
     assert full > 2 and journal.erases > 12, (full, journal.erases)
+
+
+# --- the sum of the folder ---
+
+
+def reads_of_a_start(board):
+    board.boot()
+    count = [0]
+    readblocks = board.supply.readblocks
+
+    def counted(*args):
+        count[0] += 1
+        readblocks(*args)
+
+    board.supply.readblocks = counted
+    pin(board, 24)
+    return count[0]
+
+
+def test_files_are_looked_for_once():
+    """A start does not read the folder for each file, as the first one after a change has to."""
+    board = stocked(100)
+    pin(board, 24)
+    for change in (lambda: None, lambda: write("/journal/mine", b""), lambda: os.remove(FOLDER + "/mine")):
+        change()
+        looked = reads_of_a_start(board)
+        for other in range(3):
+            write("/lib/data.bin", bytes([other]) * 900)
+            assert reads_of_a_start(board) * 6 < looked
+
+
+def test_a_sum_that_is_not_the_folders():
+    """The files are found as without it."""
+    board = stocked()
+    used(board)
+    right = read("/journal.sum")
+    for wrong in (b"", right[:4], right[:-4], right[:-1], right + b"1234", right[4:] + right[:4], b"x" * len(right)):
+        write("/journal.sum", wrong)
+        for _ in range(2):
+            board.boot()
+            flash = pin(board)
+            eq((flash.repaired, len(bodies(Journal(flash)))), (0, 5))
+        eq(read("/journal.sum"), right)
+    os.remove(ROOT + "/journal.sum")
+    os.mkdir(ROOT + "/journal.sum")
+    for _ in range(2):
+        board.boot()
+        eq(len(bodies(Journal(pin(board)))), 5)
+
+
+def test_power_cut_while_the_sum_is_written():
+    board = stocked()
+    used(board)
+    expected = bodies(Journal(pin(board)))
+    write("/journal.sum", b"of another folder")
+
+    def check():
+        flash = pin(board)
+        eq((flash.repaired, bodies(Journal(flash)), files()), (0, expected, USER))
+
+    cuts = sum(1 for _ in each_cut(board, lambda: pin(board)) if check() is None)
+    assert cuts * CUT_STEP > 3, cuts
 
 
 # --- changed files ---
@@ -361,6 +429,7 @@ def test_another_epoch_of_the_port():
                 flash = pin(board)
             eq((changed, year, flash.repaired, len(bodies(Journal(flash)))), (changed, year, 0, 5))
             if changed == 1_800_000_000:
+                os.remove(ROOT + "/journal.sum")  # a change of the time itself is written in the folder
                 board.boot()
                 with Port(year, changed + 1):
                     eq(pin(board).repaired, 6)
@@ -545,7 +614,7 @@ def test_power_cut_at_first_use():
     def check():
         flash = pin(board, 3)
         eq((flash.repaired, len(names())), (0, 3))
-        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        eq(at_top(), ["journal", "lib", "main.py"])
         put(Journal(flash), 1)
         eq(files(), USER)
         for name in names():
@@ -568,7 +637,7 @@ def test_power_cut_at_a_repair():
         flash = pin(board, 3)
         assert flash.repaired <= 2
         eq(len(names()), 3)
-        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        eq(at_top(), ["journal", "lib", "main.py"])
         eq(bodies(Journal(flash)), [(1, 0)])
         eq(files(), USER)
         eq(free(), blocks)
@@ -591,7 +660,7 @@ def test_a_set_that_grows():
     for _ in range(2):
         eq((flash.ioctl(4, 0), larger.size, flash.repaired, len(names())), (9, 9 * 512, 0, 9))
         eq((bodies(larger), larger.epoch, larger.next_seq), (expected, journal.epoch, 10))
-        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        eq(at_top(), ["journal", "lib", "main.py"])
         eq(files(), USER)
         board.boot()
         flash = pin(board)
@@ -625,7 +694,7 @@ def test_power_cut_while_a_set_grows():
         counts.add((there.count("06"), there.count("09")))
         flash = pin(board)
         eq((flash.ioctl(4, 0), flash.repaired), (9 if there.count("09") == 9 else 6, 0))
-        eq((len(names()), sorted(os.listdir(ROOT))), (flash.ioctl(4, 0), ["journal", "lib", "main.py"]))
+        eq((len(names()), at_top()), (flash.ioctl(4, 0), ["journal", "lib", "main.py"]))
         journal = Journal(flash)
         eq((bodies(journal), journal.damaged, journal.skipped), (expected, 0, 0))
         flash, journal = flash.grow(journal, 9)
