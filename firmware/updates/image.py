@@ -3,6 +3,7 @@
 
 import os
 import struct
+from binascii import crc32
 
 try:
     import vfs
@@ -12,30 +13,36 @@ except ImportError:
 _FILE = (0x8000, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # as os.stat(); the importer asks for no more
 _FOLDER = (0x4000, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 _NO_ENTRY = 2
-_ENTRY = 7  # bytes in memory for each file
+_ENTRY = 8  # bytes in memory for each file
+_LONGEST = 292  # an entry of the index: the length of a path, the path, its file's size, and that file's SHA-256
+_CHUNK = 512  # few calls of the file system
 
 
 def mount(path, place):
     """Mounts the image in the file `path` as the folder `place`. Raises OSError, or ValueError if it is no image."""
     folders = []
-    found = []
+    found = bytearray()
     size = os.stat(path)[6]
-    at = total = 0
+    at = total = i = 0
+    data = b""
     with open(path, "rb") as f:
-        n = (f.read(1) or b"\0")[0]
         while at + total < size:  # the index ends where its files are all that is left
-            entry = f.read(n + 37)  # its path, size and SHA-256, and the length of the next path
-            name = "/" + entry[:n].decode()
-            found.append(struct.pack("<HHI", hash(name) & 0xFFFF, at, total)[:_ENTRY])
-            folder = name[: max(0, name.rfind("/"))]
-            if folder and folder not in folders:
-                folders.append(folder)
-            total += int.from_bytes(entry[n : n + 4], "little")
+            if len(data) - i < _LONGEST:
+                data = data[i:] + f.read(_CHUNK)
+                i = 0
+            n = data[i] if i < len(data) else 0
+            end = i + 1 + n
+            name = data[i + 1 : end]
+            found += struct.pack("<II", crc32(name), total)
+            k = name.rfind(b"/")
+            if k > 0 and name[:k] not in folders:
+                folders.append(name[:k])
+            total += int.from_bytes(data[end : end + 4], "little")
+            i = end + 36
             at += n + 37
-            n = (entry[-1:] or b"\0")[0]
     if at + total != size or not found:
         raise ValueError("not whole")
-    vfs.mount(_Image(path, at, b"".join(found), folders), place)
+    vfs.mount(_Image(path, at, bytes(found), ["/" + name.decode() for name in folders]), place)
 
 
 class _Image:
@@ -45,7 +52,7 @@ class _Image:
     def __init__(self, path, begin, index, folders):
         self._path = path
         self._begin = begin  # of what the files contain
-        self._index = index  # of each file: a hash of its path, where the image has that path, and its content
+        self._index = index  # of each file: the CRC of its path, and where its content begins
         self._folders = folders
         self._found = ""  # the path that stat() found last, whose content `_file` gives next
         self._file = None
@@ -64,23 +71,21 @@ class _Image:
     # opens a file without stat() before goes one call deeper.
 
     def stat(self, path):
+        if path[-4:] == ".mpy":
+            index = self._index
+            key = struct.pack("<I", crc32(path[1:].encode()))
+            i = index.find(key)
+            while i % _ENTRY:  # -1, too
+                if i < 0:
+                    raise OSError(_NO_ENTRY)
+                i = index.find(key, i + 1)
+            f = open(self._path, "rb")
+            f.seek(self._begin + int.from_bytes(index[i + 4 : i + _ENTRY], "little"))
+            self._found = path
+            self._file = f
+            return _FILE
         if path in self._folders:
             return _FOLDER
-        index = self._index
-        key = struct.pack("<H", hash(path) & 0xFFFF)
-        i = index.find(key) if path[-4:] == ".mpy" else -1
-        while i >= 0:
-            if i % _ENTRY == 0:
-                f = open(self._path, "rb")
-                f.seek(index[i + 2] | index[i + 3] << 8)
-                # Another path may have the same hash.
-                if f.read(len(path)) == bytes((len(path) - 1,)) + path[1:].encode():
-                    f.seek(self._begin + int.from_bytes(index[i + 4 : i + _ENTRY], "little"))
-                    self._found = path
-                    self._file = f
-                    return _FILE
-                f.close()
-            i = index.find(key, i + 1)
         raise OSError(_NO_ENTRY)
 
     def open(self, path, mode):
