@@ -6,8 +6,7 @@ import json
 from binascii import a2b_base64
 
 from inflight import __version__ as VERSION
-from network_fields import FIELDS as _NETWORK
-from network_fields import check as check_network
+from network_fields import NETWORK_FIELDS, check_network
 
 REQUIRED = "required"
 _CONNECT = 67, 65, 82  # bytes of CONNECT beside names, user and password, at levels 3, 4 and 5
@@ -84,7 +83,7 @@ _FIELDS = (
             # ESP32 with `sleep_ms`: the GPIO whose change ends the sleep
             "wake_on_pin",
         )
-        + _NETWORK
+        + NETWORK_FIELDS
     )
 )
 _NEEDS = (("password", "user"), ("tls_cert", "tls_key"), ("tls_key", "tls_cert"), ("tls_cert", "tls_ca"))

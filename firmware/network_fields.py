@@ -22,7 +22,7 @@ _OF_WIFI = (
     "wifi_ip",
     "wifi_power_save",  # true: the radio sleeps between beacons. Answers take longer
 )
-FIELDS = (
+NETWORK_FIELDS = (
     ("wifi_ssid",)  # the network's name, 32 bytes at most; it may be hidden
     + _OF_WIFI
     + (
@@ -48,10 +48,10 @@ _MOST = {"phy_addr": 31, "spi": 3, "baudrate": 80_000_000}
 _PINS = 63
 
 
-def check(given, config, error):
+def check_network(given, config, error):
     """Takes the fields of the dict `given` as attributes of `config`; `joins`: there is a network to join. Raises
     error(text)."""
-    for name in FIELDS:
+    for name in NETWORK_FIELDS:
         setattr(config, name, given.get(name))
     config.wifi_power_save = bool(config.wifi_power_save)
     for name in TEXTS:

@@ -4,11 +4,11 @@
 
 from config import ConfigError, check
 from inflight import Journal, RamFlash
-from network_fields import FIELDS
+from network_fields import NETWORK_FIELDS
 
 # Never without one of these: the device would connect elsewhere, as somebody else, or without TLS.
 _NEEDED = ("host", "port", "user", "password", "root", "device", "tls_ca", "tls_cert", "tls_key")
-_USEFUL = FIELDS + ("group", "ntp", "keepalive", "protocol_level", "sleep_ms", "awake_ms", "update_keys")
+_USEFUL = NETWORK_FIELDS + ("group", "ntp", "keepalive", "protocol_level", "sleep_ms", "awake_ms", "update_keys")
 
 
 def limit(given):

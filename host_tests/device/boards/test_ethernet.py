@@ -2,7 +2,7 @@
 
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_CABLE, ONLINE
 from harness import eq, raises
-from network_fields import check
+from network_fields import check_network as check
 from ports import Module, outcome, stops
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040

@@ -6,7 +6,7 @@ import sys
 
 import codes
 from inflight.compat import ticks_add, ticks_diff
-from network_fields import check
+from network_fields import check_network as check
 
 PWRON_RESET, HARD_RESET, WDT_RESET, DEEPSLEEP_RESET, SOFT_RESET = 1, 2, 3, 4, 5
 

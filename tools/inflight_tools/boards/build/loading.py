@@ -140,6 +140,7 @@ PARTS = {
 TOGETHER = {
     "node": ("files", "telemetry", "log", "node"),
     "app": ("connectivity", "app"),
+    "config": ("network_fields", "config"),
     "radio": ("wifi", "radio"),
     "setup": ("setup_attempt", "setup"),
 }
@@ -176,7 +177,7 @@ LENT = """
 # Likewise, of boards and firmware. Not what the launcher loads: it knows nothing of the library.
 BORROWED = """
     announcement assemble batch callback commands config crash discovery entries firmware_slot health
-    network_fields offline release_state safe secure settings setup_code slot storage suggestion thin trials
+    offline release_state safe secure settings setup_code slot storage suggestion thin trials
     unload updating
 """.split()
 # With this module nothing is given back on that board: a wake is short, loading takes most of it, and the heap is free.
