@@ -9,7 +9,6 @@ from pathlib import Path
 import trustme
 
 from inflight_tools.boards import slots
-from inflight_tools.boards.build.bundle import files
 from tools.emulators.pico_w import copies, filesystem, image, own, sensor, waking
 from tools.emulators.pico_w.board import Board
 from tools.peers import mosquitto
@@ -33,7 +32,7 @@ async def _at_the_prompt(board):
 def at_the_prompt(uf2=None):
     """Bytes of heap that are free after boot, and after the library was imported from .mpy files, or is in the firmware
     `uf2`."""
-    brought = {} if uf2 else files(sensor.BOARD)
+    brought = {} if uf2 else sensor.application()
     library = {path: data for path, data in brought.items() if path.startswith("/lib/inflight/")}
     board = Board(filesystem.pack(library), uf2)
     return copies.staged(_at_the_prompt, board, board.switch_on)
@@ -56,7 +55,7 @@ def of_a_sensor(broker, fields, more=(), firmware=None):
     if firmware:
         board = firmware.board(config)
     else:
-        deployed = slots.packed(files(sensor.BOARD), sensor.BOARD)
+        deployed = slots.packed(sensor.application(), sensor.BOARD)
         board = Board(filesystem.pack(deployed | {"/config.json": config} | dict(more)))
     return copies.staged(live, board, board.switch_on)
 

@@ -2,10 +2,12 @@
 
 import json
 
+from inflight_tools.boards.build.bundle import files
 from tools.emulators.pico_w import radio
 from tools.emulators.pico_w.gateway import HOST
 
 BOARD = "rp2040"
+PROCESSOR = "armv6m"
 TLS_HOST = "broker.test"  # any name is this machine
 
 
@@ -14,3 +16,8 @@ def config(port, device, **fields):
     reading is a message, as judges count them."""
     given = {"host": HOST, "port": port, "device": device, "wifi_ssid": radio.SSID, "wifi_key": radio.KEY}
     return json.dumps(given | {"batch": 1} | fields).encode()
+
+
+def application():
+    """The files that a cable brings, {path: content}."""
+    return files(BOARD, processor=PROCESSOR)

@@ -16,7 +16,6 @@ from rp2040py.gpio_pin import GPIOPinState
 from rp2040py.peripherals import watchdog
 
 from inflight_tools.boards import slots
-from inflight_tools.boards.build.bundle import files
 from tools.emulators.pico_w import copies, filesystem, sensor
 from tools.emulators.pico_w.board import Board
 from tools.emulators.pico_w.energy import Cost
@@ -133,7 +132,7 @@ def wake(make_board):
 @functools.cache
 def deployed():
     """{event: ms} of the application as a cable brings it."""
-    application = slots.packed(files(sensor.BOARD), sensor.BOARD)
+    application = slots.packed(sensor.application(), sensor.BOARD)
     return wake(lambda config: Board(filesystem.pack(application | {"/config.json": config})))
 
 
