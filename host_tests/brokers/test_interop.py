@@ -69,18 +69,6 @@ def test_several_filters(broker, join, together):
     assert in_order(broker, got, ["c", "c/1/2"])
 
 
-def test_wildcards(broker, join, together):
-    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-4] `+`, `#`, and an empty level."""
-    client = join(broker, "dev", "+/b/#")
-    names = ["a/b", "a/b/c/d", "/b", "/b/", "a/c", "b", "a/bb"]
-    for name in names:
-        client.publish(f"{broker.root}/{name}", qos=1)
-    assert client.drain(5000)
-    assert together([client], lambda: len(client.got) >= 4)
-    assert client.ping() >= 0
-    assert in_order(broker, [topic for topic, *_ in client.got], names[:4])
-
-
 def test_retained(broker, join, together):
     """[MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-10] Stored, delivered with RETAIN, removed by an empty payload."""
     sender = join(broker, "sender")

@@ -287,12 +287,10 @@ def test_load():
 
 
 def test_what_is_around_the_object():
+    """In UTF-8, without a BOM."""
     eq(in_file(' \t\r\n{"host": "h"}\r\n').host, "h")
     for text in ("", "{", '{"host": "h", "qos": 2', '{"host": "h"}\u00a0', '\u00a0{"host": "h"}', '["host"]', '"host"'):
         assert "not JSON, or no object" in str(raises(ConfigError, in_file, text)), text
-
-
-def test_a_byte_order_mark_and_other_encodings_are_told():
     right = b'{"host": "h"}'
     assert "begins with a BOM: save it as UTF-8 without" in str(raises(ConfigError, in_file, b"\xef\xbb\xbf" + right))
     for text in (b"\xff\xfe" + bytes(2).join(bytes((c,)) for c in right), b'{"host": "h", "wifi_ssid": "caf\xe9"}'):

@@ -300,17 +300,13 @@ def test_a_card_that_tells_nothing():
     CardFlash(card, 360, 4, 1024)
 
 
-def test_a_card_that_ends_earlier():
+def test_a_card_that_ends_earlier_and_other_wrong_arguments():
     card = Card(64)
     for blocks in (None, 0, -1, FIRST + 9):
         card.blocks = blocks
         assert "blocks" in str(raises(ValueError, CardFlash, card, FIRST, 4, 1024))
     card.blocks = FIRST + 10
     CardFlash(card, FIRST, 4, 1024)
-
-
-def test_arguments():
-    card = Card(64)
     for wrong in ((FRONT - 1, 4, 1024), (FIRST, 2, 1024), (FIRST, 4, 1000), (FIRST, 4, 131072), (FIRST, 4.0, 1024)):
         raises(ValueError, CardFlash, card, *wrong)
 

@@ -76,8 +76,6 @@ def test_longest_packet():
 
 
 def test_bad_arguments():
-    for n in (0, True, 2000.0, "2000", 1 << 29):
-        raises(ValueError, connect_properties, n)
     raises(ValueError, connect_properties, 4096, True)
     for user in (("ab", "cd"), [("a", "x" * 120)], [("\0", "x")]):
         raises(ValueError, connect_properties, None, False, False, user)

@@ -272,7 +272,8 @@ def test_long_messages_that_are_refused():
 
 def test_heap():
     """A message costs nothing, whatever its properties are."""
-    data = wire.publish("a/b", b"payload", 1, 7, properties=USER) + wire.puback(3, 0x10)
+    properties = block((0x02, 9), (0x03, "application/json"), (0x26, ("a", "b")))
+    data = wire.publish("a/b", b"payload", 1, 7, properties=properties) + wire.puback(3, 0x10)
     d = decoder(128)
 
     def some():

@@ -114,18 +114,6 @@ def test_read_from_an_offset_and_at_the_end_of_the_device():
             journal.mark(at, DONE)
 
 
-def test_find_by_number():
-    for flash, journal in journals():
-        places = [put(journal, k, 10) for k in range(10)]
-        for k in (3, 4, 7):
-            journal.mark(places[k], DONE)
-        for seq, mid in ((0, 0), (3, 5), (8, 8), (2, 2), (5, 5), (4, 5), (9, 9)):
-            assert journal.find(OUT, seq) == places[mid]
-            eq((journal.found_seq, journal.found_mid, journal.found_len, journal.found_state), (mid, mid, 10, 0))
-        eq(journal.find(OUT, 10), -1)
-        eq(journal.find(OUT, 0), places[0])
-
-
 def test_largest_record():
     for flash, journal in journals():
         n = journal.largest

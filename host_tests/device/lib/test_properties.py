@@ -1,6 +1,6 @@
 # Properties of MQTT 5: those that arrive, walked where they stand; those that leave, built ahead of time.
 
-from harness import allocated, eq, raises
+from harness import eq, raises
 from inflight.level5.cursor import ALIAS, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, Cursor
 from inflight.level5.properties5 import properties
 from inflight.packet import ERROR, MALFORMED, ProtocolError
@@ -152,10 +152,3 @@ def test_built():
     p = properties(will_delay=0)
     eq(p.block, b"\x05\x18\x00\x00\x00\x00")
     assert p.will and not p.expiry
-
-
-def test_heap():
-    """Walking a block allocates nothing."""
-    data = properties(expiry=9, content_type="application/json", user=(("a", "b"),)).block
-    cursor = Cursor(memoryview(data))
-    eq(allocated(cursor.check, 0, len(data), IN_PUBLISH), 0)

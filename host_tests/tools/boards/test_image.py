@@ -271,7 +271,7 @@ def damaged(data, at):
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-WHOLE = esp_firmware()
+WHOLE, BIG = esp_firmware(), {"/big": bytes(3 * MB)}
 NO_TABLE = "the firmware has no partition table: --firmware takes the whole one"
 DAMAGED = "the firmware's application is damaged or cut short"
 REFUSED = {
@@ -287,25 +287,15 @@ REFUSED = {
     "old": (esp_firmware(banner=OLD_BANNER), "the firmware is MicroPython 1.20: --firmware takes 1.22"),
     "silent": (esp_firmware(banner=b""), "the firmware does not tell its release: --firmware takes MicroPython 1.22"),
     "table": (damaged(WHOLE, 0x7030), "the partition table cannot be read: Checksum"),
+    "flash": (WHOLE, "the firmware takes 2048 KiB of 2048 KiB of flash, the journal 64: no space", {"flash_mb": 2}),
+    "files": (WHOLE, "the application, 3072 KiB, does not fit the file system, 1600 KiB", {"files": BIG}),
+    "two": (esp_firmware(size=0x1E0000), "the firmware takes 4032 KiB of 4096 KiB of flash, the", {"ota": True}),
 }
 
 
-@pytest.mark.parametrize("firmware, problem", REFUSED.values(), ids=REFUSED)
-def test_wrong_firmware_is_refused(firmware, problem):
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_wrong_or_does_not_fit_is_refused(what):
+    firmware, problem, *options = REFUSED[what]
     with pytest.raises(ValueError, match="^" + problem) as e:
-        Esp32Image(ESP32, firmware, FILES)
+        Esp32Image(ESP32, firmware, **{"files": FILES} | dict(*options))
     assert "\n" not in str(e.value)
-
-
-@pytest.mark.parametrize(
-    "firmware, files, options, problem",
-    [
-        (WHOLE, FILES, {"flash_mb": 2}, "the firmware takes 2048 KiB of 2048 KiB of flash, the journal 64: no space"),
-        (WHOLE, {"/big": bytes(3 * MB)}, {}, "the application, 3072 KiB, does not fit the file system, 1600 KiB"),
-        (esp_firmware(size=0x1E0000), FILES, {"ota": True}, "the firmware takes 4032 KiB of 4096 KiB of flash, the"),
-    ],
-    ids=["flash", "files", "two"],
-)
-def test_what_does_not_fit_is_refused(firmware, files, options, problem):
-    with pytest.raises(ValueError, match="^" + problem):
-        Esp32Image(ESP32, firmware, files, **options)

@@ -72,9 +72,7 @@ def test_keys_that_check_releases_are_keys(folder):
 
     real = keys.public(rsa.generate_private_key(65537, keys.BITS))
     settings(configured(real))
-    even, short = (base64.b64encode(data).decode() for data in (b"\x80" + bytes(383), bytes(383) + b"\x01"))
-    for wrong in (even, short, "k" * 512, "-" * 512):
-        assert "update_keys: write one public key" in refused(configured(real, wrong))
+    assert "update_keys: write one public key" in refused(configured(real, "-" * 512))
     for factor in (3, 257, 65521):
         number = ((1 << 3072) // factor // 2 * 2 - 1) * factor
         wrong = base64.b64encode(number.to_bytes(384, "big")).decode()
@@ -104,7 +102,6 @@ def test_certificates_are_converted_to_der(folder, local):
         ({"host": "b", "password": SECRET}, (), "config.json: password needs user"),
         ({"host": "b", "wifi_key": [SECRET]}, (), "config.json: wifi_key: write a text in quotes"),
         ({"host": "b", "pasword": SECRET}, (), 'config.json: unknown field "pasword": did you mean "password"?'),
-        ({"host": "192.168.0.37:1883"}, (), "config.json: host: write the port in `port`"),
         (MUTUAL, ("ca.pem", "ca.pem", "other.pem"), "other.pem is not the private key of ca.pem: name the key"),
         (MUTUAL, ("ca.pem", "ca.der", "ed25519.pem"), "ed25519.pem: a device knows private keys of RSA and EC alone"),
         (MUTUAL, ("ca.pem", "ca.pem", "sequence.der"), "sequence.der: a device knows private keys of RSA and EC alone"),
@@ -209,7 +206,6 @@ JOINS = {"wifi_ssid": "home"}
         ({"sensors": [{"driver": "adc", "pin": 25}], **JOINS}, "adc: pin 25: with Wi-Fi ESP32 measures at 32-39 alone"),
         ({"sensors": [{"driver": "counter", "pin": 35}]}, None),
         ({"sensors": [{"driver": "counter", "pin": 35, "pull": "up"}]}, "counter: pull: the pins 34-39 of ESP32 have "),
-        ({"sensors": [{"driver": "counter", "pin": 4, "edge": "both"}]}, 'counter: edge: write "falling" or "rising"'),
         ({"sensors": [{"driver": "ina219", "sda": 4, "scl": 5, "shunt": 0}]}, "ina219: shunt: write its resistance"),
         ({"sensors": [{"driver": "sht4x", "sda": 4, "scl": 5, "address": 1}]}, "sht4x: address: use one of 68, 69, 70"),
         ({"sensors": [{"driver": "ds18x20", "pin": 4}, {"driver": "hx711", "data": 12, "clock": 13}]}, None),
@@ -221,13 +217,9 @@ JOINS = {"wifi_ssid": "home"}
             "attic-humidity is a reading of attic, too: give it another name",
         ),
         ({"sensors": [{"driver": "adc", "pin": 34, "name": "memory"}]}, "memory is a reading of this board, too"),
-        ({"port": 8883}, "port: 8883 is that of TLS"),
         ({"sensors": [ATTIC, {"driver": "adc", "pin": 34, "name": "attic-pressure"}]}, None),
-        ({"sensors": [{"driver": "hx711", "data": 4, "clock": 5, "name": "a b"}]}, "sensors: name: use letters, "),
-        ({"actuators": [{"driver": "led", "pin": 4, "count": 0}]}, "actuators: led: count: write how many LEDs"),
         ({"actuators": [{"driver": "pwm", "pin": 4, "freq": 0}]}, "actuators: pwm: freq 0: not a frequency of this "),
         ({"actuators": [{"driver": "pwm", "pin": 4, "invert": "no"}]}, "actuators: pwm: invert: write true or false"),
-        ({"ntp": "false"}, "ntp: write false without quotes"),
         ({"user": "u", "password": "token" * 400}, "buffer: write 4"),
     ],
 )

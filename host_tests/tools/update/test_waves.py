@@ -94,10 +94,7 @@ def test_how_much_of_the_release_a_device_has():
     tell(found, "a", "trial")
     assert not found.fetched("a", 0.9)  # on its way when the last part had arrived
     assert found.summary() == "wave 1 of 1: 1 fetch, 1 trial, 1 waiting; b 0 %"
-
-
-def test_a_line_names_some_devices():
-    found = course(TEN)
+    found = course(TEN)  # a line names some of them
     found.next_wave(0)
     for device in TEN:
         found.fetched(device, 0.5)

@@ -353,14 +353,11 @@ def test_it_only_reads(served):
         assert refused.value.code == 501
 
 
-def test_tables_that_cannot_be_read_are_told(serve, tmp_path):
+def test_without_tables_that_can_be_read_it_says_what_to_do(serve, tmp_path):
+    assert "make demo" in serve().get()[2]
     (tmp_path / "tables/ledger/batch=1").mkdir(parents=True)
     status, headers, text = serve().get()
     assert status == 503 and "before Delta Lake" in text and headers["Refresh"] == "2"
-
-
-def test_without_tables_it_says_what_to_do(serve):
-    assert "make demo" in serve().get()[2]
 
 
 def basic(password):

@@ -132,14 +132,6 @@ def test_numbers_and_names_at_the_limits(fields):
     assert len(refused) == (large and abs(float(fields)) > 1e100)
 
 
-def test_an_expiry():
-    lines = [telemetry(seq=n, properties=[(EXPIRY, n)] if n % 2 else ()) for n in range(4)]
-    assert are_usual(lines) == [True] * 4
-    found = {row["seq"]: row["properties"] for row in read(lines)}
-    assert {seq: one and one["expiry"] for seq, one in found.items()} == {0: None, 1: 1, 2: None, 3: 3}
-    assert {name for name, value in found[1].items() if value is not None} == {"expiry"}
-
-
 @pytest.mark.parametrize(
     "properties",
     [(), [(EXPIRY, 86_400)], [(EXPIRY, 7), (TYPE, "a"), (USER, ("b", "c"))]],
