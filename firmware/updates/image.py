@@ -20,11 +20,9 @@ _CHUNK = 512  # few calls of the file system
 
 def mount(path, place):
     """Mounts the image in the file `path` as the folder `place`. Raises OSError, or ValueError if it is no image."""
-    folders = []
-    found = bytearray()
+    folders, found, data = [], bytearray(), b""
     size = os.stat(path)[6]
     at = total = i = 0
-    data = b""
     with open(path, "rb") as f:
         while at + total < size:  # the index ends where its files are all that is left
             if len(data) - i < _LONGEST:

@@ -1,8 +1,7 @@
-"""Device code stands in folders for readers, and in one folder on a device."""
+"""Device code stands in folders for readers."""
 
 from collections import Counter
 
-from inflight_tools.boards.build.bundle import files
 from inflight_tools.sources import modules_in, search_path
 from tools.setup.common import CHECKOUT
 from tools.setup.environment import folders
@@ -19,13 +18,6 @@ def test_no_two_modules_have_the_same_name():
         names = Counter([*own, *(shared - own)])
         names.update(file.stem for place in FOLDERS for file in modules_in(place))
         assert [name for name, n in names.items() if n > 1] == []
-
-
-def test_a_device_has_them_in_one_folder():
-    for board in ("esp32", "rp2040", "unix"):
-        deployed = {path.removeprefix("/lib/") for path in files(board) if not path.startswith("/lib/inflight/")}
-        assert not any("/" in name.lstrip("/") for name in deployed)
-        assert {"sensor_dht.mpy", "setup_page.mpy", "updating.mpy"} <= deployed
 
 
 def test_the_search_path_has_each_folder():

@@ -33,8 +33,7 @@ def at_the_prompt(uf2=None):
     """Bytes of heap that are free after boot, and after the library was imported from .mpy files, or is in the firmware
     `uf2`."""
     brought = {} if uf2 else sensor.application()
-    library = {path: data for path, data in brought.items() if path.startswith("/lib/inflight/")}
-    board = Board(filesystem.pack(library), uf2)
+    board = Board(filesystem.pack({p: data for p, data in brought.items() if p.startswith("/lib/inflight/")}), uf2)
     return copies.staged(_at_the_prompt, board, board.switch_on)
 
 

@@ -1,5 +1,6 @@
 """A sensor on the emulated board: the application as it is deployed, and its configuration."""
 
+import functools
 import json
 
 from inflight_tools.boards.build.bundle import files
@@ -7,8 +8,8 @@ from tools.emulators.pico_w import radio
 from tools.emulators.pico_w.gateway import HOST
 
 BOARD = "rp2040"
-PROCESSOR = "armv6m"
 TLS_HOST = "broker.test"  # any name is this machine
+application = functools.partial(files, BOARD, processor="armv6m")  # as a cable brings it
 
 
 def config(port, device, **fields):
@@ -16,8 +17,3 @@ def config(port, device, **fields):
     reading is a message, as judges count them."""
     given = {"host": HOST, "port": port, "device": device, "wifi_ssid": radio.SSID, "wifi_key": radio.KEY}
     return json.dumps(given | {"batch": 1} | fields).encode()
-
-
-def application():
-    """The files that a cable brings, {path: content}."""
-    return files(BOARD, processor=PROCESSOR)
