@@ -13,11 +13,13 @@ import time
 from array import array
 from binascii import crc32
 from errno import EEXIST, EIO, ENODEV, ENOENT
+from hashlib import sha256
 
 from ..compat import const
 
 _HEAD = const(20)  # where they are
 _PART = const(32)
+_MOST = const(255)  # files
 
 
 class PinnedFlash:
@@ -35,7 +37,7 @@ class PinnedFlash:
 
         text("folder", folder)
         text("root", root)
-        number("n", n, 0, 255)
+        number("n", n, 0, _MOST)
         number("page", page, 1, 65536, " bytes")
         self.page = page
         self._raw = raw
@@ -57,7 +59,7 @@ class PinnedFlash:
         RAM, has no space for both sets. Raises ValueError, OSError."""
         from ..arguments import number
 
-        number("n", n, 0, 255)
+        number("n", n, 0, _MOST)
         if n <= self._n:
             return self, journal
         return grow(self, journal, n)
@@ -139,9 +141,9 @@ class PinnedFlash:
 # that grows is made in the folder, next to the one that is there, and its files get their names when all is copied to
 # them. So the larger set counts as soon as it is complete, and the files of the other one are removed.
 #
-# For each file littlefs reads the folder anew: 64 files take an RP2040 0.9 s. So what it reads of the folder is summed
-# up, and kept beside it with the blocks, once each file is where its name says. While the sum is the same, nothing in
-# the folder was changed: littlefs writes there whatever becomes of a file.
+# For each file littlefs reads the folder anew: 64 files take an RP2040 0.9 s. So a digest of what it reads of it
+# is kept with the blocks, once each file is where its name says. While the digest is the same, nothing in the folder
+# was changed: littlefs writes there whatever becomes of a file. No CRC would do: each of its commits ends with one.
 
 _ENOSPC = 28  # MicroPython's errno has no name for it
 _CHUNK = 64
@@ -151,23 +153,23 @@ _2000 = 946_684_800  # seconds from 1970 to 2000
 
 class ReadTracer:
     """A block device to read from, that notes the last block asked for. others: a set, to which those asked for are
-    added, or None. crc: a number, which becomes the CRC of what is read from blocks that are not among `others`, and of
-    where that is, or None."""
+    added, or None. hash: takes what is read from blocks that are not among `others`, and where that is; or None."""
 
     def __init__(self, raw):
         self._raw = raw
         self.block = -1
-        self.others = self.crc = None
+        self.others = self.hash = None
 
     def readblocks(self, block, buf, offset=0):
         self.block = block
         self._raw.readblocks(block, buf, offset)
         if self.others is None or block in self.others:
             return
-        if self.crc is None:
+        if self.hash is None:
             self.others.add(block)
         else:
-            self.crc = crc32(buf, crc32(struct.pack("<II", block, offset), self.crc))
+            self.hash.update(struct.pack("<II", block, offset))
+            self.hash.update(buf)
 
     def writeblocks(self, block, buf, offset=0):
         raise OSError(EIO, "unexpected write to the flash: restart")
@@ -211,26 +213,30 @@ class Finder:
             f.read(1)
             return self._tracer.block
 
-    def sum_of(self, folder):
-        """A number that is another one if anything in `folder` was changed; None if there is none."""
+    def hash_of(self, folder):
+        """A SHA-256 of all that `folder` says of our files, which goes on; None if there is no such folder."""
         tracer = self._tracer
         tracer.others = set()
         try:
             self._fs.stat(folder)  # reads what leads there
-            tracer.crc = 0
-            self._fs.stat(folder + "/~")  # is behind all names of ours, so this reads all that the folder says of them
+            tracer.hash = sha256(b"")
+            self._fs.stat(folder + "/~")  # is behind all names of ours
         except OSError as e:
             if e.errno != ENOENT:
                 raise
-        tracer.others = None
-        return tracer.crc
+        found, tracer.others, tracer.hash = tracer.hash, None, None
+        return found if folder.strip("/") else None  # nothing leads to the root
 
 
 def pin(raw, folder, root, n):
     """Finds the pinned files in `folder`, or makes n of them; makes those that are missing. Returns their blocks, and
     how many of a set that was there had to be made."""
-    path = root + folder + ".sum"
-    blocks = _kept(path, Finder(raw).sum_of(folder))
+    path = root + folder.rstrip("/") + ".sum"
+    try:
+        os.remove(path + ".part")  # before it removes anything littlefs ends a move that a power cut has left
+    except OSError:
+        pass
+    blocks = _kept(path, Finder(raw).hash_of(folder))
     if blocks:
         return blocks, 0
     new = folder + ".new"
@@ -259,11 +265,11 @@ def pin(raw, folder, root, n):
     if missing:
         blocks = blocks or array("i", [-1] * n)
         _make(raw, folder, root, blocks)
-    elif not removed:
-        crc = crc32(bytes(blocks), finder.sum_of(folder))
+    elif not removed and (digest := finder.hash_of(folder)):
+        digest.update(bytes(blocks))
         try:
             with open(path, "wb") as f:
-                f.write(struct.pack("<I", crc) + bytes(blocks))
+                f.write(digest.digest() + bytes(blocks))
         except OSError:
             pass  # the file system is full: the next start looks for each file, too
     return blocks, missing
@@ -415,17 +421,18 @@ def _make(raw, folder, root, blocks, fill=None):
         raise
 
 
-def _kept(path, folder_sum):
+def _kept(path, digest):
     # The blocks that the file at `path` keeps; None if they have to be looked for.
     try:
         with open(path, "rb") as f:
-            crc = f.read(4)
-            blocks = f.read()
+            right = f.read(32)
+            blocks = f.read(4 * _MOST)
     except OSError:
         return None
-    if folder_sum is None or not blocks or crc != struct.pack("<I", crc32(blocks, folder_sum)):
+    if not digest or not blocks:
         return None
-    return array("i", blocks)
+    digest.update(blocks)
+    return array("i", blocks) if digest.digest() == right else None
 
 
 def _write_blank(path, size):
