@@ -73,10 +73,10 @@ class _Image:
             index = self._index
             key = struct.pack("<I", crc32(path[1:].encode()))
             i = index.find(key)
-            while i % _ENTRY:  # -1, too
-                if i < 0:
-                    raise OSError(_NO_ENTRY)
+            while i > 0 and i % _ENTRY:
                 i = index.find(key, i + 1)
+            if i < 0:
+                raise OSError(_NO_ENTRY)
             f = open(self._path, "rb")
             f.seek(self._begin + int.from_bytes(index[i + 4 : i + _ENTRY], "little"))
             self._found = path

@@ -2,7 +2,7 @@
 
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_CABLE, ONLINE
 from harness import eq, raises
-from network_fields import check_network as check
+from network_fields import check_network
 from ports import Module, outcome, stops
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
@@ -70,7 +70,7 @@ def wired(new, fields, **more):
     else:
         network.WIZNET5K = make
     given = Module(hostname=None)
-    check(dict(network=fields, **more), given, ValueError)
+    check_network(dict(network=fields, **more), given, ValueError)
     chip.net = chip.board.network(given.network)
     chip.net.setup(given)
     chip.nic = made[0]
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_told():
         machine = __import__("machine")
         machine.Pin, machine.SPI = Pin, lambda number, **pins: None
         given = Module(hostname=None, wifi_ssid=None)
-        check({"network": fields}, given, ValueError)
+        check_network({"network": fields}, given, ValueError)
         net = chip.board.network(fields)
         assert "has no driver for " + fields["driver"] in str(raises(ValueError, net.setup, given))
         eq(net.join(1_000), FAILED)

@@ -6,7 +6,7 @@ import sys
 
 import codes
 from inflight.compat import ticks_add, ticks_diff
-from network_fields import check_network as check
+from network_fields import check_network
 
 PWRON_RESET, HARD_RESET, WDT_RESET, DEEPSLEEP_RESET, SOFT_RESET = 1, 2, 3, 4, 5
 
@@ -358,7 +358,7 @@ def dials(chip):
 def set_up(chip, **fields):
     """The board's network gets these fields of a configuration."""
     config = Module(hostname=None)
-    check(dict(fields, wifi_ssid="attic"), config, ValueError)
+    check_network(dict(fields, wifi_ssid="attic"), config, ValueError)
     chip.board.network().setup(config)
 
 

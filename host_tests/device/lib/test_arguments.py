@@ -256,7 +256,7 @@ def test_properties():
 
 
 def test_properties_of_connect():
-    shown(connect_properties, max_packet=(0, 1.5, True, "2000", 1 << 29), reasons=("yes",), user=(5,))
+    shown(connect_properties, max_packet=(0, 1.5, 2000.0, True, "2000", 1 << 29), reasons=("yes",), user=(5,))
     shown(connect_properties, response_information=(5,))
     refused(connect_properties, (({"user": (("a",),)}, "user", "(name, value)"),))
 

@@ -144,6 +144,11 @@ def test_beside_two_firmwares_a_release_of_the_application_has_space(tmp_path):
     assert mounted(volume, write=release) == files | release
 
 
+def test_modules_that_a_device_would_take_for_each_other_are_refused():
+    with pytest.raises(ValueError, match="the same CRC-32: rename one"):
+        slots.index_of({"plumless.mpy": b"", "buckeroo.mpy": b""})
+
+
 def test_the_application_knows_the_day_of_its_build(monkeypatch):
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     today = int(time.time()) // 86_400 * 86_400

@@ -20,6 +20,7 @@ from ..compat import const
 _HEAD = const(20)  # where they are
 _PART = const(32)
 _MOST = const(255)  # files
+_DIGEST = const(16)  # bytes: with few blocks the file has its content in its folder, and takes no block
 
 
 class PinnedFlash:
@@ -242,7 +243,12 @@ def pin(raw, folder, root, n):
     new = folder + ".new"
     _remove_folder(root + new)
     finder = Finder(raw)
-    names = _list(root + folder)
+    try:
+        names = os.listdir(root + folder)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+        names = None
     if names is None:
         if not n:
             raise OSError(ENOENT, "no folder " + root + folder)
@@ -260,16 +266,16 @@ def pin(raw, folder, root, n):
             _remove_folder(root + new)
             raise
         return blocks, 0
-    blocks, removed = _find(finder, names, folder, root)
-    missing = sum(1 for block in blocks if block < 0) if blocks else n
+    found, removed = _find(finder, names, folder, root)
+    blocks = found or array("i", [-1] * n)
+    missing = sum(1 for block in blocks if block < 0)
     if missing:
-        blocks = blocks or array("i", [-1] * n)
         _make(raw, folder, root, blocks)
-    elif not removed and (digest := finder.hash_of(folder)):
+    elif found and not removed and (digest := finder.hash_of(folder)):
         digest.update(bytes(blocks))
         try:
             with open(path, "wb") as f:
-                f.write(digest.digest() + bytes(blocks))
+                f.write(digest.digest()[:_DIGEST] + bytes(blocks))
         except OSError:
             pass  # the file system is full: the next start looks for each file, too
     return blocks, missing
@@ -306,16 +312,6 @@ def grow(flash, journal, n):
 
 
 # --- names ---
-
-
-def _list(path):
-    # The names in a folder, None if there is none.
-    try:
-        return os.listdir(path)
-    except OSError as e:
-        if e.errno != ENOENT:
-            raise
-        return None
 
 
 def _name(slot, n, block, mtime):
@@ -399,10 +395,13 @@ def _make(raw, folder, root, blocks, fill=None):
     # Makes the files whose block is -1, or none of them. fill: called as soon as the blocks are known, before the files
     # count.
     size = raw.ioctl(5, 0)
+    blank = b"\xff" * _CHUNK
     made = {slot: "%s/%02x.new" % (folder, slot) for slot in range(len(blocks)) if blocks[slot] < 0}
     try:
         for path in made.values():
-            _write_blank(root + path, size)
+            with open(root + path, "wb") as f:
+                for _ in range(size // _CHUNK):
+                    f.write(blank)
         finder = Finder(raw)
         for slot, path in made.items():
             blocks[slot] = finder.block(path)
@@ -425,21 +424,14 @@ def _kept(path, digest):
     # The blocks that the file at `path` keeps; None if they have to be looked for.
     try:
         with open(path, "rb") as f:
-            right = f.read(32)
+            right = f.read(_DIGEST)
             blocks = f.read(4 * _MOST)
     except OSError:
         return None
-    if not digest or not blocks:
+    if not digest:
         return None
     digest.update(blocks)
-    return array("i", blocks) if digest.digest() == right else None
-
-
-def _write_blank(path, size):
-    blank = b"\xff" * _CHUNK
-    with open(path, "wb") as f:
-        for _ in range(size // _CHUNK):
-            f.write(blank)
+    return array("i", blocks) if digest.digest()[:_DIGEST] == right else None
 
 
 def _remove(path):

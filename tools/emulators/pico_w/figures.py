@@ -93,17 +93,14 @@ def main():
     parts = sys.argv[1:] or PARTS
     if unknown := set(parts) - {*PARTS}:
         sys.exit(f"no part {min(unknown)}: there are {', '.join(PARTS)}")
-    reason = image.unavailable() or mosquitto.unavailable()
-    if reason:
+    if reason := image.unavailable() or mosquitto.unavailable():
         sys.exit(reason)
     try:
         firmware = own.firmware()
     except ValueError as e:
         sys.exit(str(e))
-    for one in firmware:
+    for one in firmware or [own.NONE]:
         print(one)
-    if not firmware:
-        print(own.NONE)
     with tempfile.TemporaryDirectory() as name:
         tables = {
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),

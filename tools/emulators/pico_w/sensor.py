@@ -4,12 +4,13 @@ import functools
 import json
 
 from inflight_tools.boards.build.bundle import files
+from inflight_tools.boards.images import variants
 from tools.emulators.pico_w import radio
 from tools.emulators.pico_w.gateway import HOST
 
 BOARD = "rp2040"
 TLS_HOST = "broker.test"  # any name is this machine
-application = functools.partial(files, BOARD, processor="armv6m")  # as a cable brings it
+application = functools.partial(files, BOARD, processor=variants.processor("pico_w"))  # as a cable brings it
 
 
 def config(port, device, **fields):

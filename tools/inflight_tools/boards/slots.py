@@ -5,6 +5,7 @@ and a module is imported in less time: for each module littlefs would read the e
 import hashlib
 import runpy
 import struct
+from binascii import crc32
 
 from inflight_tools.boards.build.bundle import FIRMWARE
 from inflight_tools.boards.build.loading import PACKAGE, PACKED
@@ -27,7 +28,9 @@ def needed(files):
 
 
 def index_of(files):
-    """The index of an image with `files`, {path in the slot: content}."""
+    """The index of an image with `files`, {path in the slot: content}. ValueError if a device would confuse two."""
+    if len({crc32(path.encode()) for path in files}) < len(files):  # as firmware/updates/image.py finds them
+        raise ValueError("the paths of two modules have the same CRC-32: rename one of your own")
     entries = (
         bytes([len(path)]) + path.encode() + struct.pack("<I", len(content)) + hashlib.sha256(content).digest()
         for path, content in files.items()
