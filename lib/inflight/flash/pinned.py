@@ -16,6 +16,7 @@ from errno import EEXIST, EIO, ENODEV, ENOENT
 from hashlib import sha256
 
 from ..compat import const
+from ..journal.pages import copy_bytes, has_taken
 
 _HEAD = const(20)  # where they are
 _PART = const(32)
@@ -66,23 +67,13 @@ class PinnedFlash:
         return grow(self, journal, n)
 
     def _remember(self, block):
-        four = self._four
-        heads = self._heads
-        self._raw.readblocks(self._blocks[block], four, _HEAD)
-        block *= 4
-        for b in four:
-            heads[block] = b
-            block += 1
+        self._raw.readblocks(self._blocks[block], self._four, _HEAD)
+        copy_bytes(self._heads, 4 * block, self._four, 0, 4)
 
     def _verify(self, block):
-        four = self._four
-        heads = self._heads
-        self._raw.readblocks(self._blocks[block], four, _HEAD)
-        block *= 4
-        for b in four:
-            if heads[block] != b:
-                raise OSError(EIO, "a file of the journal was deleted or replaced: restart")
-            block += 1
+        self._raw.readblocks(self._blocks[block], self._four, _HEAD)
+        if not has_taken(self._four, 0, 4, self._heads, 4 * block, True):
+            raise OSError(EIO, "a file of the journal was deleted or replaced: restart")
 
     def readblocks(self, block, buf, offset=0):
         if offset + len(buf) <= self._size:

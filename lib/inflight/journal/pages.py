@@ -67,14 +67,16 @@ class Pages:
             self._write(self._base + self._k, data, i, end - i)
             self._base += end - i
             return
-        while i < end:
-            if self._k == self._unit:
-                self._program()
-            k = self._k
-            j = min(end, i + self._unit - k)
-            copy_bytes(self._page, k, data, i, j)
-            self._k = k + j - i
-            i = j
+        page = self._page
+        k = self._k
+        while k + end - i > self._unit:
+            copy_bytes(page, k, data, i, i + self._unit - k)
+            i += self._unit - k
+            self._k = self._unit
+            self._program()
+            k = 0
+        copy_bytes(page, k, data, i, end)
+        self._k = k + end - i
 
     def _sum(self, data, i, end):
         if not self._volatile:
@@ -94,22 +96,23 @@ class Pages:
             return
         base = self._base
         sector = base // self._size
+        at = base % self._size
         page = self._page
-        self._dev.writeblocks(sector, page, base % self._size)
+        self._dev.writeblocks(sector, page, at)
         while verified and k < last:
             i = k % CHUNK
             end = min(CHUNK, i + last - k)
             # As _read(), and a page lies within a sector: here calls are nested deepest.
-            self._dev.readblocks(sector, self._chunk, base % self._size + k - i)
+            self._dev.readblocks(sector, self._chunk, at + k - i)
             if not has_taken(self._chunk, i, end, page, k, exact):
                 self._bad = base
-                if self._from or base % self._size:  # no header
+                if self._from or at:  # no header
                     self._worn = sector
                 raise OSError(EIO, "the flash did not take what was programmed")
             k += end - i
-        # 16 bytes of FF at a time; those around them are FF already.
-        for i in range(self._from, last, 16):
-            struct.pack_into("<4i", page, min(i, self._unit - 16), -1, -1, -1, -1)
+        # 64 bytes of FF at a time; those around them are FF already.
+        for i in range(self._from, last, CHUNK):
+            struct.pack_into("<8q", page, min(i, self._unit - CHUNK), -1, -1, -1, -1, -1, -1, -1, -1)
         self._seek(base + self._unit)
 
     def _clear_bits(self, at, data, n):
