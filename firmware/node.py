@@ -16,6 +16,7 @@ _JUMP_S = const(900)  # a time that is farther from the known one is refused
 _GATHERED = const(494)  # bytes of a record with gathered readings, at most
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 _SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
+_REFUSED = const(0x80)  # a SUBACK with this code, or a higher one
 _UPTIME = const(26_843_545_600)  # a clock below it tells no time of day, as in SenML: 2**28 s
 _BOOT = const(0x3FFFFF)  # bits of the number of a boot that are remembered
 
@@ -96,12 +97,14 @@ class Node:
         log.set_level(config.log)
 
     def subscribe(self):
-        """Subscribes to the device's commands: before the client connects, so that none comes before its handler."""
-        self.client.subscribe(self._base + "command/#", self.config.most_qos, self._on_command)
+        """Subscribes to the device's commands: before the client connects, so that none comes before its handler.
+        Returns True if the broker has granted it."""
+        granted = self.client.subscribe(self._base + "command/#", self.config.most_qos, self._on_command)
         if self.config.update_keys:
             import updates
 
             updates.listen(self)
+        return granted is not None and granted < _REFUSED
 
     def _configured(self):
         if not self.config.sensors:

@@ -19,6 +19,8 @@
 # chip's timer is, and by the start of the board. After a crash nobody knows how long that took: a new boot begins.
 
 import struct
+from binascii import crc32
+from errno import ENOENT
 
 import log
 import telemetry
@@ -235,18 +237,22 @@ class SleepingApp(Node):
         return False
 
     def _connect(self):
-        self.subscribe()  # not earlier: it loads modules, and readings do not wait for these
         if self.config.tls_ca:
             self._keep_time()  # TLS needs it
         client = self.client
         memory = self._memory
+        # Most wakes get no command, and a handler takes modules: they are loaded when the first message comes.
+        client.on_message = self._on_message
+        number = self._number_of_subscription()
         stored = self._stored()
+        known = memory.known and stored == number
         if memory.known:
-            client.known = stored
             memory.known = False  # unless CONNECT is answered
             self.board.remember(memory.pack())
+        granted = False
         try:
             client.connect()
+            granted = known and client.session.present or self.subscribe()
         except (OSError, ProtocolError) as e:
             client.on_error(e)
         if client.connected:
@@ -254,12 +260,24 @@ class SleepingApp(Node):
                 client.run_for(1)  # the readings leave before what is published next
             except (OSError, ProtocolError):
                 pass  # on_disconnect() was called
-        memory.known = self._store(stored)
+        memory.known = granted and self._store(number, stored)
         if not self.config.tls_ca:
             self._keep_time()  # while the broker answers
         return client.connected
 
+    def _on_message(self, message):
+        # Of a session that has its subscription of an earlier wake, and perhaps others.
+        if (message.topic + "/").startswith(self._base + "command/"):
+            self._on_command(message)
+        else:
+            self.client.on_error(OSError(ENOENT, "no handler takes messages to " + message.topic))
+
     # --- what the session is subscribed to: a file, which is written when that changes ---
+
+    def _number_of_subscription(self):
+        config = self.config
+        told = config.host, config.port, config.protocol_level, self._base, config.most_qos
+        return crc32(repr(told).encode()) or 1
 
     def _stored(self):
         try:
@@ -267,18 +285,17 @@ class SleepingApp(Node):
         except OSError:
             return 0  # it subscribes once more
 
-    def _store(self, stored):
+    def _store(self, number, stored):
         # Returns True if the next wake need not subscribe. It has to for updates: announcements of releases are
         # retained, they come with each SUBSCRIBE. What the start before the first wake subscribes to may be more.
         if self.config.update_keys or self.board.reset_cause() != DEEP_SLEEP:
             return False
-        number = self.client.known
         try:
-            if number and number != stored:
+            if number != stored:
                 write(beside(self.board, "subscribed"), str(number))
         except OSError:
             return False  # the flash is full
-        return number > 0
+        return True
 
     def _deliver(self):
         # Returns True if the broker has completed all messages.

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tools.reference.kinds import SUBSCRIBE
+from tools.reference.kinds import SUBACK, SUBSCRIBE
 
 RUNTIMES = "micropython-x86"
 MORE_RUNTIMES = "cpython"
@@ -56,3 +56,28 @@ def test_a_wake_subscribes_if_the_session_is_lost(machine, broker, published):
     wake(machine)
     assert subscribed(broker) == [1, 1, 0, 0, 1, 0, 0]
     assert [body["echo"] for body in published("reply/ping")] == ["x", "y"]
+
+
+def test_a_wake_subscribes_if_the_session_has_something_else(machine, broker, published):
+    """Of another configuration, or nothing: the broker has refused it."""
+    configure(machine, broker.port)
+    wake(machine, 3)
+    configure(machine, broker.port, root="garden")
+    wake(machine, 2)
+    broker.give("garden/box/command/ping", b"x", 2)
+    wake(machine)
+    assert [body["echo"] for body in published("reply/ping")] == ["x"]
+    broker.forget()
+    broker.faults.answer = lambda raw: [raw[:4] + b"\x80" if raw[0] >> 4 == SUBACK else raw]
+    wake(machine, 2)
+    assert subscribed(broker) == [1, 1, 0, 1, 0, 0, 1, 1]
+
+
+def test_a_message_that_is_no_command_is_told(machine, broker):
+    """A session may have subscriptions that an earlier program has made."""
+    configure(machine, broker.port)
+    wake(machine, 3)
+    broker.give("inflight/box/other", b"x", 1)
+    machine.start()
+    output, _ = machine.end()
+    assert "no handler takes messages to inflight/box/other" in output
