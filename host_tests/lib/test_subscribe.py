@@ -126,7 +126,6 @@ def test_refused_filter_is_requested_again(broker, make, pump, present):
         client.subscribe("early", 1)
         client.connect()
         assert client.subscribe("a", 1, lambda m: got.append(m.payload)) == 0x87
-        assert client.known == 0
         pump(client, reconnected(client, 4))
         client.ping()
         client.unsubscribe("a")
@@ -263,77 +262,27 @@ def test_lost_session_and_lost_connection(told, broker, make, pump):
         client.ping()
 
 
-@pytest.mark.parametrize("journal", [None, False], ids=["journal", "no journal"])
-def test_what_the_session_has_is_not_asked_for_after_a_restart(broker, make, pump, journal):
-    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] Subscriptions are part of the session: a program that kept `known` does
-    not subscribe once more, as long as the broker has the session and the filters are the same. What changes behind
-    connect() is not known: a later life may subscribe in front of it to what this one gave up."""
+def test_a_session_has_its_subscriptions(broker, make, pump):
+    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] A program that finds it need not subscribe: on_message gets what comes."""
     got = []
 
     def script(b):
         b.welcome(0)
         b.grant(2, filters=[("a", 2)])
-        b.grant(1, filters=[("b/#", 1)])
         b.goodbye()
         b.welcome(1)
-        b.deliver("b/c", b"1", 1, 1)
-        b.grant(0, filters=[("a", 0)])
-        b.goodbye()
-        b.welcome(1)
-        b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
+        b.deliver("a", b"1", 2, 1)
 
     with broker.play(script):
-        client = make(broker.port, journal)
+        client = make(broker.port)
         client.subscribe("a", 2)
-        client.subscribe("b/#", 1)
-        assert client.known == 0
         client.connect()
-        known = client.known
         client.disconnect()
-        client = make(broker.port, journal)
-        client.known = known
-        client.subscribe("a", 2)
-        client.subscribe("b/#", 1, lambda m: got.append(m.payload))
+        client = make(broker.port, on_message=lambda m: got.append(m.payload))
         client.connect()
-        assert client.known == known > 0
+        assert client.session.present
         pump(client, lambda: got)
-        client.subscribe("a", 0)
-        assert client.known == 0
-        client.disconnect()
-        client.connect()
-        assert client.known
-        client.unsubscribe("a")
-        assert client.known == 0
-
-
-def test_otherwise_it_is(broker, make):
-    """[MQTT-3.2.2-3]"""
-    for why in ("no session", "filter", "qos", "one more", "level", "not known"):
-        filters = [("b" if why == "filter" else "a", 1 if why == "qos" else 2)] + [("c", 0)] * (why == "one more")
-
-        def script(b, why=why, filters=filters):
-            b.welcome(0)
-            b.grant(2, filters=[("a", 2)])
-            b.goodbye()
-            b.welcome(0 if why == "no session" else 1)
-            for wanted in filters:
-                b.grant(filters=[wanted])
-            b.answer_ping()
-
-        with broker.play(script):
-            client = make(broker.port)
-            client.subscribe("a", 2)
-            client.connect()
-            known = client.known
-            client.disconnect()
-            client = make(broker.port, protocol_level=3 if why == "level" else 4)
-            client.known = 0 if why == "not known" else known
-            for topic, qos in filters:
-                client.subscribe(topic, qos)
-            client.connect()
-            assert (client.known == known) == (why in ("no session", "not known"))
-            client.ping()
-            cut_power(client)
+    assert got == [b"1"]
 
 
 def test_handlers_by_filter(broker, make):

@@ -73,7 +73,7 @@ def test_attributes_that_a_client_does_not_have(name):
     for unknown, nearest in (("on_publish", "on_complete"), ("on_mesage", "on_message"), ("onmessage", "on_message")):
         with pytest.raises(AttributeError, match=f"^{name} has no attribute {unknown}: is it {nearest}"):
             setattr(client, unknown, print)
-    for known in ("on_message", "on_connect", "on_disconnect", "on_complete", "on_error", "known", "online"):
+    for known in ("on_message", "on_connect", "on_disconnect", "on_complete", "on_error", "online"):
         setattr(client, known, print)
     type("Own", (REAL[name],), {})("127.0.0.1", "dev").readings = []
 

@@ -163,7 +163,6 @@ class _Base:
     on_disconnect: Callable[[BaseException | None], None] | None
     on_complete: Callable[[int], None] | None
     on_error: Callable[[BaseException], None]
-    known: int
     online: bool
     def __init__(
         self,

@@ -28,6 +28,7 @@ from ..states import (
     CLOSING,
     CONNECTING,
     CONSUMER,
+    GRANTED,
     IDLE,
     INTERRUPTED,
     OPEN,
@@ -483,8 +484,6 @@ class Base(Subscriptions):
 
             check_tls(self._tls)
         silent = self._no_connack
-        known = self.known
-        self.known = 0  # a CONNECT without an answer may begin a session without subscriptions
         yield from self._call_steps()
         while session.code == OTHER_SESSION:
             from ..level5.connection5 import leave_other_session
@@ -499,10 +498,11 @@ class Base(Subscriptions):
             raise ConnectRefused(session.code, getattr(session, "reason", ""))
         for mid in session.ended:
             self._report_complete(mid)
-        if self._handlers:
-            # None: the broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
-            # Else they are part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
-            self._resume_subscriptions(None if silent or not session.present else known)
+        if silent or not session.present:
+            # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came. Else
+            # it is part of the session [MQTT-3.1.2-4] [MQTT5-3.1.2-5].
+            for h in self._handlers:
+                h[GRANTED] = False
         self._no_connack = False  # not before: an interrupt above leaves filters that are asked for again
 
     def _slow_down(self, code):

@@ -19,11 +19,6 @@ _WILDCARDS = b"+#"
 class Subscriptions(Options):
     """A client, as far as its subscriptions are concerned."""
 
-    # A number of the broker, the client id and the filters with their QoS that connect() has found in the session, or
-    # made there; 0: the broker may not have all of them. A program that kept it over a restart sets it before
-    # connect(): a broker that has the session still is not asked for the same filters once more. A session has its
-    # subscriptions [MQTT-3.1.2-4] [MQTT5-3.1.2-5], and session present is 1 [MQTT-3.2.2-2].
-    known = 0
     _handlers: "Any" = ()  # type: ignore[name-defined] # noqa: F821  rows: see states
     _message: "Any" = None  # type: ignore[name-defined] # noqa: F821  what handlers get
     # Of a client.
@@ -55,8 +50,6 @@ class Subscriptions(Options):
             if h[PATTERN] not in patterns[k + 1 :]:
                 found.append(h)
                 taken.append(h[NUMBER])
-        if self.session.connected:
-            self.known = 0  # what the session has is about to change
         self._handlers = found  # at once: a filter that the broker has is never without a handler
         return patterns, [h[QOS] for h in handlers]
 
@@ -79,8 +72,6 @@ class Subscriptions(Options):
 
     def _remove_handlers(self, patterns):
         """Messages of these filters have no handler any more."""
-        if self.session.connected:
-            self.known = 0  # what the session has is about to change
         self._handlers = [h for h in self._handlers if h[PATTERN] not in patterns]
 
     def _take_granted(self, patterns, handlers):
@@ -97,33 +88,13 @@ class Subscriptions(Options):
                 self._report(self.on_error, error)
         return codes
 
-    def _number_of_filters(self):
-        # What `known` is when the broker has granted all filters; it is not 0.
-        session = self.session
-        broker = self._host + " " + str(self._port) + " " + str(session.protocol_level)
-        found = crc32(broker.encode() + session.client_id)
-        for h in self._handlers:
-            found = crc32(h[PATTERN] + bytes((h[QOS], h[NUMBER] & 0xFF, h[NUMBER] >> 8 & 0xFF, h[NUMBER] >> 16)), found)
-        return found or 1
-
     # --- a connection begins ---
-
-    def _resume_subscriptions(self, known):
-        """What the broker has of the filters. known: None if its session is new; else all of them if that is their
-        number."""
-        granted = known is not None and known == self._number_of_filters()
-        for h in self._handlers:
-            if granted or known is None:
-                h[GRANTED] = granted
 
     def _subscribe_again_steps(self):
         """Steps of connecting: asks for each filter that the broker has not granted."""
-        handlers = self._handlers[:]
-        for h in handlers:
+        for h in self._handlers[:]:
             if not h[GRANTED]:
                 yield from self._subscribe_steps(h)
-        if handlers == self._handlers and all([h[GRANTED] for h in handlers]):
-            self.known = self._number_of_filters()
 
     def _subscribe_steps(self, handler):
         session = self.session

@@ -100,8 +100,8 @@ APART = {
     "granted": (
         "subscriptions",
         """
-        Subscriptions._resume_subscriptions Subscriptions._subscribe_again_steps Subscriptions._number_of_filters
-        Subscriptions._requests_for Subscriptions._take_granted Subscriptions._remove_handlers
+        Subscriptions._subscribe_again_steps Subscriptions._requests_for Subscriptions._take_granted
+        Subscriptions._remove_handlers
         """.split(),
     ),
     "filters": (
