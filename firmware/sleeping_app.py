@@ -241,26 +241,21 @@ class SleepingApp(Node):
             self._keep_time()  # TLS needs it
         client = self.client
         memory = self._memory
-        # Most wakes get no command, and a handler takes modules: they are loaded when the first message comes.
         client.on_message = self._on_message
-        number = self._number_of_subscription()
-        stored = self._stored()
-        known = memory.known and stored == number
-        if memory.known:
+        present = memory.known
+        if present:
             memory.known = False  # unless CONNECT is answered
             self.board.remember(memory.pack())
-        granted = False
         try:
             client.connect()
-            granted = known and client.session.present or self.subscribe()
         except (OSError, ProtocolError) as e:
             client.on_error(e)
         if client.connected:
             try:
-                client.run_for(1)  # the readings leave before what is published next
+                client.run_for(1)  # the readings leave before all else
+                memory.known = self._has_subscription(present and client.session.present)
             except (OSError, ProtocolError):
-                pass  # on_disconnect() was called
-        memory.known = granted and self._store(number, stored)
+                pass  # on_disconnect() was called, or the flash is full
         if not self.config.tls_ca:
             self._keep_time()  # while the broker answers
         return client.connected
@@ -272,29 +267,26 @@ class SleepingApp(Node):
         else:
             self.client.on_error(OSError(ENOENT, "no handler takes messages to " + message.topic))
 
-    # --- what the session is subscribed to: a file, which is written when that changes ---
+    # --- what the session is subscribed to: a file has a number of that, and is written when it changes ---
+    # Most wakes find their session, and get no command: they load neither what subscribes nor what takes messages.
 
-    def _number_of_subscription(self):
+    def _has_subscription(self, present):
+        # Subscribes, unless `present` says that the session is there which the file tells of. Returns True if the next
+        # wake need not. It has to for updates: announcements of releases are retained, they come with each SUBSCRIBE.
+        # What the start before the first wake subscribes to may be more. Raises OSError.
         config = self.config
         told = config.host, config.port, config.protocol_level, self._base, config.most_qos
-        return crc32(repr(told).encode()) or 1
-
-    def _stored(self):
+        number = crc32(repr(told).encode())
+        path = beside(self.board, "subscribed")
         try:
-            return kept_json(beside(self.board, "subscribed"), 0)
+            same = kept_json(path, None) == number
         except OSError:
-            return 0  # it subscribes once more
-
-    def _store(self, number, stored):
-        # Returns True if the next wake need not subscribe. It has to for updates: announcements of releases are
-        # retained, they come with each SUBSCRIBE. What the start before the first wake subscribes to may be more.
-        if self.config.update_keys or self.board.reset_cause() != DEEP_SLEEP:
+            same = False  # it cannot be read now
+        granted = (present and same) or self.subscribe()
+        if not granted or config.update_keys or self.board.reset_cause() != DEEP_SLEEP:
             return False
-        try:
-            if number != stored:
-                write(beside(self.board, "subscribed"), str(number))
-        except OSError:
-            return False  # the flash is full
+        if not same:
+            write(path, str(number))
         return True
 
     def _deliver(self):
