@@ -29,7 +29,7 @@ def test_a_call_interrupted_at_any_line(client, level, event):
         assert not found, found
 
 
-_CONNECTED = "_steps _call_steps _open_steps _take_granted _resume_subscriptions _subscribe_again_steps"
+_CONNECTED = "_steps _call_steps _open_steps _take_granted _subscribe_again_steps"
 # What comes, in which call, at each line or bytecode ("opcode") of which functions.
 CLOSELY = {
     "packets of one read": ("KeyboardInterrupt", "run, connected", "line", "_step"),

@@ -166,7 +166,9 @@ class Outgoing:
         """Messages with lower sequence numbers and none of these Message IDs are set aside. Nobody is told if power was
         cut before that, or while an acknowledgement was handled."""
         for e in self.open.values():
-            if self.seqs.get(e.number, seq) < seq and e.mid not in mids and e.number not in self.aside:
+            behind = min([other for n, other in self.seqs.items() if n > e.number], default=seq + 1)
+            its = self.seqs.get(e.number, behind - 1)  # if publish() did not return
+            if e.mid and its < seq and e.mid not in mids and e.number not in self.aside:
                 if not (self.may_be_any or e.number in self.may_be_aside or self._may_be_completed(e)):
                     raise Finding(ORDER, "message %d is set aside without a reason" % e.number)
                 self.aside.add(e.number)

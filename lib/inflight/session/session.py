@@ -1013,13 +1013,11 @@ class Session(Receiving):
             self.unproven = 0
         elif self.journal and self.record_at < 0:
             self.suspect_ids(self.oldest_mid())
-        self.mode = PERSISTENT
+        self.mode = CLEAN if self.clean else PERSISTENT
         if self.clean:
-            self.mode = CLEAN
             # What left earlier belongs to sessions that have ended: from now on no more than the window can leave.
             self.most = self.limit
-        if self.mode != mode or self.record_at < 0:
-            self.record_stale = True
+        self.record_stale = self.record_stale or self.mode != mode or self.record_at < 0
 
     # --- which message ends the connections? ---
     # Asked when one has ended before a message that was sent was acknowledged.
@@ -1300,6 +1298,8 @@ class Session(Receiving):
         else:
             if i >= 0 and self.states[i] & STATE == ACK and self.protocol_level == 5:
                 self.owed += 1
+            if not self.connected and (i < self.most if i >= 0 else journal.found_seq < self.sent_below):
+                self.most = max(self.most - 1, 0)  # of those behind it, one less can have left
             self.give_up(at)
         journal.commit()
         self.busy = False
