@@ -138,6 +138,8 @@ class Outgoing:
         if seq <= self.last_seq:
             raise Finding(OTHER, "sequence number %d after %d" % (seq, self.last_seq))
         self.last_seq = self.seqs[number] = seq
+        for earlier in self.open:
+            self.seqs.setdefault(earlier, seq - 1)  # at most: its publish() did not return
         self.accepted.add(number)
         self._set(e, mid=mid, phase=ACCEPTED)
 
@@ -166,9 +168,7 @@ class Outgoing:
         """Messages with lower sequence numbers and none of these Message IDs are set aside. Nobody is told if power was
         cut before that, or while an acknowledgement was handled."""
         for e in self.open.values():
-            behind = min([other for n, other in self.seqs.items() if n > e.number], default=seq + 1)
-            its = self.seqs.get(e.number, behind - 1)  # if publish() did not return
-            if e.mid and its < seq and e.mid not in mids and e.number not in self.aside:
+            if e.mid and self.seqs.get(e.number, seq) < seq and e.mid not in mids and e.number not in self.aside:
                 if not (self.may_be_any or e.number in self.may_be_aside or self._may_be_completed(e)):
                     raise Finding(ORDER, "message %d is set aside without a reason" % e.number)
                 self.aside.add(e.number)
