@@ -97,8 +97,8 @@ class Node:
         log.set_level(config.log)
 
     def subscribe(self):
-        """Subscribes to the device's commands: before the client connects, so that none comes before its handler.
-        Returns True if the broker has granted it."""
+        """Subscribes to the device's commands: before the client connects, or with on_message, so that none comes
+        before its handler. Returns True if the broker has granted it."""
         granted = self.client.subscribe(self._base + "command/#", self.config.most_qos, self._on_command)
         if self.config.update_keys:
             import updates
