@@ -29,7 +29,7 @@ class Wifi:
     bytes) kept last, over a sleep at least."""
 
     ssid = key = security = None
-    # What wifi_settings changes.
+    # What setup() changes.
     networks = ()  # others than that of join(): (ssid, key, security)
     default_security = address = txpower = None
     power_save = False
@@ -47,17 +47,21 @@ class Wifi:
 
     def setup(self, config):
         """Settings for the next join(): hostname and the fields wifi_* of the configuration. Raises ValueError."""
-        from wifi_settings import apply
-
-        apply(self, config)
+        network.hostname(config.hostname or self.name)
+        self.address = tuple(config.wifi_ip) if config.wifi_ip else None
+        self.networks = [(n["ssid"], n.get("key"), n.get("security")) for n in config.wifi_networks or ()]
+        self.default_security = config.wifi_security
+        self.txpower = config.wifi_txpower
+        self.power_save = config.wifi_power_save
+        if config.wifi_country:
+            network.country(config.wifi_country)
+            self.nic.active(False)  # takes effect when the radio starts
 
     def join(self, timeout_ms, ssid, key):
         """Starts to connect, and waits for the result for at most `timeout_ms`. Returns status()."""
         self._rest = [(ssid, key, self.default_security)]
         if self.networks:
-            from wifi_settings import by_signal
-
-            self._rest = by_signal(self.nic, self._rest + self.networks)
+            self._rest = self._by_signal(self._rest + self.networks)
         self._limit = timeout_ms // len(self._rest) if timeout_ms > 0 else _LIMIT_MS
         self._try_next()
         word = self.status()
@@ -65,6 +69,22 @@ class Wifi:
             sleep_ms(_POLL_MS)
             word = self.status()
         return word
+
+    def _by_signal(self, wanted):
+        # `wanted`, a list of (ssid, key, security), with the strongest network first. Networks that a scan does not
+        # find come last, in their order: hidden ones are among them. Takes some seconds.
+        nic = self.nic
+        best = {ssid.encode(): -200 for ssid, _, _ in wanted}
+        try:
+            nic.active(True)
+            nic.disconnect()
+            for ap in nic.scan():
+                if ap[0] in best:
+                    best[ap[0]] = max(ap[3], best[ap[0]])
+        except (OSError, MemoryError):
+            pass  # the driver is busy, or a neighbour announces hundreds
+        found = [(-best[wanted[i][0].encode()], i) for i in range(len(wanted))]
+        return [wanted[i] for _, i in sorted(found)]
 
     def _try_next(self):
         self.ssid, self.key, self.security = self._rest.pop(0)

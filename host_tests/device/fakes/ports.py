@@ -72,7 +72,7 @@ def install(**modules):
 
 
 _MODULES = ("board", "power", "radio", "wifi", "ethernet", "connectivity", "clock")
-_MODULES += ("setup_board", "setup_wifi", "setup_wired", "wake_pin", "supply", "wifi_settings")
+_MODULES += ("setup_board", "setup_wifi", "setup_wired", "wake_pin", "supply")
 
 
 def load(folder, clock):

@@ -17,7 +17,7 @@ from inflight_tools.boards.build import bundle
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import Link
 
-BOARD = {"board", "built", "clock", "codes", "ethernet", "power", "probe", "radio", "storage", "wifi", "wifi_settings"}
+BOARD = {"board", "built", "clock", "codes", "ethernet", "power", "probe", "radio", "storage", "wifi"}
 BOARD.add("connectivity")
 
 

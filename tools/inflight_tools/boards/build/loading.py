@@ -202,7 +202,7 @@ _OF_NODE = """
     __init__ subscribe _configured _made_actuators _made_home _set_up_network _gather _dating packet _sync_time
     _clock_cs _go_on
 """.split()
-_JOIN = ("__init__", "setup", "join", "_try_next", "_dial", "_leave_network")
+_JOIN = ("__init__", "setup", "join", "_by_signal", "_try_next", "_dial", "_leave_network")
 # Likewise of the application, which is awake nearly always: what it does when it starts, connects or ends. Not what a
 # handler of the client needs, where stack is short.
 OCCASIONAL = {
