@@ -100,9 +100,16 @@ def pytest_collection_modifyitems(config, items):
     items[:] = sorted(filter(_is_asked_for, items), key=_weight, reverse=True)
 
 
-def pytest_collection_finish():
-    """Thousands of tests stay to the end: no collection of garbage has to go through them."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Thousands of tests stay to the end: no collection of garbage has to go through them, while they are made or
+    later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_xdist_make_scheduler(config, log):

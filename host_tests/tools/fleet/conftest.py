@@ -15,11 +15,13 @@ NEEDS = dict.fromkeys(("query", "where", "transfer"), ("deltalake",))
 NEEDS |= {"console": ("deltalake", "prometheus_client"), "monitoring": ("prometheus_client",)}
 NEEDS["spark"] = ("deltalake", "pyspark")
 
+java = functools.cache(java_home)  # it starts one to learn its version
+
 
 def pytest_pycollect_makemodule(module_path, parent):
     folder = module_path.parent.name
     missing = [f"{name} is not installed" for name in NEEDS.get(folder, ()) if not importlib.util.find_spec(name)]
-    if folder == "spark" and not missing and not java_home():
+    if folder == "spark" and not missing and not java():
         missing = ["there is no Java 17 or newer"]
     return absent(parent, module_path, f"{missing[0]}: run `make setup-pipeline`" if missing else "")
 
