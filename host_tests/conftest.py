@@ -26,9 +26,11 @@ DEVICE = Path(__file__).parent / "device"
 # it runs where its line `MORE_RUNTIMES = "..."` says, too. The other runtimes run by `make test-everywhere`.
 RUNTIMES = "cpython micropython-x64 micropython-x86"
 # Files with the same line `WORKER = "browser"` run on one worker, one test after the other: they share a slow fixture,
-# or wait more than they compute. In conftest.py it counts for all files beside it. Those of the worker "first" take as
-# long as all others together: they start first, and go before.
+# or wait more than they compute. In conftest.py it counts for all files beside it. So does a file with a fixture of its
+# own for all its tests. Those of the worker "first" take as long as all others together: they start first, and go
+# before.
 _FIRST = "first"
+_OF_THE_FILE = re.compile(r'^@pytest\.fixture\(scope="module"', re.M)
 _IN_MEMORY = Path("/dev/shm")  # Linux: where thousands of small files and syncs cost no disk
 _ROOM = 8 << 30  # bytes that it needs, several times what the tests write
 _NICE = 5  # of the workers that run others
@@ -151,9 +153,11 @@ def said(file, name, default=""):
 
 @functools.cache
 def worker_of(file):
-    """The worker that a file shares with others, or that its folder does; "" if it may run on any."""
+    """The worker that a file shares with others, or that its folder does, or that it has for itself; "" if each test
+    may run on any."""
     beside = file.with_name("conftest.py")
-    return said(file, "WORKER") or (said(beside, "WORKER") if beside.exists() else "")
+    named = said(file, "WORKER") or (said(beside, "WORKER") if beside.exists() else "")
+    return named or (str(file) if _OF_THE_FILE.search(file.read_text()) else "")
 
 
 @functools.cache
