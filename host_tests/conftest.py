@@ -58,6 +58,24 @@ def nobody(request):
     return held_port(request.node)
 
 
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    from tools.peers.chromium import Chromium  # few workers need it
+
+    with Chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture
+def browser(chromium):
+    """Headless Chromium, which the tests of the worker "browser" share. A test's pages are closed at its end."""
+    yield chromium
+    for target in chromium.call("Target.getTargets")["targetInfos"]:
+        if target["type"] == "page" and target["url"] != "about:blank":  # of which one stays: without any it would end
+            chromium.call("Target.closeTarget", targetId=target["targetId"])
+    chromium.events.clear()
+
+
 @pytest.fixture
 def mosquitto(tmp_path):
     """mosquitto(line, ...) starts one with these lines in its configuration. Where there is none, skips the test."""

@@ -8,7 +8,6 @@ import pytest
 from host_tests.absent import absent
 from host_tests.tools import command
 from inflight_tools.fleet.spark.java import java_home
-from tools.peers import chromium
 
 # Of a folder: what its tests need.
 NEEDS = dict.fromkeys(("query", "where", "transfer"), ("deltalake",))
@@ -24,12 +23,6 @@ def pytest_pycollect_makemodule(module_path, parent):
     if folder == "spark" and not missing and not java():
         missing = ["there is no Java 17 or newer"]
     return absent(parent, module_path, f"{missing[0]}: run `make setup-pipeline`" if missing else "")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with chromium.Chromium(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 @pytest.fixture
