@@ -1,7 +1,6 @@
 """The console: what it shows is what the report shows, as the tables are now; who may read it; its metrics."""
 
 import base64
-import contextlib
 import re
 import threading
 import urllib.parse
@@ -14,7 +13,6 @@ from deltalake import CommitProperties, Transaction
 from prometheus_client.parser import text_string_to_metric_families
 
 from host_tests.tools.command import inflight
-from host_tests.tools.fleet.console.asked import Asked
 from host_tests.tools.fleet.console.served import Served
 from host_tests.tools.fleet.report.reading import fleet_figures, read, value
 from host_tests.tools.fleet.tables import AT, Tables, troubled
@@ -366,21 +364,8 @@ def basic(password):
     return {"Authorization": "Basic " + base64.b64encode(f"me:{password}".encode()).decode()}
 
 
-@pytest.fixture
-def guarded(served):
-    """guarded(...): a console of the same tables, with these arguments of Access."""
-    with contextlib.ExitStack() as open_:
-
-        def start(**how):
-            return open_.enter_context(
-                contextlib.closing(Asked(access=Access("127.0.0.1", **how), **of_tables(served.live)))
-            )
-
-        yield start
-
-
-def test_a_password_is_asked_for(guarded):
-    served = guarded(password="s3crét")
+def test_a_password_is_asked_for(served, serve):
+    served = serve(live=served.live, password="s3crét")
     others = ("Basic ###", "Bearer s3crét".encode().decode("latin-1"))
     for headers in ({}, basic("wrong"), *({"Authorization": other} for other in others)):
         status, told, text = served.get(**headers)
@@ -389,11 +374,11 @@ def test_a_password_is_asked_for(guarded):
         assert served.get(path)[0] == 401 and served.get(path, **basic("s3crét"))[0] == 200
 
 
-def test_the_header_of_a_proxy_lets_in(guarded):
-    served = guarded(header="X-Forwarded-User")
+def test_the_header_of_a_proxy_lets_in(served, serve):
+    other = serve(live=served.live, header="X-Forwarded-User", proxy="10.0.0.0/8")  # it counts from the proxy alone
+    served = serve(live=served.live, header="X-Forwarded-User")
     assert served.get()[0] == served.get(**{"X-Forwarded-User": " "})[0] == 403
     assert served.get(**{"X-Forwarded-User": "ann"})[0] == 200
-    other = guarded(header="X-Forwarded-User", proxy="10.0.0.0/8")  # it counts from the proxy alone
     assert other.get(**{"X-Forwarded-User": "ann"})[0] == 403
 
 
