@@ -26,9 +26,11 @@ DEVICE = Path(__file__).parent / "device"
 # it runs where its line `MORE_RUNTIMES = "..."` says, too. The other runtimes run by `make test-everywhere`.
 RUNTIMES = "cpython micropython-x64 micropython-x86"
 # Files with the same line `WORKER = "browser"` run on one worker, one test after the other: they share a slow fixture,
-# or wait more than they compute. In conftest.py it counts for all files beside it. Those of the worker "first" take as
-# long as all others together: they start first, and go before.
+# or wait more than they compute. In conftest.py it counts for all files beside it. So does a file with a fixture of its
+# own for all its tests. Those of the worker "first" take as long as all others together: they start first, and go
+# before.
 _FIRST = "first"
+_OF_THE_FILE = re.compile(r'^@pytest\.fixture\(scope="module"', re.M)
 _IN_MEMORY = Path("/dev/shm")  # Linux: where thousands of small files and syncs cost no disk
 _ROOM = 8 << 30  # bytes that it needs, several times what the tests write
 _NICE = 5  # of the workers that run others
@@ -54,6 +56,24 @@ def signals_are_left_alone():
 def nobody(request):
     """A loopback port that refuses connections."""
     return held_port(request.node)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    from tools.peers.chromium import Chromium  # few workers need it
+
+    with Chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture
+def browser(chromium):
+    """Headless Chromium, which the tests of the worker "browser" share. A test's pages are closed at its end."""
+    yield chromium
+    for target in chromium.call("Target.getTargets")["targetInfos"]:
+        if target["type"] == "page" and target["url"] != "about:blank":  # of which one stays: without any it would end
+            chromium.call("Target.closeTarget", targetId=target["targetId"])
+    chromium.events.clear()
 
 
 @pytest.fixture
@@ -100,9 +120,16 @@ def pytest_collection_modifyitems(config, items):
     items[:] = sorted(filter(_is_asked_for, items), key=_weight, reverse=True)
 
 
-def pytest_collection_finish():
-    """Thousands of tests stay to the end: no collection of garbage has to go through them."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Thousands of tests stay to the end: no collection of garbage has to go through them, while they are made or
+    later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_xdist_make_scheduler(config, log):
@@ -144,9 +171,11 @@ def said(file, name, default=""):
 
 @functools.cache
 def worker_of(file):
-    """The worker that a file shares with others, or that its folder does; "" if it may run on any."""
+    """The worker that a file shares with others, or that its folder does, or that it has for itself; "" if each test
+    may run on any."""
     beside = file.with_name("conftest.py")
-    return said(file, "WORKER") or (said(beside, "WORKER") if beside.exists() else "")
+    named = said(file, "WORKER") or (said(beside, "WORKER") if beside.exists() else "")
+    return named or (str(file) if _OF_THE_FILE.search(file.read_text()) else "")
 
 
 @functools.cache

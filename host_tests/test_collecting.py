@@ -56,9 +56,12 @@ def test_runtimes_that_do_not_exist_are_refused(tmp_path, names):
 
 
 def test_files_share_a_worker_by_a_line_of_their_own_or_of_their_folder(tmp_path):
-    own, beside, alone = (tmp_path / name for name in ("own/test_a.py", "beside/test_b.py", "test_c.py"))
-    for file, line in ((own, 'WORKER = "slow"\n'), (beside, ""), (alone, "")):
+    """One that makes something for all its tests has one for itself."""
+    names = ("own/test_a.py", "beside/test_b.py", "test_c.py", "test_d.py")
+    own, beside, alone, once = (tmp_path / name for name in names)
+    fixture = '@pytest.fixture(scope="module")\n'
+    for file, line in ((own, 'WORKER = "slow"\n'), (beside, fixture), (alone, ""), (once, fixture)):
         file.parent.mkdir(exist_ok=True)
         file.write_text(f'"""Made."""\n{line}')
     beside.with_name("conftest.py").write_text('WORKER = "slow"\n')
-    assert [worker_of(file) for file in (own, beside, alone)] == ["slow", "slow", ""]
+    assert [worker_of(file) for file in (own, beside, alone, once)] == ["slow", "slow", "", str(once)]

@@ -16,6 +16,7 @@ from tools.peers.tls_proxy import tls_proxy
 
 RUNTIMES = "micropython-x86"
 MORE_RUNTIMES = "cpython"
+WORKER = "browser"
 
 pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
 
@@ -78,13 +79,10 @@ class Person:
         patiently(outcome)
 
 
-def test_a_person_sets_the_device_up(device, broker, tmp_path, published):
+def test_a_person_sets_the_device_up(device, broker, browser, tmp_path, published):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    with (
-        tls_proxy(broker.port, server_context(authority, "localhost")) as tls,
-        chromium.Chromium(tmp_path / "chromium") as browser,
-    ):
+    with tls_proxy(broker.port, server_context(authority, "localhost")) as tls:
         page = browser.open(device.url, width=390, script=False)
         person = Person(page)
         page.picture(tmp_path / "page.png")
@@ -102,12 +100,11 @@ def test_a_person_sets_the_device_up(device, broker, tmp_path, published):
         device.wait_for(lambda: published("status"))
 
 
-def test_the_key_can_be_shown(device, tmp_path):
-    with chromium.Chromium(tmp_path / "chromium") as browser:
-        page = browser.open(device.url, width=390)
-        page.ask("document.querySelector('[onclick]').click()")
-        assert page.ask("document.querySelector('[name=key]').type") == "text"
-        assert page.errors() == []  # the page's policy allows this script
+def test_the_key_can_be_shown(device, browser):
+    page = browser.open(device.url, width=390)
+    page.ask("document.querySelector('[onclick]').click()")
+    assert page.ask("document.querySelector('[name=key]').type") == "text"
+    assert page.errors() == []  # the page's policy allows this script
 
 
 SMALL = """[...document.querySelectorAll("input, select, button, a, summary")]
@@ -116,27 +113,26 @@ SMALL = """[...document.querySelectorAll("input, select, button, a, summary")]
 
 
 @pytest.fixture
-def look(tmp_path):
+def look(browser, tmp_path):
     """look(html): a page has no barriers, fits, and has a dark mode, on a phone and on a computer."""
     if reason := chromium.no_axe():
         pytest.skip(reason)
-    with chromium.Chromium(tmp_path / "chromium") as browser:
 
-        def look(html):
-            # A copy: the device ends when a person has seen the success. Without the refresh, to which axe objects: the
-            # page that has it shows only progress, and nothing can be entered there.
-            file = tmp_path / "page.html"
-            file.write_text(html.replace('<meta http-equiv="refresh" content="2;url=/">', ""))
-            for width, dark in ((390, False), (390, True), (1280, False), (1280, True)):
-                page = browser.open(file.as_uri(), width=width, dark=dark)
-                assert page.violations() == []
-                assert page.ask("document.querySelectorAll('main').length") == 1
-                assert page.ask("document.documentElement.scrollWidth") == width
-                assert page.ask(SMALL) == []
-                red = int(page.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")[0])
-                assert red < 40 if dark else red > 215
+    def look(html):
+        # A copy: the device ends when a person has seen the success. Without the refresh, to which axe objects: the
+        # page that has it shows only progress, and nothing can be entered there.
+        file = tmp_path / "page.html"
+        file.write_text(html.replace('<meta http-equiv="refresh" content="2;url=/">', ""))
+        for width, dark in ((390, False), (390, True), (1280, False), (1280, True)):
+            page = browser.open(file.as_uri(), width=width, dark=dark)
+            assert page.violations() == []
+            assert page.ask("document.querySelectorAll('main').length") == 1
+            assert page.ask("document.documentElement.scrollWidth") == width
+            assert page.ask(SMALL) == []
+            red = int(page.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")[0])
+            assert red < 40 if dark else red > 215
 
-        yield look
+    return look
 
 
 def test_each_page_has_no_barriers_and_a_dark_mode(device, broker, nobody, look):

@@ -1,6 +1,7 @@
 """Shared by the tests of the asyncio client: clients, and scenes played with the scripted broker."""
 
 import asyncio
+import contextlib
 import errno
 import functools
 import gc
@@ -73,6 +74,16 @@ async def times_out(work):
     with pytest.raises(OSError) as told:
         await work
     assert told.value.args[0] == errno.ETIMEDOUT
+
+
+@contextlib.asynccontextmanager
+async def connected(client, *subscriptions):
+    """Within it the client is connected, with these subscriptions, which are arguments of subscribe()."""
+    async with client:
+        for arguments in subscriptions:
+            await client.subscribe(*arguments)
+        await client.connect()
+        yield
 
 
 async def until(condition):

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, plain, play, run, times_out, until
+from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, connected, make, plain, play, run, times_out, until
 from tools.reference.kinds import PINGREQ, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import suback
 
@@ -49,8 +49,7 @@ def test_a_loop_that_starts_its_tasks_eagerly(automatic):
 
     async def scene(client):
         asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", _run_eagerly))
-        async with client:
-            await client.connect()
+        async with connected(client):
             await client.publish("t", b"1", 1)
             assert await client.drain(LIMIT_S * 1000)
 
@@ -88,8 +87,7 @@ def test_connection_lost_during_a_request(broker):
     client = make(broker.port)
 
     async def scene():
-        async with client:
-            await client.connect()
+        async with connected(client):
             for ask in (client.subscribe("s"), client.ping(), client.unsubscribe("x")):
                 with pytest.raises(OSError) as told:
                     await ask

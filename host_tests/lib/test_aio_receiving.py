@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from host_tests.broker import Gone
-from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, plain, play, run, subscribed, until
+from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, connected, make, plain, play, run, subscribed, until
 from inflight import RamFlash
 from tools.reference.kinds import PINGREQ, PUBACK, PUBLISH, PUBREC
 from tools.reference.wire import publish
@@ -26,9 +26,7 @@ def test_handlers_that_raise(broker):
         raise errors[m.qos - 1]
 
     async def scene():
-        async with client:
-            await client.subscribe("t/+", 2, raises)
-            await client.connect()
+        async with connected(client, ("t/+", 2, raises)):
             await until(lambda: broker.connection.packets[-1].kind == PINGREQ)
 
     @subscribed
@@ -50,9 +48,7 @@ def test_long_messages_for_a_consumer(broker):
         b.send(publish("t", b"a" * 65_530, properties=b.none), publish("t", b"b" * 131_000, properties=b.none))
 
     async def scene():
-        async with client:
-            await client.subscribe("t", 1)
-            await client.connect()
+        async with connected(client, ("t", 1)):
             for letter, n in ((b"a", 65_530), (b"b", 131_000)):
                 message = await client.__anext__()
                 assert (message.topic, message.payload) == ("t", letter * n)
@@ -131,9 +127,7 @@ def test_a_flood_does_not_block_other_tasks(broker):
     stop = threading.Event()
 
     async def scene():
-        async with client:
-            await client.subscribe("t", 0, lambda m: None)
-            await client.connect()
+        async with connected(client, ("t", 0, lambda m: None)):
             while client.counters()["received"] < 2000:
                 turns.append(client.counters()["received"])
                 await asyncio.sleep(0)
@@ -160,8 +154,7 @@ def test_iterator_ends_with_disconnect(broker):
         return [m.payload async for m in client]
 
     async def scene():
-        async with client:
-            await client.connect()
+        async with connected(client):
             loop = asyncio.create_task(everything())
             await asyncio.sleep(0)
             await client.disconnect()
@@ -254,10 +247,7 @@ def test_nothing_waits_for_an_ended_consumer(automatic, leave, qos):
         client = make(b.port, timeout_ms=1000)
 
         async def scene():
-            async with client:
-                await client.subscribe("t", 2)
-                await client.subscribe("h", 2, lambda m: handled.append(m.payload))
-                await client.connect()
+            async with connected(client, ("t", 2), ("h", 2, lambda m: handled.append(m.payload))):
                 for k in range(5):
                     b.give("t", b"%d" % k, qos)
                 message = await leave(client)
@@ -292,9 +282,7 @@ def test_more_messages_than_the_inbox_holds(automatic, qos):
         client = make(b.port, timeout_ms=400, buffer=bytearray(512))
 
         async def scene():
-            async with client:
-                await client.subscribe("t", 2)
-                await client.connect()
+            async with connected(client, ("t", 2)):
                 for k in range(count):
                     b.give("t", b"%3d" % k + bytes(50), qos)
                 await client.publish("out", b"own", 2)
@@ -320,10 +308,7 @@ def test_a_handler_message_waits_for_a_consumer(broker):
     overtaken = threading.Event()
 
     async def scene():
-        async with client:
-            await client.subscribe([("t", 1)])
-            await client.subscribe("h", 1, lambda m: order.append(m.payload))
-            await client.connect()
+        async with connected(client, ([("t", 1)],), ("h", 1, lambda m: order.append(m.payload))):
             async for message in client:
                 order.append(message.payload)
                 if message.payload == b"quick":
@@ -370,9 +355,7 @@ def test_two_consumers(broker):
                 return
 
     async def scene():
-        async with client:
-            await client.subscribe("t", 1)
-            await client.connect()
+        async with connected(client, ("t", 1)):
             consumers = [asyncio.create_task(consume()) for _ in range(2)]
             await until(lambda: len(got) == 2)
             gates[b"2"].set()
@@ -419,9 +402,7 @@ def test_a_burst_for_an_idle_consumer(broker, qos):
             got.append((await client.__anext__()).payload[0])
 
     async def scene():
-        async with client:
-            await client.subscribe("t", qos)
-            await client.connect()
+        async with connected(client, ("t", qos)):
             first = asyncio.create_task(busy())
             await idle()
             first.cancel()

@@ -304,6 +304,14 @@ FULL = ("t", b"x", 3600, "application/json", "answers/7", b"\0\xff", True, USER)
 BARE = ("t", b"x", None, None, None, None, False, [])
 
 
+def arrive(b):
+    """What comes for a subscription, after CONNECT."""
+    b.welcome()
+    b.grant(1)
+    b.send(publish("t", b"x", 1, 5, properties=ARRIVING) + publish("t", b"x", properties=NONE))
+    b.expect(4, mid=5)
+
+
 def test_fields_of_a_message(broker, make5):
     """[MQTT5-3.3.2-6] [MQTT5-3.3.2-15] [MQTT5-3.3.2-16] [MQTT5-3.3.2-17] [MQTT5-3.3.2-18] All that the broker sent, in
     its order; of a message in pieces with each of them."""
@@ -313,10 +321,7 @@ def test_fields_of_a_message(broker, make5):
     client.subscribe("long", 1, lambda m: pieces.append((m.payload, m.content_type, m.user)), stream=True)
 
     def script(b):
-        b.welcome()
-        b.grant(1)
-        b.send(publish("t", b"x", 1, 5, properties=ARRIVING) + publish("t", b"x", properties=NONE))
-        b.expect(4, mid=5)
+        arrive(b)
         b.send(publish("long", b"y" * 2000, 1, 6, properties=ARRIVING))
         b.expect(4, mid=6)
 
@@ -333,18 +338,14 @@ def test_fields_for_consumers(broker):
     awaits reply()."""
 
     def script(b):
-        b.welcome()
-        b.grant(1)
-        b.send(publish("t", b"x", 1, 5, properties=ARRIVING) + publish("t", b"x", properties=NONE))
-        b.expect(4, mid=5)
+        arrive(b)
         answer = b.expect(PUBLISH, topic="answers/7", payload=b"x!")
         assert answer.properties == [(9, b"\0\xff")]
         b.goodbye()
 
     async def scene():
-        async with aio_clients.make(broker.port, protocol_level=5) as client:
-            await client.subscribe("t", 1)
-            await client.connect()
+        client = aio_clients.make(broker.port, protocol_level=5)
+        async with aio_clients.connected(client, ("t", 1)):
             got = []
             async for message in client:
                 got.append(message)

@@ -65,19 +65,6 @@ def test_ids_go_around():
     eq(outbound.free_mid(3), 4)
 
 
-def test_max_inflight():
-    """[MQTT-4.6.0-1] Messages are sent in order up to max_inflight, and further ones when the first is completed."""
-    peer = Peer.connected(max_inflight=3)
-    peer.publish_numbers(5)
-    eq([p[-1:] for p in peer.sent()], [b"0", b"1", b"2"])
-    eq(peer.session.pending, 5)
-    assert peer.session.queued
-    eq(peer.feed(ack(0x40, 2))[0][-1:], b"3")
-    eq(peer.feed(ack(0x40, 1) + ack(0x40, 3))[0][-1:], b"4")
-    eq(peer.feed(ack(0x40, 4) + ack(0x40, 5)), [])
-    eq(peer.session.pending, 0)
-
-
 def test_recovered_has_dup():
     """[MQTT-3.3.1-1] [MQTT-4.4.0-1] After a restart, messages that may have been sent have DUP, the others have not."""
     device = RamFlash()

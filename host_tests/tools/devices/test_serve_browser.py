@@ -3,11 +3,10 @@
 import pytest
 
 from host_tests.tools.devices.test_serve import CONFIG, EVIL, PATIENCE_S, rows, serving
-from host_tests.tools.fleet.conftest import browser  # noqa: F401
 from host_tests.waiting import wait_for
 from tools.peers import chromium
 
-WORKER = "report browser"
+WORKER = "browser"
 pytestmark = pytest.mark.skipif(bool(chromium.no_axe()), reason=chromium.no_axe() or "there is one")
 RENEWED = "new MutationObserver(done).observe(document.body, {attributes: true, attributeFilter: ['data-fresh']})"
 
@@ -27,7 +26,7 @@ def fleet(broker, told, answering, tmp_path):
         yield console
 
 
-def test_it_follows_what_devices_tell(browser, fleet, told):  # noqa: F811
+def test_it_follows_what_devices_tell(browser, fleet, told):
     page = browser.open(fleet.url + "/")
     new = "[...document.querySelectorAll('td')].some(cell => cell.textContent.includes('21.5'))"
     watched = f"new MutationObserver(() => {new} && done()).observe(document, {{subtree: true, childList: true}})"
@@ -37,7 +36,7 @@ def test_it_follows_what_devices_tell(browser, fleet, told):  # noqa: F811
     assert page.errors() == []
 
 
-def test_a_page_that_is_renewed_leaves_a_person_where_he_is(browser, fleet, told):  # noqa: F811
+def test_a_page_that_is_renewed_leaves_a_person_where_he_is(browser, fleet, told):
     def renew(page):
         page.ask(f"window.renewed = new Promise(done => {RENEWED}), 0")
         told("attic", "health", up=5)
@@ -60,7 +59,7 @@ def test_a_page_that_is_renewed_leaves_a_person_where_he_is(browser, fleet, told
 
 
 @pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
-def test_settings_are_reached_and_checked_by_keys_and_fit(browser, fleet, tmp_path, dark):  # noqa: F811
+def test_settings_are_reached_and_checked_by_keys_and_fit(browser, fleet, tmp_path, dark):
     def fits(name):
         for width in (1280, 390):
             page.resize(width)

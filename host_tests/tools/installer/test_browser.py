@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
     pytest.mark.skipif(not cached().exists(), reason="no esp-web-tools: `make setup-tests` fetches it with npm"),
 ]
+WORKER = "browser"
 SERIAL = Path(__file__).with_name("serial.js").read_text()
 JOURNAL = slice(0x3F0000, 0x400000)
 MESSAGES = b"undelivered messages" * 3000
@@ -76,12 +77,6 @@ def served(path, port):
         tty.setraw(server.serial)
         yield f"{server.url}/"
     os.close(server.serial)
-
-
-@pytest.fixture
-def browser(tmp_path):
-    with chromium.Chromium(tmp_path / "chromium") as running:
-        yield running
 
 
 def by_command(rom, firmware):

@@ -6,7 +6,7 @@ from host_tests.tools.fleet.tables import Tables
 from tools.peers import chromium
 
 PART = "document.querySelector('#part')"
-WORKER = "report browser"
+WORKER = "browser"
 pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
 
 

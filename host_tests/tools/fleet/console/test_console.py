@@ -218,16 +218,16 @@ def test_devices_are_found_sorted_and_paged(tables, serve):
     assert served.get("/devices?number=x")[0] == 400
 
 
-def test_a_form_says_what_tables_do_not(fleet, serve):
+def test_a_form_says_what_tables_do_not(fleet, serve, served):
     """As the commands do, whose errors it shows; only with the token of its page."""
-    served = serve(token="t")
+    given = serve(token="t")
     registry = fleet.root / "registry.json"
 
     def post(act, device="attic", token="t", **fields):
-        status, _, text = served.post(f"/device?name={device}", {"token": token, "act": act} | fields)
+        status, _, text = given.post(f"/device?name={device}", {"token": token, "act": act} | fields)
         return read(text).one(id="outcome").text.strip() if status == 200 else status
 
-    form = read(served.get("/device?name=attic")[2]).one(id="say").one("form")
+    form = read(given.get("/device?name=attic")[2]).one(id="say").one("form")
     assert form.one(name="token").attributes["value"] == "t"
     assert sorted(one.attributes["value"] for one in form.all("button")) == sorted(COMMANDS)
     assert post("note", token="x") == 403 and post("note", device="nobody") == post("sell") == 404
@@ -236,13 +236,13 @@ def test_a_form_says_what_tables_do_not(fleet, serve):
     assert not registry.exists()
     for act, text in (("note", "<b>stove"), ("expect", "24h"), ("retire", ""), ("rename", "loft")):
         assert post(act, value=text) == "It is noted, and counts in a moment."
-    served.live.look()
-    page = read(served.device("attic")[2])
+    given.live.look()
+    page = read(given.device("attic")[2])
     assert page.one("h1").text == "loft" and "was attic · <b>stove" in page.one("header").text
     assert post("rename", undo="on").startswith("It is noted")
-    served.live.look()
-    assert read(served.device("attic")[2]).one("h1").text == "attic"
-    assert serve().post("/device?name=attic", {"token": "t", "act": "retire"})[0] == 501
+    given.live.look()
+    assert read(given.device("attic")[2]).one("h1").text == "attic"
+    assert served.post("/device?name=attic", {"token": "t", "act": "retire"})[0] == 501
 
 
 def test_a_page_has_what_tables_know_and_what_the_device_tells_now(fleet, serve, nobody):
@@ -364,8 +364,8 @@ def basic(password):
     return {"Authorization": "Basic " + base64.b64encode(f"me:{password}".encode()).decode()}
 
 
-def test_a_password_is_asked_for(fleet, serve):
-    served = serve(password="s3crét")
+def test_a_password_is_asked_for(served, serve):
+    served = serve(live=served.live, password="s3crét")
     others = ("Basic ###", "Bearer s3crét".encode().decode("latin-1"))
     for headers in ({}, basic("wrong"), *({"Authorization": other} for other in others)):
         status, told, text = served.get(**headers)
@@ -374,11 +374,11 @@ def test_a_password_is_asked_for(fleet, serve):
         assert served.get(path)[0] == 401 and served.get(path, **basic("s3crét"))[0] == 200
 
 
-def test_the_header_of_a_proxy_lets_in(fleet, serve):
-    served = serve(header="X-Forwarded-User")
+def test_the_header_of_a_proxy_lets_in(served, serve):
+    other = serve(live=served.live, header="X-Forwarded-User", proxy="10.0.0.0/8")  # it counts from the proxy alone
+    served = serve(live=served.live, header="X-Forwarded-User")
     assert served.get()[0] == served.get(**{"X-Forwarded-User": " "})[0] == 403
     assert served.get(**{"X-Forwarded-User": "ann"})[0] == 200
-    other = serve(header="X-Forwarded-User", proxy="10.0.0.0/8")  # it counts from the proxy alone
     assert other.get(**{"X-Forwarded-User": "ann"})[0] == 403
 
 

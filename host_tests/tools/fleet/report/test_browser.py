@@ -9,7 +9,7 @@ from host_tests.tools.fleet.report.made_facts import MADE
 from inflight_tools.fleet.report import render
 from tools.peers import chromium
 
-WORKER = "report browser"
+WORKER = "browser"
 pytestmark = [pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")]
 WIDTHS = (1280, 800, 390, 360) if THOROUGH else (1280, 360)
 

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from host_tests.thorough import more
 from host_tests.tools.fleet.spark.with_spark import Fleet
 from host_tests.tools.fleet.without_spark import telemetry
 from inflight_tools.fleet.delta import WrongTables
@@ -122,6 +123,8 @@ def fail(before_commits):
 @pytest.mark.parametrize("why", ["Checksum error", "Permission denied"])
 def test_a_file_that_cannot_be_read_is_set_aside(fleet, spark, fail, capsys, why):
     """A batch that has begun with it is repeated without it. What is read of it is put back under another name."""
+    if why == "Permission denied" and not os.geteuid():
+        pytest.skip("root may read any file")
     fleet.land(telemetry("attic", 0))
     fleet.run()
     fleet.land(telemetry("attic", 1))
@@ -130,8 +133,6 @@ def test_a_file_that_cannot_be_read_is_set_aside(fleet, spark, fail, capsys, why
     file = fleet.landing / "000003.ndjson"
     if why == "Permission denied":
         file.chmod(0)
-        if os.access(file, os.R_OK):
-            pytest.skip("this user may read any file")
     else:
         file.with_name(f".{file.name}.crc").write_bytes(b"crc\0\0\0\2\0" + bytes(4))  # Hadoop's, of another file
     watch = Watch(LandingFiles(fleet.landing, fleet.root, partial(Storage, spark)))
@@ -178,7 +179,7 @@ def test_what_is_no_line_is_a_dead_letter(fleet):
     assert fleet.facts()["fleet"]["dead_letters"] == fleet.count("dead_letters") > 0
 
 
-@pytest.mark.parametrize("commits", [0, 2, None])
+@pytest.mark.parametrize("commits", [0, None, *more(2)])
 def test_a_folder_that_is_moved_is_read_once(commits, fleet, spark, fail, tmp_path):
     """With a batch that failed behind so many commits, and with files that Spark has not moved away yet."""
     fleet.land(telemetry("attic", 0))
