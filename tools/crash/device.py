@@ -59,10 +59,8 @@ class FakeTransport:
         return n
 
     def wait(self, ms, write=False):
-        if not self.down:
-            self._wait()
-
-    def _wait(self):
+        if self.down:
+            return
         # The client waits for an answer: the broker answers now, or the connection breaks.
         self.peer.out.handled()
         if self.max_answers != 0:

@@ -163,7 +163,7 @@ class Explorer:
         self.count["faults"] += way[0] in FAULTS
         self.count["rot"] += way[0] == "rot"
         self.count["cuts"] += 1
-        self.count[f"cut {len(cuts)}"] += 1
+        self.count[f"cut {min(len(cuts), 3)}"] += 1
         self.count[operation.name] += 1
         self.count["within bytes"] += way[0] in WITHIN
         self.count["undecided"] += way[0] == "undecided"
