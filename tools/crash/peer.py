@@ -6,7 +6,7 @@ decides when each is delivered, and in which order."""
 from tools.crash.messages import incoming, number_of
 from tools.reference import kinds
 from tools.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
-from tools.reference.server import Connection, Server, copied
+from tools.reference.server import Connection, Copyable, Server
 from tools.reference.wire import parse
 
 NAME = "dev"  # the client's
@@ -16,7 +16,7 @@ EXPIRY = 0x11  # of a session, in seconds
 ANNOUNCED = ((0x22, 2),)  # at level 5: two topic aliases are allowed
 
 
-class Peer:
+class Peer(Copyable):
     def __init__(self):
         self.out = Outgoing()
         self.inc = Incoming()
@@ -32,7 +32,7 @@ class Peer:
         self._connection = Connection(self.server)
 
     def copy(self):
-        other = copied(self)
+        other = super().copy()
         other.out, other.inc, other.server = self.out.copy(), self.inc.copy(), self.server.copy()
         other._connection = self._connection.copy(other.server)
         return other

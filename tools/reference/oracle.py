@@ -5,7 +5,7 @@ on MicroPython."""
 from collections import namedtuple
 
 from tools.reference.kinds import CONNACK, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK
-from tools.reference.server import Session, copied
+from tools.reference.server import Copyable, Session
 from tools.reference.wire import Violation
 
 LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of order", "other"
@@ -78,7 +78,7 @@ _FIELDS = ("number", "qos", "mid", "phase", "unsure", "tried", "fresh", "orphane
 Exchange = namedtuple("Exchange", _FIELDS)
 
 
-class Outgoing:
+class Outgoing(Copyable):
     """The messages that the application published, numbered 0, 1, ..."""
 
     def __init__(self):
@@ -109,9 +109,6 @@ class Outgoing:
         self.request_mid = 0  # Message ID of the pending SUBSCRIBE or UNSUBSCRIBE
         self.last_seq = -1
         self.seqs = {}  # number: sequence number
-
-    def copy(self):
-        return copied(self)
 
     def _set(self, e, **new):
         self.open[e.number] = Exchange(*[new.get(name, old) for name, old in zip(_FIELDS, e)])
@@ -450,7 +447,7 @@ class Outgoing:
 # --- messages from the server to the client ---
 
 
-class Incoming:
+class Incoming(Copyable):
     """The messages that the server sends to the client, numbered 0, 1, ..."""
 
     def __init__(self):
@@ -464,9 +461,6 @@ class Incoming:
         self.complete = False  # the application has received all of it
         self.damaged = 0  # damaged records of the journal: each may make the client forget one message
         self._at = 0
-
-    def copy(self):
-        return copied(self)
 
     def add(self, message):
         number = len(self.messages)
