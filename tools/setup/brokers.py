@@ -16,17 +16,7 @@ RABBITMQ = LOCKS / "rabbitmq.lock"
 # Programs that Erlang starts by their paths. `erl` would start the name server, epmd; Rabbitmq.start() does that.
 _STARTED = ("beam.smp", "erl_child_setup", "inet_gethost", "epmd")
 # Needed by RabbitMQ's command-line tools, but not by its server.
-_NOT_LOADED = {"openssl", "openssl-provider-legacy", "procps", "python3", "socat"}
-
-
-def lock_lines(index, architecture):
-    """The lines of rabbitmq.lock for one architecture; `index` is an index.Index()."""
-    names = ["rabbitmq-server"]
-    for known in names:
-        names += [name for name in index.depends(known, architecture) if name not in {*names, *_NOT_LOADED}]
-    for name in names:
-        p = index.find(name, architecture)
-        yield f"rabbitmq-server {p.name} {p.version} {architecture} {p.size} {p.sha256} {p.path}"
+NOT_LOADED = {"openssl", "openssl-provider-legacy", "procps", "python3", "socat"}
 
 
 def _amqtt(installer):
