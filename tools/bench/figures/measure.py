@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from inflight_tools.boards.build.bundle import deployed_name
@@ -29,29 +29,19 @@ _ON_CPYTHON = {"Inflight": "ours_level_5", "Paho": "paho_level_5"}
 
 @dataclass(frozen=True)
 class Effort:
-    messages: int  # for the count of allocations
-    round: dict  # messages of a round, by QoS
-    rounds: int
-    runs: int  # of each contender, alternating
-    trip_s: float  # duration of a round with a round-trip time
-    trips: tuple  # round-trip times of the plot, ms
-    windows: tuple
-    wear: int  # messages for the flash wear
-    sizes: tuple  # of the messages of the plot
+    messages: int = 200  # for the count of allocations
+    round: dict = field(default_factory=lambda: {0: 4000, 1: 1000})  # messages of a round, by QoS
+    rounds: int = 5
+    runs: int = 3  # of each contender, alternating
+    trip_s: float = 1.0  # duration of a round with a round-trip time
+    trips: tuple = (0, 1, 2, 5, 10, 20, 50, 100, 200)  # round-trip times of the plot, ms
+    windows: tuple = (1, 8, 20)
+    wear: int = 3000  # messages for the flash wear
+    sizes: tuple = (32, 64, 128, 256, 512, 1024, 2048, 4000)  # of the messages of the plot
     heap: int = 256  # bytes between two heaps that are tried
 
 
-FULL = Effort(
-    messages=200,
-    round={0: 4000, 1: 1000},
-    rounds=5,
-    runs=3,
-    trip_s=1.0,
-    trips=(0, 1, 2, 5, 10, 20, 50, 100, 200),
-    windows=(1, 8, 20),
-    wear=3000,
-    sizes=(32, 64, 128, 256, 512, 1024, 2048, 4000),
-)
+FULL = Effort()
 TINY = Effort(
     messages=20,
     round={0: 50, 1: 20},
