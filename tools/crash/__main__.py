@@ -14,55 +14,48 @@ from functools import partial
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from account import quick_crc
 from tools.crash import interrupts, kept
 from tools.crash.campaign import run
 from tools.crash.cutting import GRANULARITIES
-from tools.crash.explorer import MOUNTS
 from tools.crash.machine import CAMPAIGNS
 from tools.processes import workers
 from tools.reference.oracle import KINDS
+from tools.shown import table
 
 _UNEVEN = 0.1
 _INTERRUPTS = "interrupts"
 _USUAL = 100_000
+_COUNTED = {  # by an Explorer
+    "program": "at a program",
+    "erase": "at an erase",
+    "within bytes": "of these within bytes",
+    "cache lost": "with loss of unsynced operations",
+    "undecided": "with bits that read differently at each read",
+    "rot": "with a bit flip",
+    "faults": "no cut, but an operation that failed or was interrupted",
+    "mount": "during a mount",
+    "work": "during the script",
+    "finish": "during the final deliveries",
+    "cut 1": "first cut",
+    "cut 2": "second cut, during the recovery",
+    "cut 3": "third or fourth cut",
+    **{name: f"on {name}" for name in GRANULARITIES},
+}
 
 
 def _tables(title, count, findings, wear):
-    cuts = Table("power cut", "times", title=title)
-    for name, key in (
-        ("at a program", "program"),
-        ("at an erase", "erase"),
-        ("of these within bytes", "within bytes"),
-        ("with loss of unsynced operations", "cache lost"),
-        ("with bits that read differently at each read", "undecided"),
-        ("with a bit flip", "rot"),
-        ("no cut, but an operation that failed or was interrupted", "faults"),
-        ("during a mount", MOUNTS),
-        ("during the script", "work"),
-        ("during the final deliveries", "finish"),
-        ("first cut", "cut 1"),
-        ("second cut, during the recovery", "cut 2"),
-        ("third or fourth cut", "cut 3"),
-        *((f"on {name}", name) for name in GRANULARITIES),
-    ):
-        cuts.add_row(name, f"{count[key]:,}")
-    yield cuts
-    verdict = Table("verdict", "times")
-    verdict.add_row("scripts", f"{count['scripts']:,}")
-    verdict.add_row("messages accepted", f"{count['accepted']:,}")
+    yield table(title, [("power cut", "times"), *((words, f"{count[key]:,}") for key, words in _COUNTED.items())])
     found = Counter(kind for kind, _, _ in findings)
-    for kind in KINDS:
-        verdict.add_row(kind, str(found[kind]), style="red" if found[kind] else "")
-    yield verdict
+    verdicts = {"scripts": count["scripts"], "messages accepted": count["accepted"], **{k: found[k] for k in KINDS}}
+    yield table("", [("verdict", "times"), *((name, f"{n:,}") for name, n in verdicts.items())])
     if wear:
-        sectors = Table("wear of sectors", "without cuts", "with cuts", "cuts")
+        rows = [("wear of sectors", "without cuts", "with cuts", "cuts")]
         for name in GRANULARITIES:
-            plain, cut = wear.get((name, False), (0, 0)), wear.get((name, True), (0, 0))
-            sectors.add_row(name, *(f"{100 * uneven:.1f} %" for uneven, _ in (plain, cut)), str(cut[1]))
-        yield sectors
+            (plain, _), (uneven, cuts) = (wear.get((name, interrupted), (0, 0)) for interrupted in (False, True))
+            rows.append((name, f"{100 * plain:.1f} %", f"{100 * uneven:.1f} %", str(cuts)))
+        yield table("", rows)
 
 
 def _explore_campaign(console, name, cuts, seed, erases, jobs):
@@ -71,8 +64,7 @@ def _explore_campaign(console, name, cuts, seed, erases, jobs):
     count, findings, wear = run(console, name, cuts, seed, erases, jobs)
     minutes = (time.monotonic() - start) / 60
     title = f"{name}: {count['cuts']:,} power cuts in {minutes:.1f} minutes, seed {seed}"
-    for table in _tables(title, count, findings, wear):
-        console.print(table)
+    console.print(*_tables(title, count, findings, wear))
     for kind, what, script in findings:
         console.print(f"{kind}: {what}", style="red", markup=False, highlight=False)
         if script:
