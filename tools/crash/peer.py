@@ -34,7 +34,7 @@ class Peer(Copyable):
     def copy(self):
         other = super().copy()
         other.out, other.inc, other.server = self.out.copy(), self.inc.copy(), self.server.copy()
-        other._connection = self._connection.copy(other.server)
+        other._connection = self._connection.copy_to(other.server)
         return other
 
     @property

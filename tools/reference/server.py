@@ -108,9 +108,9 @@ class Connection(Copyable):
         self.held = []  # Message IDs of messages in flight that this connection has not had yet
         self.open = []  # those that it had, and that are not acknowledged
 
-    def copy(self, server):
+    def copy_to(self, server):
         """This connection to a copy of its server, whose sessions are copies."""
-        other = super().copy()
+        other = self.copy()
         other.server = server
         if self.session:
             kept = [name for name, session in self.server.sessions.items() if session is self.session]
