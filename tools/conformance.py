@@ -103,7 +103,6 @@ class Outcomes:
 
 
 def run(files, options):
-    """The outcomes of these test files."""
     outcomes = Outcomes()
     pytest.main(["-q", *options, *files], [outcomes])
     return outcomes.found

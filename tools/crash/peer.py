@@ -188,7 +188,6 @@ class Peer(Copyable):
     # --- to the client ---
 
     def send_queued(self):
-        """Sends queued messages until the server's window is full."""
         while self._connection.send_queued():
             pass
 

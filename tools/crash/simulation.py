@@ -420,7 +420,6 @@ class Simulation:
             self.device.transport.break_link(arrive)
 
     def _do_poll(self):
-        """The client polls its connection."""
         if self.device.transport:
             self.device.poll()
 
@@ -430,7 +429,6 @@ class Simulation:
         self.peer.publish_to_client(qos, size)
 
     def _do_send(self):
-        """The broker sends queued messages."""
         if self._linked():
             self.peer.send_queued()
 

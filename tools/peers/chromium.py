@@ -82,7 +82,6 @@ class Chromium:
                 return answer["result"]
 
     def wait(self, session, method):
-        """Waits for an event."""
         deadline = time.monotonic() + _LIMIT_S
         while not any(event[:2] == (session, method) for event in self.events):
             self._event(deadline)

@@ -82,7 +82,6 @@ class HomeAssistant(Daemon):
             raise RuntimeError(f"{done}\n{self.log()}")
 
     def api(self):
-        """Its Api, for `with`."""
         return Api(self.url, self.token)
 
 

@@ -278,7 +278,6 @@ class Outgoing(Copyable):
         )
 
     def pubrel_written(self, mid):
-        """The client sent PUBREL."""
         e = self.owner(mid)
         if not e or e.qos == 1 or e.tried == NEVER or mid in self.foreign_pubrecs:
             return  # the client frees an id that another journal may have left in use
@@ -330,7 +329,6 @@ class Outgoing(Copyable):
         self.not_durable = ()
 
     def wrote(self):
-        """The client wrote a packet."""
         if self.clean or any(e.number in self.open for e in self.not_durable):
             self.durable()
         # The older ones of the others are. Nobody sees when the client made some of them durable with something else.
@@ -468,7 +466,6 @@ class Incoming(Copyable):
         return number
 
     def publish_read(self, number, mid):
-        """The client reads a PUBLISH."""
         qos = self.messages[number].qos
         if qos:
             self.unanswered += ((PUBACK if qos == 1 else PUBREC, mid),)
@@ -476,11 +473,9 @@ class Incoming(Copyable):
         self.current, self.complete = number, False
 
     def pubrel_read(self, mid):
-        """The client reads a PUBREL."""
         self.unanswered += ((PUBCOMP, mid),)
 
     def answer_written(self, kind, mid):
-        """The client sent PUBACK, PUBREC or PUBCOMP."""
         # PUBACKs in the order of the messages of QoS 1 [MQTT-4.6.0-2], PUBRECs in that of those of QoS 2
         # [MQTT-4.6.0-3]: while one of QoS 2 that finds no space is left with the server, those of QoS 1 and PUBCOMPs go
         # on.

@@ -46,7 +46,6 @@ class Session(Copyable):
         return new
 
     def pubrel_arrived(self, p):
-        """Handles a PUBREL."""
         self.unreleased.pop(p.mid, None)
 
     def ack_arrived(self, p):

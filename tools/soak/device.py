@@ -134,7 +134,6 @@ class Device:
         return self._excused.numbers
 
     async def run(self, subscribe=False):
-        """Runs until it is cancelled."""
         while True:
             try:
                 await self._run_once(subscribe)
