@@ -42,11 +42,9 @@ class Link:
     def write(self, buf, at, n):
         self._check()
         self._packets.bytes_received(bytes(memoryview(buf)[at : at + n]))
-        p = self._packets.next_packet()
-        while p:
+        while p := self._packets.next_packet():
             if self._to.packet_received(p) and p.kind == PUBLISH:
                 self._run.arrived.append((p.topic, bytes(p.payload), p.qos))
-            p = self._packets.next_packet()
         return n
 
     send = write
