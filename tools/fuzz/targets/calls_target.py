@@ -90,10 +90,6 @@ class Idle:
         pass
 
 
-def _bytes(payload):
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
-
-
 class Run:
     def __init__(self, reader, level, client_class):
         self._reader = reader
@@ -179,7 +175,8 @@ class Run:
     async def publish(self, topic, payload, qos, retain, meta):
         mid = await self.call("publish", (ValueError, OutboxFull, OSError), topic, payload, qos, retain, meta)
         if mid:
-            self.accepted.append((topic if isinstance(topic, str) else topic.decode(), _bytes(payload), qos))
+            topic = topic if isinstance(topic, str) else topic.decode()
+            self.accepted.append((topic, payload.encode() if isinstance(payload, str) else bytes(payload), qos))
 
     async def restart(self, options):
         await self.call("disconnect", _NEVER)
