@@ -1,4 +1,4 @@
-"""The interpreters that device code is tested on."""
+"""The interpreters that device code is tested on: `python -m tools.runtimes` lists them."""
 
 import os
 import sys
