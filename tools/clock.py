@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import selectors
+from unittest import mock
 
 import inflight.cpython
 
@@ -118,11 +119,9 @@ def virtual_time():
     """Yields a VirtualLoop; clients use its time."""
     clock = Clock()
     loop = VirtualLoop(clock)
-    real = inflight.cpython.time
-    inflight.cpython.time = clock
-    try:
-        yield loop
-    finally:
-        loop.run_until_complete(end_tasks())
-        inflight.cpython.time = real
-        loop.close()
+    with mock.patch("inflight.cpython.time", clock):
+        try:
+            yield loop
+        finally:
+            loop.run_until_complete(end_tasks())
+            loop.close()

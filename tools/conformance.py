@@ -52,28 +52,28 @@ def rows(file):
             yield cells
 
 
-def rules(spec=SPEC):
+def rules():
     """{number: Rule} of the lists, in their order."""
     found = {}
     for prefix, file in (("MQTT5-", "mqtt-5.md"), ("MQTT-", "mqtt-3.1.1.md")):
-        for number, binds, test, text in rows(spec / file):
+        for number, binds, test, text in rows(SPEC / file):
             needed = bool({"C", "R"} & set(binds.split())) or ("V" in binds and test != "-")
             found[prefix + number] = Rule(prefix + number, text, needed)
-    for number, test, topic, _, _, ours in rows(spec / "mqtt-3.1.md"):
+    for number, test, topic, _, _, ours in rows(SPEC / "mqtt-3.1.md"):
         found["MQTT31-" + number] = Rule("MQTT31-" + number, f"{topic}: {ours}", test != "-")
-    for number, reason in rows(spec / "reasons.md"):
+    for number, reason in rows(SPEC / "reasons.md"):
         found[number].reason = reason
     return found
 
 
-def proofs(tests=TESTS):
+def proofs():
     """(number, file, function) of every number in the docstring of a test."""
-    for file in sorted(tests.rglob("test_*.py")):
+    for file in sorted(TESTS.rglob("test_*.py")):
         text = file.read_text()
         for node in ast.parse(text).body if NUMBER.search(text) else ():
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 for number in NUMBER.findall(ast.get_docstring(node) or ""):
-                    yield number, file.relative_to(tests.parent), node.name
+                    yield number, file.relative_to(CHECKOUT), node.name
 
 
 def assign(found, proven):
@@ -103,7 +103,6 @@ class Outcomes:
 
 
 def run(files, options):
-    """The outcomes of these test files."""
     outcomes = Outcomes()
     pytest.main(["-q", *options, *files], [outcomes])
     return outcomes.found

@@ -36,7 +36,6 @@ def runs():
 
 
 def page():
-    """The text of the page."""
     lines = [COLUMNS.values(), ["---"] * len(COLUMNS)]
     for run in runs():
         lines.append((run | {"command": f"`{run['command']}`", "tree": f"`{run['tree']}`"}).values())

@@ -34,10 +34,10 @@ def test_worked_example(monkeypatch):
     assert not flash.data[64:512].strip(b"\xff")
 
 
-def decode(image, n, page):
+def decode(image, n):
     """Reads an image by the rules of the page alone. Returns {(kind, id): (sequence number, body, state)}, next
     number."""
-    found = Image(Shape(n, len(image) // n, page), image)
+    found = Image(Shape(n, len(image) // n), image)
     return {(r.kind, r.mid): (r.seq, r.body, r.state) for r in found.records}, found.next_seq
 
 
@@ -68,15 +68,15 @@ def test_rules_are_sufficient(page):
                 pending[:] = []
     assert min(flash.erases) > 1
     for image, promised, open_ones in snapshots:
-        found, _ = decode(image, 5, page)
+        found, _ = decode(image, 5)
         for key in open_ones:  # under way
             found.pop(key, None)
             promised.pop(key, None)
         assert found == promised
-    assert decode(bytes(flash.data), 5, page) == (expected, journal.next_seq)
+    assert decode(bytes(flash.data), 5) == (expected, journal.next_seq)
 
 
-RING = Shape(5, 512, 64)
+RING = Shape(5, 512)
 NEWEST, EPOCH, SECRET = 13, 0x12345678, 0x9ABCDEF0
 OF_TABLE = {
     "place": {"behind the newest": NEWEST - 4, "elsewhere": NEWEST - 2},

@@ -8,7 +8,7 @@ from tools.soak.result import Row
 
 
 def device(**what):
-    plain = {"accepted": 3, "full": 0, "qos": 1, "settled": True, "when_full": None, "dropped": 0, "excused": ()}
+    plain = {"accepted": 3, "qos": 1, "settled": True, "when_full": None, "dropped": 0, "excused": ()}
     return SimpleNamespace(**{**plain, **what})
 
 

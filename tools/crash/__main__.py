@@ -14,79 +14,72 @@ from functools import partial
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from account import quick_crc
 from tools.crash import interrupts, kept
-from tools.crash.campaign import Run
+from tools.crash.campaign import run
 from tools.crash.cutting import GRANULARITIES
-from tools.crash.explorer import MOUNTS
 from tools.crash.machine import CAMPAIGNS
 from tools.processes import workers
 from tools.reference.oracle import KINDS
+from tools.shown import table
 
 _UNEVEN = 0.1
 _INTERRUPTS = "interrupts"
 _USUAL = 100_000
+_COUNTED = {  # by an Explorer
+    "program": "at a program",
+    "erase": "at an erase",
+    "within bytes": "of these within bytes",
+    "cache lost": "with loss of unsynced operations",
+    "undecided": "with bits that read differently at each read",
+    "rot": "with a bit flip",
+    "faults": "no cut, but an operation that failed or was interrupted",
+    "mount": "during a mount",
+    "work": "during the script",
+    "finish": "during the final deliveries",
+    "cut 1": "first cut",
+    "cut 2": "second cut, during the recovery",
+    "cut 3": "third or fourth cut",
+    **{name: f"on {name}" for name in GRANULARITIES},
+}
 
 
-def _tables(run, name, seconds, seed):
-    count = run.count
-    title = f"{name}: {count['cuts']:,} power cuts in {seconds / 60:.1f} minutes, seed {seed}"
-    cuts = Table("power cut", "times", title=title)
-    for name, key in (
-        ("at a program", "program"),
-        ("at an erase", "erase"),
-        ("of these within bytes", "within bytes"),
-        ("with loss of unsynced operations", "cache lost"),
-        ("with bits that read differently at each read", "undecided"),
-        ("with a bit flip", "rot"),
-        ("no cut, but an operation that failed or was interrupted", "faults"),
-        ("during a mount", MOUNTS),
-        ("during the script", "work"),
-        ("during the final deliveries", "finish"),
-        ("first cut", "cut 1"),
-        ("second cut, during the recovery", "cut 2"),
-        ("third or fourth cut", ("cut 3", "cut 4")),
-        *((f"on {name}", name) for name in GRANULARITIES),
-    ):
-        keys = (key,) if isinstance(key, str) else key
-        cuts.add_row(name, f"{sum(count[k] for k in keys):,}")
-    verdict = Table("verdict", "times")
-    verdict.add_row("scripts", f"{count['scripts']:,}")
-    verdict.add_row("messages accepted", f"{count['accepted']:,}")
-    found = Counter(kind for kind, _, _ in run.findings)
-    for kind in KINDS:
-        verdict.add_row(kind, str(found[kind]), style="red" if found[kind] else "")
-    wear = Table("wear of sectors", "without cuts", "with cuts", "cuts")
-    for name in GRANULARITIES:
-        plain, cut = run.wear.get((name, False), (0, 0)), run.wear.get((name, True), (0, 0))
-        wear.add_row(name, *(f"{100 * uneven:.1f} %" for uneven, _ in (plain, cut)), str(cut[1]))
-    return (cuts, verdict, wear) if run.wear else (cuts, verdict)
+def _tables(title, count, findings, wear):
+    yield table(title, [("power cut", "times"), *((words, f"{count[key]:,}") for key, words in _COUNTED.items())])
+    found = Counter(kind for kind, _, _ in findings)
+    verdicts = {"scripts": count["scripts"], "messages accepted": count["accepted"], **{k: found[k] for k in KINDS}}
+    yield table("", [("verdict", "times"), *((name, f"{n:,}") for name, n in verdicts.items())])
+    if wear:
+        rows = [("wear of sectors", "without cuts", "with cuts", "cuts")]
+        for name in GRANULARITIES:
+            (plain, _), (uneven, cuts) = (wear.get((name, interrupted), (0, 0)) for interrupted in (False, True))
+            rows.append((name, f"{100 * plain:.1f} %", f"{100 * uneven:.1f} %", str(cuts)))
+        yield table("", rows)
 
 
 def _explore_campaign(console, name, cuts, seed, erases, jobs):
     """Prints what was found. Returns True if that is nothing."""
     start = time.monotonic()
-    run = Run(console, name, cuts, seed, erases, jobs)
-    run.run()
-    for table in _tables(run, name, time.monotonic() - start, seed):
-        console.print(table)
-    for kind, what, script in run.findings:
+    count, findings, wear = run(console, name, cuts, seed, erases, jobs)
+    minutes = (time.monotonic() - start) / 60
+    title = f"{name}: {count['cuts']:,} power cuts in {minutes:.1f} minutes, seed {seed}"
+    console.print(*_tables(title, count, findings, wear))
+    for kind, what, script in findings:
         console.print(f"{kind}: {what}", style="red", markup=False, highlight=False)
         if script:
             file = kept.FOLDER / f"found-{name}-{seed}.json"
             file.write_text(script)
             console.print(f"{script}saved as {file}", markup=False, highlight=False, soft_wrap=True)
-    return not run.findings and all(part <= _UNEVEN for part, _ in run.wear.values())
+    return not findings and all(uneven <= _UNEVEN for uneven, _ in wear.values())
 
 
 def _explore_interrupts(console, cuts, jobs):
     """As _explore_campaign(). With fewer than the usual cuts not every line is tried."""
     explore = partial(interrupts.explore, stride=max(1, _USUAL // cuts))
     total, good = 0, True
-    with workers(jobs, quick_crc) as run:
-        for point, (n, found) in zip(interrupts.POINTS, run(explore, interrupts.POINTS), strict=True):
+    with workers(jobs, quick_crc) as work:
+        for point, (n, found) in zip(interrupts.POINTS, work(explore, interrupts.POINTS), strict=True):
             total += n
             place = f"{point.client}, level {point.level}, {point.call}: {point.event} at {n:,} lines, {total:,} in all"
             console.print(place, highlight=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 import os
 from errno import ECONNRESET, ETIMEDOUT
 from functools import lru_cache
+from unittest import mock
 
 from inflight import Client, Journal, OutboxFull
 from inflight.cpython import locked
@@ -59,10 +60,8 @@ class FakeTransport:
         return n
 
     def wait(self, ms, write=False):
-        if not self.down:
-            self._wait()
-
-    def _wait(self):
+        if self.down:
+            return
         # The client waits for an answer: the broker answers now, or the connection breaks.
         self.peer.out.handled()
         if self.max_answers != 0:
@@ -186,10 +185,7 @@ def _old(granularity, sectors, size, age, last_mid, stuck, checkpoints):
 
 def mounted(flash):
     """The Journal on the flash; if it is formatted now, its random numbers are fixed."""
-    urandom, os.urandom = os.urandom, lambda n: SECRETS[:n]
-    try:
+    with mock.patch.object(os, "urandom", lambda n: SECRETS[:n]):
         journal = Journal(flash)
-    finally:
-        os.urandom = urandom
     journal.waiting = WAITING
     return journal

@@ -163,11 +163,12 @@ class Explorer:
         self.count["faults"] += way[0] in FAULTS
         self.count["rot"] += way[0] == "rot"
         self.count["cuts"] += 1
-        self.count[f"cut {len(cuts)}"] += 1
+        self.count[f"cut {min(len(cuts), 3)}"] += 1
         self.count[operation.name] += 1
         self.count["within bytes"] += way[0] in WITHIN
         self.count["undecided"] += way[0] == "undecided"
         self.count["cache lost"] += way[0] == "lost"
-        self.count[operation.promised.phase] += 1
+        phase = operation.promised.phase
+        self.count["mount" if phase in MOUNTS else phase] += 1
         self.count[self._simulation.setup["granularity"]] += 1
         self.count["accepted"] += len(self._simulation.peer.out.accepted)

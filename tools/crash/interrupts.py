@@ -95,11 +95,11 @@ class _Broker:
         except OSError:
             return self._close()
         self._stream.bytes_received(data)
-        last, p = None, self._stream.next_packet()
-        while p:
+        last = None
+        while p := self._stream.next_packet():
             if self._link.packet_received(p) and p.kind == PUBLISH:
                 self.arrived.append(p.payload)
-            last, p = p, self._stream.next_packet()
+            last = p
         over = last and last.kind == DISCONNECT
         while not over and self._link.send_queued():
             pass

@@ -240,7 +240,6 @@ class Search:
         run_state_machine_as_test(seed(number)(Machine), settings=options)
 
     def explore(self, setup, steps):
-        """Cuts the operations of one script."""
         if self.is_over():
             return
         left = self._cuts - self.count["cuts"]

@@ -4,20 +4,9 @@ Packets of the client wait in `uplink` until arrive() is called. Packets of the 
 decides when each is delivered, and in which order."""
 
 from tools.crash.messages import incoming, number_of
-from tools.reference.kinds import (
-    CONNACK,
-    CONNECT,
-    DISCONNECT,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-)
+from tools.reference import kinds
 from tools.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
-from tools.reference.server import Connection, Server, copied
+from tools.reference.server import Connection, Copyable, Server
 from tools.reference.wire import parse
 
 NAME = "dev"  # the client's
@@ -27,7 +16,7 @@ EXPIRY = 0x11  # of a session, in seconds
 ANNOUNCED = ((0x22, 2),)  # at level 5: two topic aliases are allowed
 
 
-class Peer:
+class Peer(Copyable):
     def __init__(self):
         self.out = Outgoing()
         self.inc = Incoming()
@@ -43,9 +32,9 @@ class Peer:
         self._connection = Connection(self.server)
 
     def copy(self):
-        other = copied(self)
+        other = super().copy()
         other.out, other.inc, other.server = self.out.copy(), self.inc.copy(), self.server.copy()
-        other._connection = self._connection.copy(other.server)
+        other._connection = self._connection.copy_to(other.server)
         return other
 
     @property
@@ -124,7 +113,7 @@ class Peer:
     def lost(self, raw):
         """The client wrote a packet, or its beginning, to a broken connection."""
         self._wrote()
-        if raw[0] >> 4 == PUBLISH and raw[0] & 6:
+        if raw[0] >> 4 == kinds.PUBLISH and raw[0] & 6:
             self.out.tried(number_of(*self._begun(raw)))
 
     def _begun(self, raw):
@@ -144,12 +133,12 @@ class Peer:
     def written(self, raw, unread=False):
         """The client wrote a packet. unread: it has not read yet what the server sent last."""
         p = parse(raw, self.level)
-        if p.kind == DISCONNECT and (EXPIRY, 0) in p.properties:
+        if p.kind == kinds.DISCONNECT and (EXPIRY, 0) in p.properties:
             self.out.session_refused()
             self.uplink.append(p)
             return
         self._wrote(unread)
-        if p.kind == CONNECT:
+        if p.kind == kinds.CONNECT:
             self.level = p.level
             self.aliases = {}
             # At level 5 Clean Start alone ends the old session, not the new one.
@@ -157,7 +146,7 @@ class Peer:
             self.uplink.append(p)
             return
         self.out.session_begun()
-        if p.kind == PUBLISH:
+        if p.kind == kinds.PUBLISH:
             self._connection.resolve(p)
             self.aliases = self._connection.aliases.copy()
             number = number_of(p.topic, p.payload)
@@ -165,11 +154,11 @@ class Peer:
             properties = [pair for pair in p.properties if pair[0] != ALIAS]
             if self.level == 5 and properties != (PROPERTIES if number in self.with_properties else []):
                 raise Finding(OTHER, f"message {number} has the properties {p.properties}")
-        elif p.kind == PUBREL:
+        elif p.kind == kinds.PUBREL:
             self.out.pubrel_written(p.mid)
-        elif p.kind in (PUBACK, PUBREC, PUBCOMP):
+        elif p.kind in (kinds.PUBACK, kinds.PUBREC, kinds.PUBCOMP):
             self.inc.answer_written(p.kind, p.mid)
-        elif p.kind in (SUBSCRIBE, UNSUBSCRIBE):
+        elif p.kind in (kinds.SUBSCRIBE, kinds.UNSUBSCRIBE):
             self.out.request_written(p.mid)
         if self.new and self.level > 3:
             self.client_knows = True  # it has read CONNACK
@@ -183,7 +172,7 @@ class Peer:
     def arrive(self, n=None):
         """The next n packets of the client reach the server (None: all)."""
         for p in self.uplink[:n]:
-            if p.kind == CONNECT:
+            if p.kind == kinds.CONNECT:
                 self._begin(p)
             if self._connection.packet_received(p):
                 self.out.received.add(number_of(p.topic, p.payload))
@@ -199,7 +188,6 @@ class Peer:
     # --- to the client ---
 
     def send_queued(self):
-        """Sends queued messages until the server's window is full."""
         while self._connection.send_queued():
             pass
 
@@ -221,15 +209,15 @@ class Peer:
 
     def _deliver(self, raw):
         kind = raw[0] >> 4
-        if kind == CONNACK:
+        if kind == kinds.CONNACK:
             self.out.connack_read(self.level > 3 and not raw[2], self.window, self.level)
             return
         mid = int.from_bytes(raw[2:4], "big")
         self.out.packet_read(kind, mid)
-        if kind == PUBLISH:
+        if kind == kinds.PUBLISH:
             p = parse(raw, self.level)
             self.inc.publish_read(number_of(p.topic, p.payload), p.mid)
-        elif kind == PUBREL:
+        elif kind == kinds.PUBREL:
             self.inc.pubrel_read(mid)
 
     def judge(self):

@@ -16,6 +16,7 @@ from tools.crash.messages import outgoing
 from tools.crash.peer import Peer
 from tools.reference.kinds import PUBACK, PUBCOMP, PUBREC
 from tools.reference.oracle import OTHER, Finding
+from tools.reference.server import Copyable
 from tools.reference.wire import puback, pubcomp, pubrec
 
 # Arguments of Client ("buffer" is a size here); a restart may change them.
@@ -51,7 +52,7 @@ _FAILED = 200  # connections in a row that fail: worn flash stands still
 _ENOUGH = 5000  # rounds until all exchanges must have ended, and one for each Message ID that is to be proven free
 
 
-class State:
+class State(Copyable):
     """All state besides the flash. A Tape keeps copies, without the device: that does not survive a power cut."""
 
     def __init__(self, setup):
@@ -66,8 +67,7 @@ class State:
         self.device = None
 
     def copy(self):
-        other = State.__new__(State)
-        other.__dict__.update(self.__dict__)
+        other = super().copy()
         other.peer = self.peer.copy()
         other.count_drops()
         other.device = None
@@ -420,7 +420,6 @@ class Simulation:
             self.device.transport.break_link(arrive)
 
     def _do_poll(self):
-        """The client polls its connection."""
         if self.device.transport:
             self.device.poll()
 
@@ -430,7 +429,6 @@ class Simulation:
         self.peer.publish_to_client(qos, size)
 
     def _do_send(self):
-        """The broker sends queued messages."""
         if self._linked():
             self.peer.send_queued()
 

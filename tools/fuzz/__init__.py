@@ -21,5 +21,4 @@ SHARES = {
 
 
 def target(name):
-    """The module of a target."""
     return __import__(f"{name}_target")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from websockets.sync.client import connect
 
+from tools import runtimes
 from tools.peers.daemon import Program
-from tools.runtimes import program
 from tools.setup.web_tools import axe
 
 _LIMIT_S = 240
@@ -22,23 +22,17 @@ _FLAGS = (
 )  # fmt: skip
 
 
-def _program():
-    """`INFLIGHT_CHROMIUM`, else the one that the set-up found or installed."""
-    chosen = os.environ.get("INFLIGHT_CHROMIUM")
-    return [chosen] if chosen else program("chromium")
+_CHOSEN = os.environ.get("INFLIGHT_CHROMIUM")  # else the one that the set-up found or installed
 
 
 def unavailable():
-    """Why there is no browser, or None."""
-    try:
-        _program()
-    except RuntimeError as e:
-        return str(e)
+    """Why there is no browser; empty when there is one."""
+    return "" if _CHOSEN else runtimes.unavailable("chromium")
 
 
 def no_axe():
-    """Why violations() cannot be asked for, or None."""
-    return unavailable() or (None if axe().exists() else "no axe-core: `make setup-tests` fetches it with npm")
+    """Why violations() cannot be asked for; empty when they can."""
+    return unavailable() or ("" if axe().exists() else "no axe-core: `make setup-tests` fetches it with npm")
 
 
 class Chromium:
@@ -46,7 +40,8 @@ class Chromium:
         """`folder`: a new one, for its profile."""
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        command = [*_program(), *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
+        program = [_CHOSEN] if _CHOSEN else runtimes.program("chromium")
+        command = [*program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
         self._process = Program(self._folder / "chromium.log", command)
         self._process.group = True
         self._number = 0
@@ -87,7 +82,6 @@ class Chromium:
                 return answer["result"]
 
     def wait(self, session, method):
-        """Waits for an event."""
         deadline = time.monotonic() + _LIMIT_S
         while not any(event[:2] == (session, method) for event in self.events):
             self._event(deadline)

@@ -1,13 +1,11 @@
 """A running Home Assistant on loopback: its core with MQTT, recorder and frontend. It installs nothing itself."""
 
-import contextlib
 import json
 import shutil
 import urllib.parse
 import urllib.request
 
-from websockets.sync.client import connect
-
+from inflight_tools.fleet.home_assistant import late_hours
 from tools.peers.daemon import Daemon
 from tools.setup.common import CHECKOUT
 from tools.setup.home_assistant import program
@@ -84,31 +82,22 @@ class HomeAssistant(Daemon):
             raise RuntimeError(f"{done}\n{self.log()}")
 
     def api(self):
-        """Its Api, for `with`."""
         return Api(self.url, self.token)
 
 
-class Api:
+class Api(late_hours.HomeAssistant):
     """The WebSocket API of a Home Assistant, for `with`. `states`: {entity id: its state as JSON}; `changes`: [(entity
     id, state)], as they came. Both as of the last call."""
 
     def __init__(self, url, token):
-        self._url, self._token = url.replace("http", "ws", 1) + "/api/websocket", token
-        self._stack = contextlib.ExitStack()
-        self._id = 0
+        super().__init__(url, token)
         self.states, self.changes = {}, []
 
     def __enter__(self):
-        self._socket = self._stack.enter_context(connect(self._url, open_timeout=_ANSWER_S, max_size=None))
-        self._receive()
-        self._socket.send(json.dumps({"type": "auth", "access_token": self._token}))
-        self._receive()  # auth_ok; if it is not, it closes the connection
+        super().__enter__()
         self.ask("subscribe_events")
         self.states |= {one["entity_id"]: one for one in self.ask("get_states")}
         return self
-
-    def __exit__(self, *_):
-        self._stack.close()
 
     def _receive(self, timeout=_ANSWER_S):
         message = json.loads(self._socket.recv(timeout))
@@ -120,16 +109,6 @@ class Api:
                 self.states[entity] = state
                 self.changes.append((entity, state["state"]))
         return message
-
-    def ask(self, kind, **fields):
-        """The result of a command. Raises RuntimeError if it is refused."""
-        self._id += 1
-        self._socket.send(json.dumps({"id": self._id, "type": kind, **fields}))
-        while (answer := self._receive()).get("type") != "result" or answer["id"] != self._id:
-            pass
-        if not answer["success"]:
-            raise RuntimeError(f"{kind}: {answer['error']}")
-        return answer["result"]
 
     def do(self, service, entity=None, **data):
         """Calls a service: do("switch.turn_on", "switch.attic_pump")."""

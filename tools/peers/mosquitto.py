@@ -3,22 +3,17 @@
 import base64
 import getpass
 import hashlib
+from functools import partial
 
+from tools import runtimes
 from tools.peers.daemon import Daemon
-from tools.runtimes import program
 from tools.setup.common import CHECKOUT
 
 EXAMPLE = CHECKOUT / "examples" / "mosquitto"
 _OF_A_PLACE = ("listener", "certfile", "keyfile", "password_file", "acl_file", "persistence_location")
 
 
-def unavailable():
-    """Why there is no mosquitto here; empty when there is one."""
-    try:
-        program("mosquitto")
-    except RuntimeError as e:
-        return str(e)
-    return ""
+unavailable = partial(runtimes.unavailable, "mosquitto")  # a text; empty when there is one
 
 
 def only(folder, passwords):
@@ -56,7 +51,7 @@ class Mosquitto(Daemon):
     def __init__(self, folder, *lines):
         super().__init__(folder)
         configuration = self.folder / "mosquitto.conf"
-        self.argv = [*program("mosquitto"), "-c", str(configuration)]
+        self.argv = [*runtimes.program("mosquitto"), "-c", str(configuration)]
         defaults = [
             f"listener {self.port} 127.0.0.1",
             "allow_anonymous true",

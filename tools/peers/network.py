@@ -103,15 +103,12 @@ class Network(Relay):
         self._loop.call_soon_threadsafe(self._break)
 
     def join(self):
-        self._loop.call_soon_threadsafe(self._mend)  # in the loop's queue behind a pending cut()
+        self._loop.call_soon_threadsafe(setattr, self, "_down", False)  # in the loop's queue behind a pending cut()
 
     def _break(self):
         self._down = True
         for writer in self._writers:
             writer.transport.abort()
-
-    def _mend(self):
-        self._down = False
 
     async def _serve(self, reader, writer):
         if self._down:

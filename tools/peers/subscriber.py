@@ -64,7 +64,6 @@ class Subscriber:
             self.messages.append(Delivered(message.topic, message.qos, message.payload))
 
     def publish(self, topic, payload, qos=2):
-        """Publishes."""
         self._client.publish(topic, payload, qos)
 
     def numbers(self):

@@ -5,7 +5,7 @@ on MicroPython."""
 from collections import namedtuple
 
 from tools.reference.kinds import CONNACK, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK
-from tools.reference.server import Session, copied
+from tools.reference.server import Copyable, Session
 from tools.reference.wire import Violation
 
 LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of order", "other"
@@ -78,7 +78,7 @@ _FIELDS = ("number", "qos", "mid", "phase", "unsure", "tried", "fresh", "orphane
 Exchange = namedtuple("Exchange", _FIELDS)
 
 
-class Outgoing:
+class Outgoing(Copyable):
     """The messages that the application published, numbered 0, 1, ..."""
 
     def __init__(self):
@@ -109,9 +109,6 @@ class Outgoing:
         self.request_mid = 0  # Message ID of the pending SUBSCRIBE or UNSUBSCRIBE
         self.last_seq = -1
         self.seqs = {}  # number: sequence number
-
-    def copy(self):
-        return copied(self)
 
     def _set(self, e, **new):
         self.open[e.number] = Exchange(*[new.get(name, old) for name, old in zip(_FIELDS, e)])
@@ -281,7 +278,6 @@ class Outgoing:
         )
 
     def pubrel_written(self, mid):
-        """The client sent PUBREL."""
         e = self.owner(mid)
         if not e or e.qos == 1 or e.tried == NEVER or mid in self.foreign_pubrecs:
             return  # the client frees an id that another journal may have left in use
@@ -333,7 +329,6 @@ class Outgoing:
         self.not_durable = ()
 
     def wrote(self):
-        """The client wrote a packet."""
         if self.clean or any(e.number in self.open for e in self.not_durable):
             self.durable()
         # The older ones of the others are. Nobody sees when the client made some of them durable with something else.
@@ -450,7 +445,7 @@ class Outgoing:
 # --- messages from the server to the client ---
 
 
-class Incoming:
+class Incoming(Copyable):
     """The messages that the server sends to the client, numbered 0, 1, ..."""
 
     def __init__(self):
@@ -465,16 +460,12 @@ class Incoming:
         self.damaged = 0  # damaged records of the journal: each may make the client forget one message
         self._at = 0
 
-    def copy(self):
-        return copied(self)
-
     def add(self, message):
         number = len(self.messages)
         self.messages[number] = message
         return number
 
     def publish_read(self, number, mid):
-        """The client reads a PUBLISH."""
         qos = self.messages[number].qos
         if qos:
             self.unanswered += ((PUBACK if qos == 1 else PUBREC, mid),)
@@ -482,11 +473,9 @@ class Incoming:
         self.current, self.complete = number, False
 
     def pubrel_read(self, mid):
-        """The client reads a PUBREL."""
         self.unanswered += ((PUBCOMP, mid),)
 
     def answer_written(self, kind, mid):
-        """The client sent PUBACK, PUBREC or PUBCOMP."""
         # PUBACKs in the order of the messages of QoS 1 [MQTT-4.6.0-2], PUBRECs in that of those of QoS 2
         # [MQTT-4.6.0-3]: while one of QoS 2 that finds no space is left with the server, those of QoS 1 and PUBCOMPs go
         # on.

@@ -16,16 +16,19 @@ NOBODY, CLIENT, SERVER = range(3)
 _CONTAINERS = {dict, set, list}
 
 
-def copied(thing):
-    """A copy of an object, with copies of its containers."""
-    other = thing.__class__.__new__(thing.__class__)
-    fields = other.__dict__
-    for name, value in thing.__dict__.items():
-        fields[name] = value.copy() if value.__class__ in _CONTAINERS else value
-    return other
+class Copyable:
+    """An object whose state can be kept."""
+
+    def copy(self):
+        """With copies of its containers."""
+        other = self.__class__.__new__(self.__class__)
+        fields = other.__dict__
+        for name, value in self.__dict__.items():
+            fields[name] = value.copy() if value.__class__ in _CONTAINERS else value
+        return other
 
 
-class Session:
+class Session(Copyable):
     """The session state of a client; without clean session it outlives the connection."""
 
     def __init__(self):
@@ -35,9 +38,6 @@ class Session:
         self.queue = []  # Messages that wait until fewer are in flight
         self.last_mid = 0
 
-    def copy(self):
-        return copied(self)
-
     def publish_arrived(self, p):
         """Handles a PUBLISH. Returns whether it is a new message."""
         new = p.qos < 2 or p.mid not in self.unreleased
@@ -46,7 +46,6 @@ class Session:
         return new
 
     def pubrel_arrived(self, p):
-        """Handles a PUBREL."""
         self.unreleased.pop(p.mid, None)
 
     def ack_arrived(self, p):
@@ -69,7 +68,7 @@ class Session:
         return self.last_mid, message
 
 
-class Server:
+class Server(Copyable):
     """All sessions, by client id. `session`: their class; `window`: how many messages may be in flight to a client.
     announced: ((id, value), ...), the properties of a CONNACK of level 5."""
 
@@ -81,7 +80,7 @@ class Server:
         self.sessions = {}
 
     def copy(self):
-        other = copied(self)
+        other = super().copy()
         other.sessions = {name: session.copy() for name, session in self.sessions.items()}
         return other
 
@@ -95,7 +94,7 @@ class Server:
         self.sessions.clear()
 
 
-class Connection:
+class Connection(Copyable):
     """A connection of a client. `out`: packets to send: (NOBODY, CLIENT or SERVER, Message ID, packet)."""
 
     def __init__(self, server):
@@ -108,9 +107,9 @@ class Connection:
         self.held = []  # Message IDs of messages in flight that this connection has not had yet
         self.open = []  # those that it had, and that are not acknowledged
 
-    def copy(self, server):
+    def copy_to(self, server):
         """This connection to a copy of its server, whose sessions are copies."""
-        other = copied(self)
+        other = self.copy()
         other.server = server
         if self.session:
             kept = [name for name, session in self.server.sessions.items() if session is self.session]

@@ -1,20 +1,7 @@
 """The wire format: encodes a server's packets and parses a client's, refusing everything that the standard forbids a
 client. Runs on MicroPython."""
 
-from tools.reference.kinds import (
-    AUTH,
-    CONNECT,
-    DISCONNECT,
-    NAMES,
-    PINGREQ,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-)
+from tools.reference import kinds
 from tools.reference.properties import OF_CLIENT, WILL, read, string, variable
 
 
@@ -44,33 +31,26 @@ def publish(topic, payload=b"", qos=0, mid=0, dup=0, retain=0, properties=None):
     return packet(0x30 | dup << 3 | qos << 1 | retain, head + payload)
 
 
-def _ack(first, mid, code, properties):
-    # At level 5 a code may be left out if it is 0, properties if there are none.
-    return packet(first, _mid(mid) + (b"" if code is None else bytes((code,)) + (properties or b"")))
+def _ack(first):
+    def acknowledgement(mid, code=None, properties=None):
+        # At level 5 a code may be left out if it is 0, properties if there are none.
+        return packet(first, _mid(mid) + (b"" if code is None else bytes((code,)) + (properties or b"")))
+
+    return acknowledgement
 
 
-def puback(mid, code=None, properties=None):
-    return _ack(0x40, mid, code, properties)
-
-
-def pubrec(mid, code=None, properties=None):
-    return _ack(0x50, mid, code, properties)
+puback, pubrec, pubcomp = _ack(0x40), _ack(0x50), _ack(0x70)
 
 
 def pubrel(mid, dup=0, code=None, properties=None):
-    return _ack(0x62 | dup << 3, mid, code, properties)
+    return _ack(0x62 | dup << 3)(mid, code, properties)
 
 
-def pubcomp(mid, code=None, properties=None):
-    return _ack(0x70, mid, code, properties)
+def _grant(first):
+    return lambda mid, *codes, properties=None: packet(first, _mid(mid) + (properties or b"") + bytes(codes))
 
 
-def suback(mid, *codes, properties=None):
-    return packet(0x90, _mid(mid) + (properties or b"") + bytes(codes))
-
-
-def unsuback(mid, *codes, properties=None):
-    return packet(0xB0, _mid(mid) + (properties or b"") + bytes(codes))
+suback, unsuback = _grant(0x90), _grant(0xB0)
 
 
 def pingresp():
@@ -136,7 +116,7 @@ class Packet:
         self.kind, self.flags, self.raw = raw[0] >> 4, raw[0] & 15, raw
 
     def __repr__(self):
-        return "%s %r" % (NAMES[self.kind], self.raw[:40])
+        return "%s %r" % (kinds.NAMES[self.kind], self.raw[:40])
 
 
 class Fields:
@@ -204,13 +184,13 @@ def parse(raw, level=4):
     """The Packet that the client sent as `raw`; Violation if the standard forbids it."""
     p = Packet(raw)
     read = _PARSERS.get(p.kind)
-    if not read or (p.kind == AUTH and level < 5):
-        raise Violation("a client never sends %s" % NAMES[p.kind])
+    if not read or (p.kind == kinds.AUTH and level < 5):
+        raise Violation("a client never sends %s" % kinds.NAMES[p.kind])
     # Level 3 marks a repeated PUBREL, SUBSCRIBE or UNSUBSCRIBE with DUP; level 4 reserves the bit.
-    fixed = 2 if p.kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE) else 0
+    fixed = 2 if p.kind in (kinds.PUBREL, kinds.SUBSCRIBE, kinds.UNSUBSCRIBE) else 0
     allowed = (fixed, fixed | 8) if level == 3 and fixed else (fixed,)
-    if p.kind != PUBLISH and p.flags not in allowed:
-        raise Violation("flags %d of %s" % (p.flags, NAMES[p.kind]))
+    if p.kind != kinds.PUBLISH and p.flags not in allowed:
+        raise Violation("flags %d of %s" % (p.flags, kinds.NAMES[p.kind]))
     p.dup = bool(p.flags & 8)
     f = Fields(raw[span(raw)[0] :])
     read(p, f, level)
@@ -223,7 +203,7 @@ def _parse_connect(p, f, _):
     if (p.name, p.level) not in ((b"MQTT", 4), (b"MQIsdp", 3), (b"MQTT", 5)):
         raise Violation("protocol %r level %d" % (p.name, p.level))
     if p.level == 5:
-        p.properties = f.properties(CONNECT)
+        p.properties = f.properties(kinds.CONNECT)
     will_qos = flags >> 3 & 3
     if flags & 1 or will_qos == 3:
         raise Violation("connect flags %#x" % flags)
@@ -255,25 +235,25 @@ def _parse_publish(p, f, level):
     if p.qos:
         p.mid = f.mid()
     if level == 5:
-        p.properties = f.properties(PUBLISH)
+        p.properties = f.properties(kinds.PUBLISH)
     if "+" in p.topic or "#" in p.topic or not (p.topic or 0x23 in [kind for kind, _ in p.properties]):
         raise Violation("topic name %r" % p.topic)
     p.payload = f.rest()
 
 
 _CODES = {
-    PUBACK: b"\x00\x10\x80\x83\x87\x90\x91\x97\x99",
-    PUBREC: b"\x00\x10\x80\x83\x87\x90\x91\x97\x99",
-    PUBREL: b"\x00\x92",
-    PUBCOMP: b"\x00\x92",
-    DISCONNECT: b"\x00\x04\x80\x81\x82\x83\x90\x93\x94\x95\x96\x97\x98\x99",
-    AUTH: b"\x18\x19",
+    kinds.PUBACK: b"\x00\x10\x80\x83\x87\x90\x91\x97\x99",
+    kinds.PUBREC: b"\x00\x10\x80\x83\x87\x90\x91\x97\x99",
+    kinds.PUBREL: b"\x00\x92",
+    kinds.PUBCOMP: b"\x00\x92",
+    kinds.DISCONNECT: b"\x00\x04\x80\x81\x82\x83\x90\x93\x94\x95\x96\x97\x98\x99",
+    kinds.AUTH: b"\x18\x19",
 }
 
 
 def _parse_code(p, f, level):
     # Acknowledgements, DISCONNECT and AUTH. At level 5 the code and the properties behind it may be left out.
-    if p.kind < SUBSCRIBE:
+    if p.kind < kinds.SUBSCRIBE:
         p.mid = f.mid()
     if level < 5:
         return
@@ -282,7 +262,7 @@ def _parse_code(p, f, level):
     if f.body:
         p.properties = f.properties(p.kind)
     if p.code not in _CODES[p.kind]:
-        raise Violation("reason code %#x of %s" % (p.code, NAMES[p.kind]))
+        raise Violation("reason code %#x of %s" % (p.code, kinds.NAMES[p.kind]))
 
 
 def _parse_subscribe(p, f, level):
@@ -293,23 +273,23 @@ def _parse_subscribe(p, f, level):
     p.options = []
     while f.body:
         name = f.text()
-        options = f.byte() if p.kind == SUBSCRIBE else 0
+        options = f.byte() if p.kind == kinds.SUBSCRIBE else 0
         shared = name[:7] == "$share/"
         wrong = options & 3 == 3 or options & 0xC0 or options & 0x30 == 0x30 or (shared and options & 4)
         if not name or wrong or (level < 5 and options > 2):
             raise Violation("filter %r options %#x" % (name, options))
-        p.filters.append((name, options & 3 if p.kind == SUBSCRIBE else None))
+        p.filters.append((name, options & 3 if p.kind == kinds.SUBSCRIBE else None))
         p.options.append(options & 0x3C)
     if not p.filters:
         raise Violation("no filters")
 
 
 _PARSERS = {
-    CONNECT: _parse_connect,
-    PUBLISH: _parse_publish,
-    SUBSCRIBE: _parse_subscribe,
-    UNSUBSCRIBE: _parse_subscribe,
-    PINGREQ: lambda p, f, level: None,
+    kinds.CONNECT: _parse_connect,
+    kinds.PUBLISH: _parse_publish,
+    kinds.SUBSCRIBE: _parse_subscribe,
+    kinds.UNSUBSCRIBE: _parse_subscribe,
+    kinds.PINGREQ: lambda p, f, level: None,
 }
 _PARSERS.update({kind: _parse_code for kind in _CODES})  # AUTH of level 5 alone
 
@@ -341,11 +321,11 @@ class Stream:
         p = parse(bytes(self._data[self._at : found[1]]), self.level)
         self._at = found[1]
         self._count += 1
-        if (p.kind == CONNECT) != (self._count == 1):
+        if (p.kind == kinds.CONNECT) != (self._count == 1):
             raise Violation("%r is packet %d of the connection" % (p, self._count))
         if self._disconnected:
             raise Violation("%r after DISCONNECT" % p)
-        if p.kind == CONNECT:
+        if p.kind == kinds.CONNECT:
             self.level = p.level
-        self._disconnected = p.kind == DISCONNECT
+        self._disconnected = p.kind == kinds.DISCONNECT
         return p

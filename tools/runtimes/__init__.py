@@ -51,12 +51,17 @@ def runtime(name):
     return Runtime(name, reason=record.get("reason", "its files are gone from the cache: run `make setup`"))
 
 
-def program(name):
-    """argv of a program that is no runtime ("mosquitto"); RuntimeError with the reason when there is none."""
+def unavailable(name):
+    """Why there is no program `name` ("mosquitto") here; empty when there is one."""
     record = _record(name)
-    if "argv" not in record:
-        raise RuntimeError(f"{name} is unavailable: {record['reason']}")
-    return list(record["argv"])
+    return "" if "argv" in record else f"{name} is unavailable: {record['reason']}"
+
+
+def program(name):
+    """argv of a program that is no runtime; RuntimeError with the reason when there is none."""
+    if reason := unavailable(name):
+        raise RuntimeError(reason)
+    return list(_record(name)["argv"])
 
 
 def runtimes():

@@ -86,7 +86,7 @@ def deployed(processor=""):
     """A folder with the library as it is deployed, and with the modules of device tests, which use its names.
     processor: with machine code for it."""
     files = [*library().values(), *_BESIDE.values()]
-    return _built(_named("deployed", processor), files, lambda: _compiled(_BESIDE, processor))
+    return _built(f"deployed-{processor or 'bytecode'}", files, lambda: _compiled(_BESIDE, processor))
 
 
 @functools.cache
@@ -100,7 +100,7 @@ def precompiled(processor=""):
         paths = {file.relative_to(CHECKOUT).with_suffix(".mpy"): file for file in files}
         return {path: compile_mpy(file.read_text(), file.name, "-O0", processor) for path, file in paths.items()}
 
-    return _built(_named("precompiled", processor), files, compile_each)
+    return _built(f"precompiled-{processor or 'bytecode'}", files, compile_each)
 
 
 @functools.cache
@@ -121,10 +121,6 @@ def application_environment(found):
     return environment(found, FIRMWARE / "main.py")
 
 
-def _named(name, processor):
-    return f"{name}-{processor}" if processor else name
-
-
 def _built(name, sources, make):
     """The folder `name` with the files that make() returns. They are made once, until a source changes, or what makes
     them."""
@@ -138,13 +134,13 @@ def _built(name, sources, make):
     return folder
 
 
-def start(found, file, only=None, heap=None, lib=None, **popen):
+def start(found, file, only=None, **popen):
     """Start the tests of `file` on the Runtime `found`, in a process group of their own."""
-    if not lib and (found.processor or found.name == _DEPLOYED) and _is_of_the_library(file):
-        lib = deployed(found.processor)
+    as_deployed = (found.processor or found.name == _DEPLOYED) and _is_of_the_library(file)
+    lib = deployed(found.processor) if as_deployed else None
     # The current folder comes last, not first: what is compiled into `lib` goes before the checkout.
     code = f"import sys; sys.path.append(sys.path.pop(0)); import harness; harness.main({file.stem!r}, {only!r})"
-    command = [*found.command(heap), "-c", code]
+    command = [*found.command(), "-c", code]
     return subprocess.Popen(command, cwd=CHECKOUT, env=environment(found, file, lib), start_new_session=True, **popen)
 
 
@@ -165,18 +161,12 @@ def wait(process, seconds):
         return process.communicate()[0], 124
 
 
-def arguments(argv):
+def main():
     parser = argparse.ArgumentParser(description="run one device test file on one runtime")
     parser.add_argument("file", type=Path)
     parser.add_argument("--runtime", choices=DEVICE_NAMES, default="cpython")
     parser.add_argument("-k", metavar="TEXT", default="", help="only tests with TEXT in their name")
-    parser.add_argument("--heap", metavar="SIZE", help="MicroPython's heap, e.g. 200k")
-    parser.add_argument("--mpy", action="store_true", help="compile the library with mpy-cross -O3, as deployed")
-    return parser.parse_args(argv)
-
-
-def main(argv=None):
-    options = arguments(argv)
+    options = parser.parse_args()
     found = runtime(options.runtime)
     if found.reason:
         print(f"{found.name} is unavailable: {found.reason}", file=sys.stderr)
@@ -186,7 +176,7 @@ def main(argv=None):
     if not only:
         print(f"no test in {options.file} matches {options.k!r}", file=sys.stderr)
         return 2
-    process = start(found, file, only if options.k else None, options.heap, deployed() if options.mpy else None)
+    process = start(found, file, only if options.k else None)
     status = wait(process, timeout_of(file))[1]
     if status == 124:
         print(f"out of time: {timeout_of(file)} s", file=sys.stderr)

@@ -16,17 +16,7 @@ RABBITMQ = LOCKS / "rabbitmq.lock"
 # Programs that Erlang starts by their paths. `erl` would start the name server, epmd; Rabbitmq.start() does that.
 _STARTED = ("beam.smp", "erl_child_setup", "inet_gethost", "epmd")
 # Needed by RabbitMQ's command-line tools, but not by its server.
-_NOT_LOADED = {"openssl", "openssl-provider-legacy", "procps", "python3", "socat"}
-
-
-def lock_lines(index, architecture):
-    """The lines of rabbitmq.lock for one architecture; `index` is an index.Index()."""
-    names = ["rabbitmq-server"]
-    for known in names:
-        names += [name for name in index.depends(known, architecture) if name not in {*names, *_NOT_LOADED}]
-    for name in names:
-        p = index.find(name, architecture)
-        yield f"rabbitmq-server {p.name} {p.version} {architecture} {p.size} {p.sha256} {p.path}"
+NOT_LOADED = {"openssl", "openssl-provider-legacy", "procps", "python3", "socat"}
 
 
 def _amqtt(installer):
@@ -39,7 +29,7 @@ def _amqtt(installer):
 
 def _rabbitmq(installer):
     """Erlang with its own loader and libraries. Wrappers replace the programs that it starts by their paths."""
-    folders = Installer(installer.cache, installer.mirror, RABBITMQ).folders("rabbitmq-server", installer.host)
+    folders = Installer(RABBITMQ).folders("rabbitmq-server", installer.host)
     erlang = [path for folder in folders if (path := folder / "usr/lib/erlang").is_dir()]
     root = next(path for path in erlang if list(path.glob("erts-*")))
     start = loader_command(folders, installer.host)
@@ -63,18 +53,15 @@ MAKERS = {
 }
 
 
-def path(cache=None):
-    return record_path(cache).with_name("brokers.json")
-
-
 def known(name):
     """The record of a broker by the last set-up. It has "argv" or "reason"."""
-    return read_json(path()).get(name, {"reason": "not set up: run `make test-brokers`"})
+    return read_json(record_path("brokers")).get(name, {"reason": "not set up: run `make test-brokers`"})
 
 
 def ensure(installer):
     """Installs what is missing. Returns True if there was something to do."""
-    saved = read_json(path(installer.cache))
+    path = record_path("brokers")
+    saved = read_json(path)
     key = digest(*sorted([*LOCKS.glob("*.lock"), *LOCKS.glob("aedes/*")]), Path(__file__), installer.key)
     records = saved if saved.get("key") == key else {"key": key}
     todo = [name for name in MAKERS if not settled(records.get(name, {}))]
@@ -85,5 +72,5 @@ def ensure(installer):
         except SetupError as error:
             say(f"{name} is unavailable: {error}")
             records[name] = {"reason": str(error), "temporary": error.temporary}
-        write_atomic(path(installer.cache), json.dumps(records, indent=1))
+        write_atomic(path, json.dumps(records, indent=1))
     return bool(todo)

@@ -11,7 +11,6 @@ PYTHONS = ((3, 11), (3, 12), (3, 13))  # of its wheels; to build it needs a spec
 
 
 def ensure(_installer):
-    """Returns True if there was something to do."""
     if sys.version_info[:2] not in PYTHONS or (sys.platform, platform.machine()) != ("linux", "x86_64"):
         this = f"Python {sys.version.split()[0]} on {platform.machine()}"
         say(f"no coverage-guided fuzzing: atheris has no wheel for {this}")

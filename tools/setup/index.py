@@ -103,9 +103,9 @@ class Index:
         names = [re.match(r"[^\s(:|]+", item.strip()).group() for item in needed.split(",") if item.strip()]
         return [name for name in names if not NOT_LOADED.fullmatch(name)]
 
-    def closure(self, name, architecture):
-        """`name` and all that it needs to run, as Packages."""
+    def closure(self, name, architecture, without=()):
+        """`name` and all that it needs to run, as Packages, without these."""
         names = [name]
         for known in names:
-            names += [other for other in self.depends(known, architecture) if other not in names]
+            names += [other for other in self.depends(known, architecture) if other not in {*names, *without}]
         return [self.find(known, architecture) for known in names]

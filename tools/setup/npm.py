@@ -10,7 +10,6 @@ OLDEST_NODE = 20
 
 
 def node():
-    """The path of Node.js."""
     found = shutil.which("node")
     version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else ""
     major = re.match(r"v(\d+)", version)

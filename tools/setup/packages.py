@@ -51,17 +51,9 @@ def read_lock(text):
     return found
 
 
-def sha256_of(path):
-    total = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            total.update(chunk)
-    return total.hexdigest()
-
-
 def check(path, package):
     """Raises SetupError if the file is not the pinned one."""
-    found = sha256_of(path)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != package.sha256:
         raise SetupError(
             f"{package.name}: the download is not the pinned file (SHA-256 {found}, pinned {package.sha256})"

@@ -61,13 +61,6 @@ TESTS = (
 )
 
 
-def host_architecture():
-    machine = platform.machine()
-    if machine not in HOSTS:
-        raise SetupError(f"no MicroPython is pinned for {machine}: an x86-64 or aarch64 Linux is needed")
-    return HOSTS[machine]
-
-
 def on_path(name):
     """The system's program `name`. Also looks into the folders of servers, which are not in a user's PATH."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
@@ -76,10 +69,12 @@ def on_path(name):
 class Installer:
     """Installs packages into a cache folder, and makes command lines for their programs."""
 
-    def __init__(self, cache=None, mirror=None, lock=LOCK):
-        self.cache = cache or cache_dir()
-        self.host = host_architecture()
-        self.mirror = mirror or debian_mirror()
+    def __init__(self, lock=LOCK):
+        self.cache = cache_dir()
+        if platform.machine() not in HOSTS:
+            raise SetupError(f"no MicroPython is pinned for {platform.machine()}: an x86-64 or aarch64 Linux is needed")
+        self.host = HOSTS[platform.machine()]
+        self.mirror = debian_mirror()
         self.lock = read_lock(lock.read_text())
         code = sorted(Path(__file__).parent.glob("*.py"))
         self.key = digest(lock, *code, self.host, str(self.mirror), platform.release())
@@ -179,13 +174,13 @@ def prepare(installer, program):
     return {"argv": [str(wrapper)], "needs": needs}
 
 
-def record_path(cache=None):
-    return (cache or cache_dir()) / "programs.json"
+def record_path(name="programs"):
+    return cache_dir() / f"{name}.json"
 
 
-def known_programs(cache=None):
+def known_programs():
     """{name: record} by the last set-up."""
-    return read_json(record_path(cache)).get("programs", {})
+    return read_json(record_path()).get("programs", {})
 
 
 def settled(record):
@@ -197,7 +192,7 @@ def settled(record):
 
 def ensure(installer, programs=PROGRAMS):
     """Prepares those of `programs` that are not ready. Raises SetupError if a required one is unavailable."""
-    path = record_path(installer.cache)
+    path = record_path()
     saved = read_json(path)
     records = saved.get("programs", {}) if saved.get("key") == installer.key else {}
     todo = [program for program in programs if not settled(records.get(program.name, {}))]

@@ -33,12 +33,11 @@ EXTRAS = ("test", "boards", "emulator", "lint")  # what everybody gets
 STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
 
 
-def debian_lines(index):
-    for program, architectures in PROGRAMS:
+def lock_lines(index, programs, without=()):
+    for program, architectures in programs:
         for architecture in architectures:
-            for package in index.closure(program, "amd64" if architecture == "all" else architecture):
-                fields = (package.name, package.version, architecture, package.size, package.sha256, package.path)
-                yield " ".join(map(str, (program, *fields)))
+            for p in index.closure(program, "amd64" if architecture == "all" else architecture, without):
+                yield f"{program} {p.name} {p.version} {architecture} {p.size} {p.sha256} {p.path}"
 
 
 def relock_debian(home):
@@ -46,8 +45,8 @@ def relock_debian(home):
     if not mirror:
         raise SetupError("no Debian mirror is configured: set INFLIGHT_DEBIAN_MIRROR")
     index = Index(home / "apt", mirror, ["amd64", "arm64", "i386", "armhf"])
-    rabbitmq = [line for architecture in ("amd64", "arm64") for line in brokers.lock_lines(index, architecture)]
-    write_lines(LOCK, DEBIAN_HEAD, list(debian_lines(index)))
+    rabbitmq = list(lock_lines(index, [("rabbitmq-server", ("amd64", "arm64"))], brokers.NOT_LOADED))
+    write_lines(LOCK, DEBIAN_HEAD, list(lock_lines(index, PROGRAMS)))
     write_lines(brokers.RABBITMQ, BROKER_HEAD, rabbitmq)
 
 

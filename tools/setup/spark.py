@@ -14,7 +14,6 @@ _PROBE = "import sys; from inflight_tools.fleet.spark.java import java_home; sys
 
 
 def ensure(_installer):
-    """Returns True if there was something to do."""
     if sys.version_info < (3, 11):  # everything else works
         say(f"no Spark, and so no pipeline: it needs Python 3.11 or newer, this is {sys.version.split()[0]}")
         return False

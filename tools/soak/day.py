@@ -63,7 +63,6 @@ class _Fleet(Fleet):
         self.sent = Counter()
 
     async def restart_devices(self, day):
-        """Restarts devices at random."""
         while True:
             await asyncio.sleep(self.random.uniform(0, 2000) / len(self.devices))
             self.random.choice(self.devices).restart()

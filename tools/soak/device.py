@@ -51,9 +51,9 @@ class Device:
     def __init__(self, name, kind, qos, port, interval, random, way=Way(), **options):
         self.name, self.kind, self.qos = name, kind, qos
         self.when_full = way.when_full
-        self.accepted = self.full = 0
+        self.accepted = 0
         self._newest = 0  # the number of the last publish()
-        self.errors = self.cuts = self.damaged = 0
+        self.cuts = self.damaged = 0
         self.paused = False  # publishes nothing new
         self.commands = Tally()
         self._last_command = self._cut_after = None  # the last command; the last one before a power cut
@@ -74,7 +74,7 @@ class Device:
             "127.0.0.1",
             self.name,
             journal,
-            on_error=self._note,
+            on_error=lambda error: None,
             on_connect=lambda present: self._excused.session_begun(self.client.is_pending, clean),
             on_complete=self._excused.completed,
             max_inflight=window,
@@ -114,9 +114,6 @@ class Device:
         if self._way.power_cuts:
             self._flash.cut_at(-1, None)
 
-    def _note(self, error):
-        self.errors += 1
-
     def _on_command(self, message):
         number = int(message.payload)
         if not (message.redelivered and number == self._cut_after):
@@ -137,7 +134,6 @@ class Device:
         return self._excused.numbers
 
     async def run(self, subscribe=False):
-        """Runs until it is cancelled."""
         while True:
             try:
                 await self._run_once(subscribe)
@@ -171,7 +167,7 @@ class Device:
         try:
             mid = await self.client.publish(self._topic, json.dumps({"seq": number, "epoch": 0}), self.qos)
         except OutboxFull:
-            self.full += 1
+            pass
         except PowerCut:  # within publish(): it may have been accepted
             self.accepted = number
             self._excused.doubted(number)

@@ -2,13 +2,12 @@
 of the client runs except name resolution and connect()."""
 
 import asyncio
-import contextlib
 import json
 import socket
 from collections import defaultdict
 from errno import ECONNREFUSED
+from unittest import mock
 
-import inflight.client.aio
 from tools.reference.kinds import CONNECT
 from tools.reference.oracle import JudgedSession, Tally
 from tools.reference.server import Connection, Message, Server
@@ -48,15 +47,9 @@ class Network:
         await asyncio.sleep(0.01)  # latency
         return self._pair(port)
 
-    @contextlib.contextmanager
     def installed(self):
         """A context in which asyncio clients connect through this network."""
-        real = inflight.client.aio.open_socket
-        inflight.client.aio.open_socket = self._open
-        try:
-            yield self
-        finally:
-            inflight.client.aio.open_socket = real
+        return mock.patch("inflight.client.aio.open_socket", self._open)
 
 
 class _Session(JudgedSession):

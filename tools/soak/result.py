@@ -17,7 +17,6 @@ class Row:
     repeated: int = 0  # QoS 1: allowed
     twice: int = 0  # QoS 2: never
     stuck: int = 0
-    full: int = 0  # refused by publish(): the journal was full
     given_up: int = 0  # discarded with a clean session
     dropped: int = 0  # by full journals, as the devices count them
     miscounted: int = 0  # counted as dropped but delivered
@@ -26,15 +25,11 @@ class Row:
         """Counts a device, and the messages received from it."""
         self.devices += 1
         self.accepted += device.accepted
-        self.full += device.full
         self.stuck += not device.settled
         if device.qos == 2:
             self.twice += tally.repeated
         else:
             self.repeated += tally.repeated
-        self._add_missing(device, tally)
-
-    def _add_missing(self, device, tally):
         missing = tally.missing(device.accepted)
         for number in device.excused:
             tally.add(number)

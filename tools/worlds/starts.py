@@ -19,11 +19,6 @@ STARTS = {
 }
 
 
-class _Nobody:
-    def copy(self):
-        return self
-
-
 def _work(life, steps, waiting):
     # waiting: messages are completed in their order, and many wait.
     if not waiting:
@@ -36,7 +31,7 @@ def _work(life, steps, waiting):
 
 def _cuts(flash, work, every=1):
     # The images that cuts of the operations of work() leave.
-    tape = Tape(flash, _Nobody(), every)
+    tape = Tape(flash, [], every)  # nobody has promised anything
     work()
     found = set()
     for operation in tape.stop():

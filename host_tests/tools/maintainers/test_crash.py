@@ -35,7 +35,7 @@ def test_no_finding(folder):
     for name in CAMPAIGNS:
         assert f"{name}: 20 power cuts in" in result.output and "seed 5" in result.output
     for kind in ("lost", "duplicated", "ids reused", "out of order"):
-        assert f"│ {kind:17} │ 0" in result.output, result.output
+        assert f"│ {kind:17} │     0" in result.output, result.output
     assert not list(folder.iterdir())
 
 

@@ -138,7 +138,7 @@ def test_a_copy_is_on_its_own():
     give(connection, b"a")
     says(connection, publish("t", b"x", 2, 5))
     other = server.copy()
-    again = connection.copy(other)
+    again = connection.copy_to(other)
     says(connection, pubrel(5))
     says(connection, pubrec(1))
     assert again.session is other.sessions["dev"]

@@ -1,5 +1,6 @@
 """The set-up as a person meets it, offline: a mirror in a folder, a package made on the spot, a cache of its own."""
 
+import hashlib
 import json
 import os
 import platform
@@ -74,7 +75,8 @@ def mirror(tmp_path):
     deb = tmp_path / "mirror/pool/hello.deb"
     deb.parent.mkdir(parents=True)
     subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True, capture_output=True)
-    package = packages.Package("hello", "1:1.0-1", "all", deb.stat().st_size, packages.sha256_of(deb), "pool/hello.deb")
+    sha256 = hashlib.sha256(deb.read_bytes()).hexdigest()
+    package = packages.Package("hello", "1:1.0-1", "all", deb.stat().st_size, sha256, "pool/hello.deb")
     return f"file://{tmp_path}/mirror", package
 
 

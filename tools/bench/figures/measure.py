@@ -3,7 +3,8 @@
 import contextlib
 import secrets
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from inflight_tools.boards.build.bundle import deployed_name
 from inflight_tools.output import log
@@ -28,30 +29,19 @@ _ON_CPYTHON = {"Inflight": "ours_level_5", "Paho": "paho_level_5"}
 
 @dataclass(frozen=True)
 class Effort:
-    messages: int  # for the count of allocations
-    round: dict  # messages of a round, by QoS
-    rounds: int
-    runs: int  # of each contender, alternating
-    trip_s: float  # duration of a round with a round-trip time
-    trips: tuple  # round-trip times of the plot, ms
-    windows: tuple
-    wear: int  # messages for the flash wear
-    sizes: tuple  # of the messages of the plot
+    messages: int = 200  # for the count of allocations
+    round: dict = field(default_factory=lambda: {0: 4000, 1: 1000})  # messages of a round, by QoS
+    rounds: int = 5
+    runs: int = 3  # of each contender, alternating
+    trip_s: float = 1.0  # duration of a round with a round-trip time
+    trips: tuple = (0, 1, 2, 5, 10, 20, 50, 100, 200)  # round-trip times of the plot, ms
+    windows: tuple = (1, 8, 20)
+    wear: int = 3000  # messages for the flash wear
+    sizes: tuple = (32, 64, 128, 256, 512, 1024, 2048, 4000)  # of the messages of the plot
     heap: int = 256  # bytes between two heaps that are tried
-    peer_s: int = 300  # when another client has not ended after so long, it hangs
 
 
-FULL = Effort(
-    messages=200,
-    round={0: 4000, 1: 1000},
-    rounds=5,
-    runs=3,
-    trip_s=1.0,
-    trips=(0, 1, 2, 5, 10, 20, 50, 100, 200),
-    windows=(1, 8, 20),
-    wear=3000,
-    sizes=(32, 64, 128, 256, 512, 1024, 2048, 4000),
-)
+FULL = Effort()
 TINY = Effort(
     messages=20,
     round={0: 50, 1: 20},
@@ -65,15 +55,14 @@ TINY = Effort(
 )
 
 
-def _attempt(effort, code, name, script, *args, **options):
-    """What `script` measures of contender `name`. Where another client than ours fails, {"failed": why} instead: the
+def _attempt(name, measured, *args):
+    """What measured() returns of contender `name`. Where another client than ours fails, {"failed": why} instead: the
     others are still measured."""
-    if name.startswith("ours"):
-        return code.run(script, *args, **options)
-    options["timeout"] = min(effort.peer_s, options.get("timeout", effort.peer_s))
     try:
-        return code.run(script, *args, **options)
+        return measured(*args)
     except Failed as e:
+        if name.startswith("ours"):
+            raise
         log(str(e))
         return {"failed": e.reason}
 
@@ -91,21 +80,15 @@ def _journal():
 
 def costs(code, broker, contenders, effort, rom=False):
     """Heap of each contender: {name: {import, client, publish_0, ...}}."""
-    return {name: _costs(code, broker, name, effort, rom) for name in contenders}
+    return {name: _attempt(name, _costs, code, broker, name, effort, rom) for name in contenders}
 
 
 def _costs(code, broker, name, effort, rom):
-    def measured(messages):
-        return _attempt(effort, code, name, "costs", name, broker, messages, _journal(), rom=rom)
-
-    found = measured(effort.messages)
-    if failure(found):
-        return found
     # Where something on the stack looks like a reference to a module that was given back, that stays. The least of some
     # runs is without that.
-    again = [found, *(measured(1) for _ in range(_MORE_RUNS))]
-    failed = next(filter(failure, again), None)
-    return failed or found | {row: min(one[row] for one in again) for row in _KEPT}
+    counts = effort.messages, *[1] * _MORE_RUNS
+    found = [code.run("costs", name, broker, messages, _journal(), rom=rom) for messages in counts]
+    return found[0] | {row: min(one[row] for one in found) for row in _KEPT}
 
 
 def at_level_5_on_cpython(port, effort):
@@ -155,7 +138,7 @@ def rates(code, port, contenders, effort):
             for name in contenders:
                 if name not in failed:
                     words = port, qos, nodelay, trip, window, n, rounds, f"raw,{name}"
-                    pairs = _attempt(effort, code, name, "rates", *words)
+                    pairs = _attempt(name, code.run, "rates", *words)
                     if failure(pairs):
                         failed[name] = pairs
                     else:
@@ -186,7 +169,7 @@ def trips(code, port, contenders, effort):
         for name in [*left]:
             for window in effort.windows if name == "ours" else effort.windows[-1:]:
                 n = _count(effort, 1, trip, window)
-                pairs = _attempt(effort, code, name, "rates", port, 1, 1, trip, window, n, 1, f"raw,{name}")
+                pairs = _attempt(name, code.run, "rates", port, 1, 1, trip, window, n, 1, f"raw,{name}")
                 if failure(pairs):
                     left.remove(name)
                     continue
@@ -202,21 +185,19 @@ def smallest(code, broker, contenders, effort, rom=False):
     """{name: {smallest: bytes of the smallest heap with which everything works}}. Ours works with each of up to 8 KB
     more, too: where pieces lie changes with the heap's size, so one may work by luck. The others need not: some hang
     now and then."""
-    return {name: _smallest(code, broker, name, effort, rom) for name in contenders}
+    return {name: _attempt(name, _smallest, code, broker, name, effort, rom) for name in contenders}
 
 
 def _smallest(code, broker, name, effort, rom):
     low, high = 0, 262_144
-    options = {"rom": rom, "timeout": _SMALLEST_S}
+    run = partial(code.run, "smallest", name, broker, rom=rom, timeout=_SMALLEST_S)
 
     def works(heap):
         with contextlib.suppress(Failed):
-            return code.run("smallest", name, broker, _journal(), heap=heap, **options)
+            return run(_journal(), heap=heap)
         return False
 
-    most = _attempt(effort, code, name, "smallest", name, broker, _journal(), heap=high, **options)
-    if failure(most):
-        return most  # it fails with any heap
+    run(_journal(), heap=high)  # or it fails with any heap
     while high - low > effort.heap:
         middle = (low + high) // (2 * effort.heap) * effort.heap
         low, high = (low, middle) if works(middle) else (middle, high)

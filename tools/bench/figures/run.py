@@ -108,9 +108,8 @@ def _shared_names(peers):
 def responder():
     """Runs a responder. Yields its port."""
     command = [sys.executable, "-m", "tools.bench.figures.responder"]
-    process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE)
-    try:
-        yield int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE) as process:
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()

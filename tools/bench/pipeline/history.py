@@ -32,18 +32,18 @@ def measure(folder, batches, devices):
     seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in progress]
     if len(seconds) != batches:
         raise RuntimeError(f"{batches} files became {len(seconds)} micro-batches")
-    fifths = {f"a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
+    fifths = _fifths("a batch", seconds)
     more = {"rows of the ledger": ledger_rows, f"compact: {merged} files merged, s": merge_s}
     return {f"{batches} batches of {BATCH:,} deliveries": fifths | more}
 
 
-def _fifths(seconds):
-    """Medians of the first, the middle and the last fifth, without the warm-up."""
+def _fifths(what, seconds):
+    """{row: median} of the first, the middle and the last fifth, without the warm-up."""
     seconds = seconds[min(_WARM_UP, len(seconds) - 1) :]
     size = max(1, len(seconds) // 5)
     middle = (len(seconds) - size) // 2
     parts = {"first": seconds[:size], "middle": seconds[middle : middle + size], "last": seconds[-size:]}
-    return {name: statistics.median(part) for name, part in parts.items()}
+    return {f"{what}, {name} fifth, s": statistics.median(part) for name, part in parts.items()}
 
 
 def measure_devices(folder, devices):
@@ -81,5 +81,4 @@ def measure_small(folder, batches):
             before = peaks.processor_s() + time.process_time()
             take(lines_of(spark, landing), batch, root, ROOT)
             seconds.append(peaks.processor_s() + time.process_time() - before)
-    fifths = {f"processor time of a batch, {part} fifth, s": median for part, median in _fifths(seconds).items()}
-    return {f"{batches} batches of {_SMALL} deliveries": fifths}
+    return {f"{batches} batches of {_SMALL} deliveries": _fifths("processor time of a batch", seconds)}

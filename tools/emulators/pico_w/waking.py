@@ -16,9 +16,8 @@ from rp2040py.gpio_pin import GPIOPinState
 from rp2040py.peripherals import watchdog
 
 from inflight_tools.boards import slots
-from tools.emulators.pico_w import copies, filesystem, sensor
+from tools.emulators.pico_w import copies, energy, filesystem, sensor
 from tools.emulators.pico_w.board import Board
-from tools.emulators.pico_w.energy import Cost
 from tools.peers import mosquitto
 
 READINGS, ACKNOWLEDGED, ASLEEP = "readings in flash", "acknowledged by the broker", "asleep again"
@@ -145,7 +144,7 @@ def times(firmware):
             yield f"{name}: {event}", round(ms[event])
 
 
-def energy():
+def battery():
     """Yields (what, number) of the same wake as .mpy: what it takes out of a battery."""
     ms = deployed()
-    return Cost(ms[ASLEEP], ms[ASLEEP] - ms[RADIO]).figures()
+    return energy.figures(ms[ASLEEP], ms[ASLEEP] - ms[RADIO])

@@ -42,11 +42,9 @@ class Link:
     def write(self, buf, at, n):
         self._check()
         self._packets.bytes_received(bytes(memoryview(buf)[at : at + n]))
-        p = self._packets.next_packet()
-        while p:
+        while p := self._packets.next_packet():
             if self._to.packet_received(p) and p.kind == PUBLISH:
                 self._run.arrived.append((p.topic, bytes(p.payload), p.qos))
-            p = self._packets.next_packet()
         return n
 
     send = write
@@ -90,10 +88,6 @@ class Idle:
 
     def wake(self):
         pass
-
-
-def _bytes(payload):
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
 
 
 class Run:
@@ -181,7 +175,8 @@ class Run:
     async def publish(self, topic, payload, qos, retain, meta):
         mid = await self.call("publish", (ValueError, OutboxFull, OSError), topic, payload, qos, retain, meta)
         if mid:
-            self.accepted.append((topic if isinstance(topic, str) else topic.decode(), _bytes(payload), qos))
+            topic = topic if isinstance(topic, str) else topic.decode()
+            self.accepted.append((topic, payload.encode() if isinstance(payload, str) else bytes(payload), qos))
 
     async def restart(self, options):
         await self.call("disconnect", _NEVER)

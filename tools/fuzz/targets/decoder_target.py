@@ -32,10 +32,8 @@ def _properties(d, kind):
     """[id, its bytes in the packet, ...] without lengths of texts and binary data."""
     cursor = d.properties(_PLACES.get(kind, IN_ACK))
     found = []
-    kind = cursor.next()
-    while kind:
+    while kind := cursor.next():
         found += [kind, bytes(d.buf[cursor.at : cursor.at + cursor.n])]
-        kind = cursor.next()
     return found
 
 
@@ -86,13 +84,11 @@ def _decode(d, events, stream, lengths):
             d.into[:n] = stream[at : at + n]
             d.got(n)
             at += n
-            kind = d.next_packet()
-            while kind:
+            while not events.over and (kind := d.next_packet()):
                 events.add(d, kind)
                 turns += 1
                 if turns > end:
                     raise Finding("more events than bytes")
-                kind = 0 if events.over else d.next_packet()
         return events.list, False
     except ProtocolError:
         return events.list, True

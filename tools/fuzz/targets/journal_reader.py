@@ -16,10 +16,10 @@ def zeros(nibble):
 
 
 class Shape:
-    """The device: n sectors of `size` bytes, programmed in pages of `page`."""
+    """The device: n sectors of `size` bytes."""
 
-    def __init__(self, n, size, page):
-        self.n, self.size, self.unit = n, size, max(page, 64)
+    def __init__(self, n, size):
+        self.n, self.size = n, size
         self.geometry = struct.pack("<3sBBBH", b"IFJ", 2, len(bin(size)) - 3, 0, n)
 
     def header(self, seq, epoch, secret, geometry=None):

@@ -97,13 +97,11 @@ class Simulation:
 
     def flush(self):
         session = self.session
-        n = session.data_to_send(self.now)
         turns = 0
-        while n:
+        while n := session.data_to_send(self.now):
             self.seen += bytes(session.view[session.out_at : session.out_at + n])
             turns += 1
             demand(turns < 200, "it never stops sending")
-            n = session.data_to_send(self.now)
         self.listen()
 
     def feed(self, data):
@@ -121,8 +119,7 @@ class Simulation:
     def receive(self):
         session = self.session
         try:
-            kind = session.next_event(self.now)
-            while kind and not self.dead:
+            while (kind := session.next_event(self.now)) and not self.dead:
                 self.received(kind)
                 if kind == PUBLISH:
                     session.delivered()
@@ -132,7 +129,6 @@ class Simulation:
                     return
                 if kind == CONNACK:
                     self.resume_session()
-                kind = session.next_event(self.now)
         except (ProtocolError, OSError) as error:  # OSError: more QoS 2 messages in flight than receive_maximum
             self.number.note(99)
             self.ended(error)

@@ -65,7 +65,7 @@ def mount(flash):
 def blank(which):
     """(flash, Shape) of a newly formatted journal."""
     flash = Flash(SHAPES[which % len(SHAPES)])
-    shape = Shape(flash.blocks, flash.block_size, flash.page)
+    shape = Shape(flash.blocks, flash.block_size)
     for i in range(shape.n):
         flash.put(i * shape.size, shape.header(i, EPOCH, SECRET))
     return flash, shape

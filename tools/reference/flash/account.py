@@ -17,8 +17,8 @@ def records(journal, numbers=(OUT,)):
     is told; 0 of others."""
     found = []
     for kind in (OUT, IN, SESSION):
-        at = journal.scan(kind, -1)
-        while at >= 0:
+        at = -1
+        while (at := journal.scan(kind, at)) >= 0:
             n = journal.found_len
             buf = bytearray(n + 3)
             start = journal.read(at, 0, buf)
@@ -26,7 +26,6 @@ def records(journal, numbers=(OUT,)):
             # That a released one is set aside is told by a bit that DONE has, too, and a cut may leave.
             state = journal.found_state & RELEASED or journal.found_state
             found.append((kind, journal.found_mid, seq, state, bytes(buf[start : start + n]), at))
-            at = journal.scan(kind, at)
     return found
 
 

@@ -7,11 +7,9 @@ from inflight.journal.journal import HEADER, OUT
 
 def numbers(journal):
     """Sequence numbers of the messages, in the order of the ring."""
-    found = []
-    at = journal.scan(OUT, -1)
-    while at >= 0:
+    found, at = [], -1
+    while (at := journal.scan(OUT, at)) >= 0:
         found.append(journal.found_seq)
-        at = journal.scan(OUT, at)
     return found
 
 

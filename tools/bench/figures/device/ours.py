@@ -42,7 +42,6 @@ class Contender:
         client.drain(10_000)
 
     def listen(self, qos):
-        """Subscribes to TOPIC."""
         self._received = 0
         self.client.subscribe(TOPIC, qos, self._on_message)
 
