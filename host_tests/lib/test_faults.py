@@ -415,6 +415,27 @@ def test_flash_fails_once_in_publish(automatic, make, client_kind):
     assert arrived == [("status", b"gone"), ("t", b"1")]
 
 
+def test_flash_fails_once_in_publish_behind_a_full_journal(automatic, make):
+    """Also when it has waited for space."""
+    device = NorFlash(4, 1024, 64)
+    program = device.writeblocks
+    failures = [OSError(errno.EIO, "flash")]
+
+    def writeblocks(block, buf, offset=0):
+        if b"last" in bytes(buf) and failures:
+            raise failures.pop()
+        program(block, buf, offset)
+
+    with automatic() as broker:
+        client = make(broker.port, device)
+        fill(client)
+        device.writeblocks = writeblocks
+        client.connect()
+        assert client.publish("t", b"last", qos=1)
+        assert client.drain(60_000)
+    assert not failures and broker.payloads()[-1] == b"last"
+
+
 @only_blocking  # with asyncio, publish() reads nothing
 def test_no_memory_for_what_arrives_within_publish(virtual, make, monkeypatch):
     """[MQTT-4.3.3-1] The message was accepted, so publish() returns its id, and nobody publishes it again: what the

@@ -703,8 +703,8 @@ def all_sent(peer, found):
 
 
 def test_more_messages_that_are_too_long():
-    """The application is told of each, of a few at a time, so that their number takes no memory. A
-    message that is accepted meanwhile waits for its turn, though the window has space."""
+    """The application is told of each, of a few at a time, so that their number takes no memory. A message that is
+    accepted meanwhile waits for its turn, though the window has space."""
     flash = RamFlash(8, 4096)
     peer = Peer5(flash)
     for k in range(100):

@@ -241,9 +241,10 @@ class Client(Base):
             if not qos:
                 return self._publish_now(payload, retain)
             try:
-                mid = session.publish(session.name, payload, qos, retain)
-            except OutboxFull:
-                mid = self._publish_when_free(topic, payload, qos, retain, properties)
+                try:
+                    mid = session.publish(session.name, payload, qos, retain)
+                except OutboxFull:
+                    mid = self._publish_when_free(topic, payload, qos, retain, properties)
             except OSError as e:
                 # The flash failed: once more, when the journal has looked at it. Within a handler its message comes
                 # first.
