@@ -129,6 +129,15 @@ def test_settings_that_the_device_gives_up(answering, device):
     answering("attic", ("reply", {"ok": True}), BIRTH, ("health", {"error": {"text": why, "at": None}}))
     done = device("set", "attic", "group=a", "--yes")
     assert done.exit_code == 1 and done.stderr == f"FAILED: attic: {why}\n"
+    # Of those before, which it was switched off with: it has these.
+    has = {"ok": True, "config": {"host": "b", "group": "a"}}
+    answering("barn", ("reply", has), BIRTH, ("health", {"error": {"text": why, "at": None}}))
+    assert device("set", "barn", "group=a", "wifi_key=the-key-1", "--yes").exit_code == 0
+    assert (
+        device("set", "barn", "group=b", "--yes").exit_code
+        == device("set", "barn", "wifi_key=key-2222", "--yes").exit_code
+        == 1
+    )
     answering("cellar", ("reply", {"ok": True}))
     done = device("set", "cellar", "group=a", "--yes", "--timeout", "0.1")
     assert done.exit_code == 1 and "cellar has not come back within 0.1 s; settings with which" in done.stderr

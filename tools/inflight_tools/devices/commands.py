@@ -102,7 +102,7 @@ def _change(connection, known, device, fields, yes, timeout):
         say(visible(line))
     if not yes:
         typer.confirm(f"Change {visible(device.name)}, which restarts then?", abort=True, err=True)
-    connection.change(device, change.message(fields), timeout)
+    change.send(connection, device, fields, timeout)
     say(f"{visible(device.name)} has taken the change, and is there again")
 
 

@@ -29,6 +29,10 @@ class NotYet(DeviceError):
     """A device that is not online now has not answered a command, which it gets later."""
 
 
+class TakenBack(DeviceError):
+    """What a device tells of settings that it has tried and given up."""
+
+
 class Device:
     """The newest messages of the device `name`, dicts. `readings`: [(name, unit, value, when or None)], received at
     `read_at`, s since 1970; None: at an unknown time. since: when its status came; None: it was retained. started: when
@@ -193,7 +197,8 @@ class Connection:
         return found if isinstance(found, dict) else {}
 
     def change(self, device, payload, timeout_s):
-        """Sends change.message() to a Device, and returns when it is there again with the change."""
+        """For change.send(): sends what change.message() returns to a Device, and returns when it is there again.
+        Raises TakenBack if it tells of a change that it has given up: this one, or one before."""
         self._command(device, "set", payload, timeout_s)
         self._wait_for_birth(device, timeout_s)
 
@@ -224,7 +229,7 @@ class Connection:
         health = roster.wait(lambda: roster.health, _HEALTH_S)
         error = health and health.get("error")
         if isinstance(error, dict) and str(error.get("text")).startswith("set: "):
-            raise DeviceError(f"{device.name}: {error['text']}")
+            raise TakenBack(f"{device.name}: {error['text']}")
 
 
 def later(device):

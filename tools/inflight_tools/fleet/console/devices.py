@@ -240,5 +240,5 @@ class DevicePages:
             lines.insert(0, "Not saved yet: its settings have changed since this form was shown. What it changes now:")
         if act == "check" or wrong or is_old or not fields:
             return self._settings(device, given, "\n".join(lines), wrong)
-        connection.change(device, change.message(fields), _TIMEOUT_S)
+        change.send(connection, device, fields, _TIMEOUT_S)
         return page(outcome="\n".join([*lines, _IS_BACK]))
