@@ -32,16 +32,16 @@ def told(*words):
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (COLLECT[:4], 1, "no broker: name one with --broker host or host:port, or with --config config.json"),
-        ((*COLLECT, "--broker", "x:y"), 1, "--broker x:y: write a host, or host:port"),
-        ((*COLLECT, "--root", "a/+"), 1, "--root a/+: the first levels of the devices' topics, without + and #"),
-        ((*COLLECT, "--name", "a/b"), 1, "--name a/b: letters, digits"),
-        ((*COLLECT, "--share", "a/b"), 1, "--share a/b: letters, digits"),
-        ((*COLLECT, "--websocket", "mqtt"), 1, "a path begins with /"),
+        (COLLECT[:4], 2, "no broker: name one with --broker host or host:port, or with --config config.json"),
+        ((*COLLECT, "--broker", "x:y"), 2, "--broker x:y: write a host, or host:port"),
+        ((*COLLECT, "--root", "a/+"), 2, "--root a/+: the first levels of the devices' topics, without + and #"),
+        ((*COLLECT, "--name", "a/b"), 2, "--name a/b: letters, digits"),
+        ((*COLLECT, "--share", "a/b"), 2, "--share a/b: letters, digits"),
+        ((*COLLECT, "--websocket", "mqtt"), 2, "a path begins with /"),
         ((*COLLECT, "--ca", "none"), 2, "Invalid value for '--ca'"),
         ((*COLLECT, "--ca", "file"), 1, "file: not a certificate in PEM or DER"),
-        ((*COLLECT, "--cert", "file"), 1, "--cert with --ca: without it there is no TLS"),
-        ((*COLLECT, "--ca", "file", "--key", "file"), 1, "--key goes with --cert"),
+        ((*COLLECT, "--cert", "file"), 2, "--cert with --ca: without it there is no TLS"),
+        ((*COLLECT, "--ca", "file", "--key", "file"), 2, "--key goes with --cert"),
         ((*COLLECT, "--password-file", "dir"), 2, "Invalid value for '--password-file'"),
         (("fleet", "collect", "--broker", "x", "--landing", "file"), 2, "Invalid value for '--landing'"),
         (("fleet", "collect", "--broker", "x", "--landing", "s3://b/x"), 2, "s3://b/x: name a folder of this computer"),
@@ -70,7 +70,7 @@ def told(*words):
         (("board", "monitor", "--port", "x", "--key", "file"), 1, "name it with --config"),
         (("keys", "--signing-key", "dir"), 1, "dir is a folder: name the key's file"),
         (("installer", "--serve", "99999"), 2, "Invalid value for '--serve'"),
-        (("device", "list"), 1, "no broker: name one with --broker host or host:port, or with --config config.json"),
+        (("device", "list"), 2, "no broker: name one with --broker host or host:port, or with --config config.json"),
         (("device", "list", "--config", "config.json"), 1, "this computer does not reach the broker at 127.0.0.1:"),
         (("device", "update", "attic", "none", "--broker", "x"), 2, "Invalid value for 'release'"),
         (("rollout",), 1, "this computer does not reach the broker at 127.0.0.1:"),
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_told(here, words, status, text):
 def test_a_password_without_a_user(here, monkeypatch):
     monkeypatch.setenv("INFLIGHT_PASSWORD", "the right one")
     status, text = told(*COLLECT)
-    assert status == 1 and "a password, but no user: name it with --user" in text and "the right one" not in text
+    assert status == 2 and "a password, but no user: name it with --user" in text and "the right one" not in text
 
 
 def test_a_file_that_cannot_be_replaced_is_named_and_nothing_is_left(here):

@@ -12,6 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from inflight_tools.client import HEAD, ThreadClient
 from inflight_tools.options import PASSWORD, BrokerOptions
+from inflight_tools.output import WrongArgument
 from inflight_tools.settings import CONFIG, NO_TLS, Tls, settings
 
 _LONGEST = HEAD + 65_536  # bytes of a message: more than a device sends
@@ -42,16 +43,16 @@ def broker_of(
     """The Broker of a checked configuration (a dict). `override`: its address for this computer, "host" or
     "host:port", if it differs; path: of a WebSocket. Raises ValueError."""
     if path and not path.startswith("/"):
-        raise ValueError(f"--websocket {path}: a path begins with /")
+        raise WrongArgument(f"--websocket {path}: a path begins with /")
     if tls.key and not tls.cert or tls.cert and not fields.get("tls_ca"):
-        raise ValueError("--key goes with --cert, and --cert with --ca: without it there is no TLS")
+        raise WrongArgument("--key goes with --cert, and --cert with --ca: without it there is no TLS")
     context = _context(tls) if fields.get("tls_ca") else None
     usual = (443 if context else 80) if path else (8883 if context else 1883)
     host, port = fields["host"], (not path and fields.get("port")) or usual
     if override:
         host, _, number = override.partition(":")
         if not host or number and not number.isdigit():
-            raise ValueError(f"--broker {override}: write a host, or host:port")
+            raise WrongArgument(f"--broker {override}: write a host, or host:port")
         port = int(number) if number else port
     root = fields.get("root") or "inflight"
     return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), context, path)
@@ -69,18 +70,18 @@ def find_broker(at: BrokerOptions) -> tuple[Broker, int]:
     elif at.broker:
         fields = {"host": "", "tls_ca": bool(at.ca)}
     else:
-        raise ValueError("no broker: name one with --broker host or host:port, or with --config config.json")
+        raise WrongArgument("no broker: name one with --broker host or host:port, or with --config config.json")
     found = broker_of(fields, at.broker, at.tls, at.websocket)
     root = (at.root or found.root).strip("/")
     if not root or set(root) & set("+#\0"):
-        raise ValueError(f"--root {root}: the first levels of the devices' topics, without + and #")
+        raise WrongArgument(f"--root {root}: the first levels of the devices' topics, without + and #")
     if at.password_file:
         password = at.password_file.read_text(encoding="utf-8").rstrip("\r\n")
     else:
         password = os.environ.get(PASSWORD) or found.password
     user = at.user or found.user
     if password and not user:
-        raise ValueError("a password, but no user: name it with --user")
+        raise WrongArgument("a password, but no user: name it with --user")
     level = at.protocol_level or (5 if fields.get("protocol_level") == 5 else 4)
     return replace(found, root=root, user=user, password=password, device=None, level=level), level
 

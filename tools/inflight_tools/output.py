@@ -45,11 +45,15 @@ def first_line(error: BaseException | str) -> str:
     return str(error).partition("\n")[0][:500] or type(error).__name__
 
 
+class WrongArgument(ValueError):
+    """An argument of a command that is wrong, and what to write instead."""
+
+
 @contextlib.contextmanager
-def failing(*errors: type[BaseException], console: Console | None = None, status: int = 1) -> Iterator[None]:
-    """Turns one of `errors`, by default what a wrong argument or a broken machine raises, into a failure()."""
+def failing(*errors: type[BaseException], console: Console | None = None) -> Iterator[None]:
+    """Turns one of `errors`, by default what wrong input or a broken machine raises, into a failure()."""
     errors = errors or (ValueError, RuntimeError, OSError)
     try:
         yield
     except errors as e:
-        raise failure(reason(e), console, status) from None
+        raise failure(reason(e), console, 2 if isinstance(e, WrongArgument) else 1) from None

@@ -102,7 +102,7 @@ def test_nothing_starts_without_a_broker(monkeypatch, tmp_path):
     """Spark takes half a minute to start."""
     monkeypatch.setattr(together, "run", lambda *_: pytest.fail("started"))
     done = CliRunner().invoke(commands.app, ["pipeline", "--data", str(tmp_path)])
-    assert done.exit_code == 1 and "no broker: name one with --broker" in done.output
+    assert done.exit_code == 2 and "no broker: name one with --broker" in done.output
 
 
 def test_what_is_not_given_is_left_to_the_collector(monkeypatch, tmp_path):

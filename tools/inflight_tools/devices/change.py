@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from inflight_tools import dry_run
-from inflight_tools.devices.roster import TakenBack, WrongArgument
+from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.output import WrongArgument
 from inflight_tools.settings import SECRETS, config_fields, configured, device_code, known_drivers
 
 # A device whose configuration is not known may have one of these. What none of them takes, no device takes.
@@ -92,13 +93,11 @@ def message(fields):
 
 def send(connection, device, fields, timeout_s):
     """Returns when a Device is there again with these fields. Raises DeviceError, WrongArgument."""
-    try:
-        connection.change(device, message(fields), timeout_s)
-    except TakenBack:
-        # One that was switched off while it tried others tells of those with the first health behind its next birth.
-        shown = {name: value for name, value in fields.items() if name not in SECRETS}
-        if not shown or differing(shown, connection.configuration(device, timeout_s)):
-            raise
+    told = connection.change(device, message(fields), timeout_s)
+    # One that was switched off while it tried others tells of those with the first health behind its next birth.
+    shown = {name: value for name, value in fields.items() if name not in SECRETS}
+    if told and (not shown or differing(shown, connection.configuration(device, timeout_s))):
+        raise DeviceError(f"{device.name}: {told}")
 
 
 def check(fields, device, known=None):

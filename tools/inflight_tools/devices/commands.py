@@ -14,9 +14,9 @@ from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.broker import find_broker
 from inflight_tools.cache import write_private
 from inflight_tools.devices import change, tables
-from inflight_tools.devices.roster import KINDS, ONLINE, Connection, WrongArgument, later
+from inflight_tools.devices.roster import KINDS, ONLINE, Connection, later
 from inflight_tools.group import Group
-from inflight_tools.output import failing
+from inflight_tools.output import WrongArgument, failing
 from inflight_tools.output import show as say
 from inflight_tools.update import release as releases
 from inflight_tools.update.rollout import PATIENCE_H, Patience, conclude, roll_out
@@ -33,12 +33,8 @@ Yes = Annotated[bool, typer.Option("--yes", help="do not ask before the change i
 
 @contextlib.contextmanager
 def _connected(at, *kinds):
-    """Yields a Connection; wrong arguments end the command with exit status 2, all else that goes wrong with 1."""
-    with (
-        failing(ValueError, DeviceError, OSError),
-        failing(WrongArgument, status=2),
-        Connection(find_broker(at)[0], *kinds) as found,
-    ):
+    """Yields a Connection to a broker that knows devices."""
+    with failing(ValueError, DeviceError, OSError), Connection(find_broker(at)[0], *kinds) as found:
         if not found.roster.devices:
             raise ValueError(f"no devices at {found.broker.root}/+/status on {found.broker.place}")
         yield found

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from inflight_tools.boards.images.variants import board, pin_numbers
 from inflight_tools.devices import change
-from inflight_tools.devices.roster import WrongArgument
+from inflight_tools.output import WrongArgument
 from inflight_tools.settings import SECRETS, config_fields, known_drivers, of_firmware
 from inflight_tools.visible import visible
 

@@ -9,6 +9,7 @@ import time
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.boards.monitor import records
+from inflight_tools.output import WrongArgument
 from inflight_tools.payload import fields_of, whole
 
 KINDS = ("status", "release", "health", "telemetry", "state")
@@ -21,16 +22,8 @@ _SHORT = 505  # bytes of topic and payload that a device with the default `buffe
 _HEALTH_S = 5  # it comes right behind the birth
 
 
-class WrongArgument(ValueError):
-    """An argument of a command that is wrong, and what to write instead."""
-
-
 class NotYet(DeviceError):
     """A device that is not online now has not answered a command, which it gets later."""
-
-
-class TakenBack(DeviceError):
-    """What a device tells of settings that it has tried and given up."""
 
 
 class Device:
@@ -197,10 +190,14 @@ class Connection:
         return found if isinstance(found, dict) else {}
 
     def change(self, device, payload, timeout_s):
-        """For change.send(): sends what change.message() returns to a Device, and returns when it is there again.
-        Raises TakenBack if it tells of a change that it has given up: this one, or one before."""
+        """For change.send(): sends its message to a Device, and returns when that is there again what it tells of a
+        change that it has given up, this one or one before; or ""."""
         self._command(device, "set", payload, timeout_s)
         self._wait_for_birth(device, timeout_s)
+        health = self.roster.wait(lambda: self.roster.health, _HEALTH_S)
+        error = health and health.get("error")
+        text = str(error.get("text")) if isinstance(error, dict) else ""
+        return text if text.startswith("set: ") else ""
 
     def _command(self, device, command, payload, timeout_s):
         name = device.name
@@ -220,16 +217,11 @@ class Connection:
         return answer
 
     def _wait_for_birth(self, device, timeout_s):
-        roster = self.roster
-        if not roster.wait(lambda: roster.births.device, timeout_s):
+        if not self.roster.wait(lambda: self.roster.births.device, timeout_s):
             raise DeviceError(
                 f"{device.name} has not come back within {timeout_s:g} s; settings with which it does not connect "
                 "within 15 minutes, or in one wake, it gives up for the old ones"
             )
-        health = roster.wait(lambda: roster.health, _HEALTH_S)
-        error = health and health.get("error")
-        if isinstance(error, dict) and str(error.get("text")).startswith("set: "):
-            raise TakenBack(f"{device.name}: {error['text']}")
 
 
 def later(device):

@@ -17,7 +17,7 @@ from inflight_tools.broker import PASSWORD, find_broker, words_of
 from inflight_tools.cache import write_below
 from inflight_tools.fleet import compose
 from inflight_tools.fleet.monitoring.address import address, both
-from inflight_tools.output import failing, show
+from inflight_tools.output import WrongArgument, failing, show
 
 _STATE = Path("/var/lib")  # where systemd makes a folder itself
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
@@ -50,7 +50,7 @@ def service(
         places = {"collect": of_collector, "tables": of_tables, "serve": listen}
         places = {name: address(place, "--listen") for name, place in places.items()}
         if not _USER.fullmatch(run_as):
-            raise ValueError(f"--run-as {run_as}: the name of a user of this machine")
+            raise WrongArgument(f"--run-as {run_as}: the name of a user of this machine")
         data = Path(os.path.normpath(data.absolute()))
         of_data = ["--data", str(data), "--root", root]
         landing = ["--landing", str(data / "landing")]

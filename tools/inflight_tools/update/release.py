@@ -15,7 +15,7 @@ from inflight_tools.boards import own, slots
 from inflight_tools.boards.build import bundle, native
 from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_atomic
-from inflight_tools.output import failing
+from inflight_tools.output import WrongArgument, failing
 from inflight_tools.settings import is_public_key
 from inflight_tools.update import keys
 
@@ -195,12 +195,12 @@ def _application(board, number, key, trial_s, accept, processor, app):
 
 def _firmware(board, number, key, path, trial_s, accept):
     if accept:
-        raise ValueError("--accept goes with a release of the application: firmware brings no keys")
+        raise WrongArgument("--accept goes with a release of the application: firmware brings no keys")
     return make_firmware(variants.variant(board), path.read_bytes(), key, number, trial_s), f"firmware {path.name}"
 
 
 def _check(number, accept):
     if not 0 < number <= _NUMBER_MAX:
-        raise ValueError(f"--number {number}: write a number from 1 to {_NUMBER_MAX}")
+        raise WrongArgument(f"--number {number}: write a number from 1 to {_NUMBER_MAX}")
     if len(accept) > 2 or not all(map(is_public_key, accept)):
-        raise ValueError("--accept: one or two public keys, as `inflight keys` prints them between quotes")
+        raise WrongArgument("--accept: one or two public keys, as `inflight keys` prints them between quotes")

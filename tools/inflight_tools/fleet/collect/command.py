@@ -14,7 +14,7 @@ from inflight_tools.fleet.collect.spool import Spool
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.options import local_folder
-from inflight_tools.output import failing, log
+from inflight_tools.output import WrongArgument, failing, log
 from inflight_tools.signals import on_stop
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -48,7 +48,7 @@ def collect(
     with failing(ValueError, OSError, Busy, Refused, NotWritten):
         for option, given in (("name", name), ("share", share)):
             if given is not None and not _NAME.fullmatch(given):
-                raise ValueError(f"--{option} {given}: letters, digits and _ . - inside, 64 at most")
+                raise WrongArgument(f"--{option} {given}: letters, digits and _ . - inside, 64 at most")
         server, level = find_broker(at)
         spool = Spool(folder, name, int(size * (1 << 20)), age)
         figures = folder / f".{name}.json"

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.devices import change, form, tables
-from inflight_tools.devices.roster import ONLINE, Connection, NotYet, WrongArgument
+from inflight_tools.devices.roster import ONLINE, Connection, NotYet
 from inflight_tools.fleet.console.server import HTML, JSON, TEXT, Refused
 from inflight_tools.fleet.report import render_roster
-from inflight_tools.output import log, reason
+from inflight_tools.output import WrongArgument, log, reason
 from inflight_tools.update import release as releases
 from inflight_tools.update.rollout import PATIENCE_H, roll_out
 from inflight_tools.visible import visible
