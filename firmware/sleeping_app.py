@@ -121,6 +121,7 @@ class SleepingApp(Node):
         self._memory = memory = Memory(board.recall())
         self._phases = []
         self._stay = False  # a command asked for it
+        self._renewed = None  # what this wake tells the broker once more, as a number, see _has_subscription
         self.full = memory.full
         self._recall_time()
 
@@ -166,6 +167,8 @@ class SleepingApp(Node):
         memory.health += 1
         if memory.since >= config.report_every or config.trial or self.update or self._half_full():
             self._report_all()
+        if self.later:
+            self.later()  # the connection broke behind the command
         if self.update:
             self.update.close()
         while len(self._phases) < len(_PHASES):
@@ -219,6 +222,8 @@ class SleepingApp(Node):
         if online and self._connect():
             self._end_phase()
             if self._deliver():
+                if self._renewed is not None:
+                    self._keep_renewed()
                 return
         memory.missed += 1
 
@@ -267,27 +272,33 @@ class SleepingApp(Node):
         else:
             self.client.on_error(OSError(ENOENT, "no handler takes messages to " + message.topic))
 
-    # --- what the session is subscribed to: a file has a number of that, and is written when it changes ---
-    # Most wakes find their session, and get no command: they load neither what subscribes nor what takes messages.
+    # --- what the session is subscribed to, and Home Assistant was told: a file has a number of that, and when ---
+    # Most wakes find their session, and load neither what subscribes nor what takes messages. But a broker may be back
+    # with an older state. So it is told all once a day, by the numbers of messages: there may be no clock.
 
     def _has_subscription(self, present):
         # Subscribes, unless `present` says that the session is there which the file tells of. Returns True if the next
         # wake need not. It has to for updates: announcements of releases are retained, they come with each SUBSCRIBE.
         # What the start before the first wake subscribes to may be more. Raises OSError.
         config = self.config
-        told = config.host, config.port, config.protocol_level, self._base, config.most_qos
+        told = config.host, config.port, config.protocol_level, self._base, config.most_qos, config.ha
         number = crc32(repr(told).encode())
-        path = beside(self.board, "subscribed")
+        messages = _DAY_S * 1000 // (config.sleep_ms * config.report_every)
         try:
-            same = kept_json(path, None) == number
+            of, at = kept_json(beside(self.board, "subscribed"), None)
+            is_new = of == number and 0 <= self.journal.next_seq - at < messages
+        except (OSError, TypeError, ValueError):
+            is_new = False  # it cannot be read now, or is none
+        self._renewed = None if is_new else number
+        granted = (present and is_new) or self.subscribe()
+        return granted and not config.update_keys and self.board.reset_cause() == DEEP_SLEEP
+
+    def _keep_renewed(self):
+        # Behind the last acknowledgement: the broker has all that was sent before.
+        try:
+            write(beside(self.board, "subscribed"), "[%d, %d]" % (self._renewed, self.journal.next_seq))
         except OSError:
-            same = False  # it cannot be read now
-        granted = (present and same) or self.subscribe()
-        if not granted or config.update_keys or self.board.reset_cause() != DEEP_SLEEP:
-            return False
-        if not same:
-            write(path, str(number))
-        return True
+            pass  # the flash is full: the next wake tells all once more
 
     def _deliver(self):
         # Returns True if the broker has completed all messages.
@@ -308,8 +319,7 @@ class SleepingApp(Node):
             self._publish_asleep(ticks_diff(ticks_ms(), self._began))
         if self.home:
             # What was announced is retained, unless the broker has lost it: with the session, or nobody knows when.
-            daily = self.synchronised and self.time() % _DAY_S * 1000 < config.sleep_ms * config.report_every
-            self.home.step(first or daily or not self.client.session.present)
+            self.home.step(first or self._renewed is not None or not self.client.session.present)
         until_report_ms = ticks_diff(ticks_ms(), self._began)
         done = self._exchange(True)
         if self._end_of_stay() and not self.stopping:
@@ -328,8 +338,7 @@ class SleepingApp(Node):
         self._publish_status("asleep", next_s=-(-next_ms // 1000))
 
     def _end_of_stay(self):
-        stayed = self._stay
-        self._stay = False
+        stayed, self._stay = self._stay, False
         if stayed:
             self._end = ticks_add(ticks_ms(), self.config.timeout_ms)
         return stayed

@@ -73,12 +73,11 @@ class Wifi:
     def _by_signal(self, wanted):
         # `wanted`, a list of (ssid, key, security), with the strongest network first. Networks that a scan does not
         # find come last, in their order: hidden ones are among them. Takes some seconds.
-        nic = self.nic
         best = {ssid.encode(): -200 for ssid, _, _ in wanted}
         try:
-            nic.active(True)
-            nic.disconnect()
-            for ap in nic.scan():
+            self.nic.active(True)
+            self.nic.disconnect()
+            for ap in self.nic.scan():
                 if ap[0] in best:
                     best[ap[0]] = max(ap[3], best[ap[0]])
         except (OSError, MemoryError):

@@ -2,18 +2,19 @@
 
 import json
 import time
+from errno import ECONNRESET
 
 import pytest
 
 from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, WRONG_KEY
 from config import Config
 from host_tests.broker import PATIENCE_S, Faults
-from host_tests.firmware.conftest import Board, gathered
+from host_tests.firmware.conftest import Board, ShortRuns, gathered
 from host_tests.waiting import wait_for
 from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
 from sleeping_app import Memory
-from tools.reference.kinds import DISCONNECT
+from tools.reference.kinds import DISCONNECT, SUBSCRIBE
 
 SLEEP_MS = 60_000
 
@@ -285,6 +286,20 @@ def test_clock_is_set_before_the_device_connects_with_tls(wake, broker, tls):
     assert connections == [1 if tls else 2] and len(broker.connections) == 2
 
 
+def test_an_older_session_gets_its_subscription_within_a_day(wake, broker, published):
+    """A broker that was not stopped in order has a session of hours ago, and says that it is there. Commands reach the
+    device all the same, and most wakes do not subscribe."""
+    for _ in range(4):
+        wake(broker.port, sleep_ms=2 * 3_600_000)
+    for session in broker.sessions.values():
+        session.subscriptions.clear()
+    for k in range(10):
+        broker.give("inflight/dev/command/ping", b"%d" % k, 1)
+        wake(broker.port, sleep_ms=2 * 3_600_000)
+    assert [body["echo"] for body in published("reply/ping")][-2:] == ["8", "9"]
+    assert sum(p.kind == SUBSCRIBE for c in broker.connections for p in c.packets) < 7
+
+
 def test_a_time_far_from_the_known_one_is_refused(wake, broker, published):
     """What the clock may have lost since it was set depends on how long ago that was. Answers of an hour, two at least,
     overrule the known time; the first of them, if one answer alone has set it."""
@@ -365,10 +380,23 @@ def test_what_a_device_that_sleeps_refuses(wake, broker, published):
         assert not reply["ok"] and error in reply["error"], (name, payload)
 
 
-def test_what_a_handler_may_not_do_follows(wake, broker, published):
+@pytest.mark.parametrize("breaks", [False, True])
+def test_what_a_handler_may_not_do_follows(wake, broker, published, monkeypatch, breaks):
+    """Also if the connection breaks right behind the handler."""
+    run_for = ShortRuns.run_for
+
+    def broken(client, ms):
+        run_for(client, ms)
+        if wake.app.later:
+            raise OSError(ECONNRESET, "connection lost")
+
     wake(broker.port)
+    if breaks:
+        monkeypatch.setattr(ShortRuns, "run_for", broken)
     for _ in range(2):
         broker.give("inflight/dev/command/retry", b"", 2)
         wake(broker.port)
         assert not wake.app.later
+    monkeypatch.undo()
+    wake(broker.port)
     assert [reply["ok"] for reply in published("reply/retry")] == [True, True]
