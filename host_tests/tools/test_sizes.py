@@ -11,7 +11,7 @@ from tools.setup.common import CHECKOUT
 CEILINGS = {
     "product": 42_690,  # lib, boards, firmware, the command `inflight`
     "maintainers": 17_622,  # other tools
-    "all": 119_769,
+    "all": 119_786,
 }
 TESTS_FOR_A_LINE = 1.39  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered

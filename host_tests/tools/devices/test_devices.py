@@ -9,6 +9,9 @@ from host_tests.tools.command import inflight
 from host_tests.tools.update.conftest import PATIENCE_S
 from host_tests.waiting import wait_for
 from inflight import __version__ as VERSION
+from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.devices import change
+from inflight_tools.devices.roster import Device, NotYet
 
 WAIT = "--timeout", PATIENCE_S
 BIRTH = "status", {"state": "online", "firmware": "1", "seq": 2, "epoch": 1}
@@ -144,6 +147,20 @@ def test_settings_that_the_device_gives_up(answering, device):
     answering("deaf")
     done = device("log", "deaf", "--timeout", "0.1")
     assert done.exit_code == 1 and "no answer of deaf within 0.1 s: it is online; may this user publish" in done.stderr
+
+
+def test_settings_that_a_device_gives_up_before_it_sleeps():
+    """What it tells counts, although it cannot be asked what it has."""
+
+    class Asleep:
+        def change(self, *_):
+            return "set: no connection"
+
+        def configuration(self, *_):
+            raise NotYet("no answer")
+
+    with pytest.raises(DeviceError, match="attic: set: no connection"):
+        change.send(Asleep(), Device("attic"), {"group": "a"}, 1)
 
 
 @pytest.mark.parametrize(

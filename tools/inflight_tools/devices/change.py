@@ -1,5 +1,6 @@
 """A change of a device's configuration: read as a person types it, checked as the device checks it, described."""
 
+import contextlib
 import importlib
 import json
 import tempfile
@@ -94,10 +95,12 @@ def message(fields):
 def send(connection, device, fields, timeout_s):
     """Returns when a Device is there again with these fields. Raises DeviceError, WrongArgument."""
     told = connection.change(device, message(fields), timeout_s)
-    # One that was switched off while it tried others tells of those with the first health behind its next birth.
     shown = {name: value for name, value in fields.items() if name not in SECRETS}
-    if told and (not shown or differing(shown, connection.configuration(device, timeout_s))):
-        raise DeviceError(f"{device.name}: {told}")
+    # One that was switched off while it tried others tells of those with the first health behind its next birth.
+    with contextlib.suppress(DeviceError):  # it does not answer: it may sleep
+        if not told or (shown and not differing(shown, connection.configuration(device, timeout_s))):
+            return
+    raise DeviceError(f"{device.name}: {told}")
 
 
 def check(fields, device, known=None):
