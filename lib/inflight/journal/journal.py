@@ -856,7 +856,7 @@ class Journal(Records):
         self.erases -= 1
         # If not, what is left of the header is that of an erase that was cut short.
         reader.has_programmed(self._reclaim, self._head)
-        if self._worn == self._head:
+        if left and self._worn == self._head:
             self._refused = left
         return False
 
