@@ -31,13 +31,10 @@ def pipeline(
     tells how they do."""
     with failing(ValueError, OSError):  # before Spark starts
         root = find_broker(at)[0].root
+        places = metrics and both(metrics)
     collect = ["collect", "--landing", str(data / "landing"), "--age", str(age), *words_of(at, root)]
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
-    if metrics:
-        try:
-            places = both(metrics)
-        except ValueError as e:
-            raise typer.BadParameter(str(e)) from None
+    if places:
         for words, place in zip((collect, spark), places, strict=True):
             words += ["--metrics", place]
     if CONSOLE.is_terminal:  # what becomes one line

@@ -170,12 +170,8 @@ def tables(
     """Writes landing files into tables, until it is stopped or --once. It may be killed at any time: the next run
     continues, and no row is lost or stored twice."""
     landing, to = location(data, landing, "landing"), location(data, to, "tables")
-    try:  # before Spark: a wrong port is told at once
+    with failing(ValueError, OSError):  # before Spark: a wrong port is told at once
         exported = serve_metrics(metrics, log, lambda module: module.TablesMetrics())
-    except ValueError as e:
-        raise typer.BadParameter(str(e)) from None
-    except OSError as e:
-        raise failure(str(e)) from None
     for_spark(to)
     present(for_spark(landing), "name that of `inflight fleet collect` with --data or --landing")
     with _only_writer(to), stop_event() as stopping, _spark("tables", master, partitions, conf) as spark:
