@@ -91,6 +91,11 @@ class Memory:
         return struct.pack(self.FORM, *(few + [health] + phases + [last]))
 
 
+def _left(period, awake_ms):
+    # The time until the next wake; a long wake does not delay later ones.
+    return period - awake_ms % period
+
+
 class SleepingApp(Node):
     """The firmware of a device that sleeps most of the time; Node documents the arguments."""
 
@@ -107,7 +112,7 @@ class SleepingApp(Node):
         memory = Memory(board.recall())
         if memory.fresh or board.reset_cause() != DEEP_SLEEP or max(memory.phases) == _MAX:
             return 0
-        return (config.sleep_ms - sum(memory.phases) % config.sleep_ms) * 15 // 16000
+        return _left(config.sleep_ms, sum(memory.phases)) * 15 // 16000
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         super().__init__(board, config, journal, client, flash, sources, began, crash)
@@ -203,9 +208,7 @@ class SleepingApp(Node):
         self._phase_at = now
 
     def _left(self):
-        # The time until the next wake; a long wake does not delay later ones.
-        period = self.config.sleep_ms
-        return period - ticks_diff(ticks_ms(), self._began) % period
+        return _left(self.config.sleep_ms, ticks_diff(ticks_ms(), self._began))
 
     # --- with the radio on ---
 
