@@ -31,26 +31,33 @@ def publish(topic, payload=b"", qos=0, mid=0, dup=0, retain=0, properties=None):
     return packet(0x30 | dup << 3 | qos << 1 | retain, head + payload)
 
 
-def _ack(first):
-    def acknowledgement(mid, code=None, properties=None):
-        # At level 5 a code may be left out if it is 0, properties if there are none.
-        return packet(first, _mid(mid) + (b"" if code is None else bytes((code,)) + (properties or b"")))
-
-    return acknowledgement
+def _ack(first, mid, code, properties):
+    # At level 5 a code may be left out if it is 0, properties if there are none.
+    return packet(first, _mid(mid) + (b"" if code is None else bytes((code,)) + (properties or b"")))
 
 
-puback, pubrec, pubcomp = _ack(0x40), _ack(0x50), _ack(0x70)
+def puback(mid, code=None, properties=None):
+    return _ack(0x40, mid, code, properties)
+
+
+def pubrec(mid, code=None, properties=None):
+    return _ack(0x50, mid, code, properties)
 
 
 def pubrel(mid, dup=0, code=None, properties=None):
-    return _ack(0x62 | dup << 3)(mid, code, properties)
+    return _ack(0x62 | dup << 3, mid, code, properties)
 
 
-def _grant(first):
-    return lambda mid, *codes, properties=None: packet(first, _mid(mid) + (properties or b"") + bytes(codes))
+def pubcomp(mid, code=None, properties=None):
+    return _ack(0x70, mid, code, properties)
 
 
-suback, unsuback = _grant(0x90), _grant(0xB0)
+def suback(mid, *codes, properties=None):
+    return packet(0x90, _mid(mid) + (properties or b"") + bytes(codes))
+
+
+def unsuback(mid, *codes, properties=None):
+    return packet(0xB0, _mid(mid) + (properties or b"") + bytes(codes))
 
 
 def pingresp():

@@ -10,7 +10,7 @@ import shutil
 import sys
 
 from inflight_tools.cache import cache_dir, write_atomic
-from tools.setup.common import CHECKOUT, digest, run, say
+from tools.setup.common import CHECKOUT, SetupError, digest, run, say
 from tools.setup.programs import Installer
 
 VENV = CHECKOUT / ".venv"
@@ -40,7 +40,9 @@ def ready(venv=VENV, requirements=REQUIREMENTS):
 def add_pip(python):
     """Installs pip from Debian's package with its wheel, since Debian's Python may lack ensurepip."""
     folder = Installer().folders("python3-pip-whl", "all")[0]
-    wheel = next(folder.glob("usr/share/python-wheels/pip-*.whl"))
+    wheel = next(folder.glob("usr/share/python-wheels/pip-*.whl"), None)
+    if not wheel:
+        raise SetupError(f"no pip wheel in {folder}")
     run([python, wheel / "pip", "install", "--no-index", "--no-deps", "-q", wheel], "pip cannot install itself")
 
 
