@@ -216,6 +216,22 @@ def test_the_newest_sequence_number_survives_its_record():
         assert min(flash.erases) > 1
 
 
+def test_the_newest_sequence_number_in_front_of_copies():
+    """Messages that waited are done at last: their copies are the last records, and have older numbers."""
+    for flash, journal in journals():
+        put(journal, 1)
+        at = newest = put(journal, 2)
+        while newest // flash.block_size == at // flash.block_size:
+            newest = put(journal, 3)
+            journal.mark(newest, DONE)
+        while journal.find(OUT, 1) == at:
+            journal.mark(put(journal, 4, 0, IN), DONE)
+        while journal.live:
+            journal.mark(journal.find(OUT, 0), DONE)
+        again = Journal(flash)
+        eq((again.next_seq, again.last_mid), (journal.next_seq, 3))
+
+
 def test_collection_erases_ahead():
     for flash, journal in journals():
         while flash.erases == [1] * 4:

@@ -121,6 +121,18 @@ def test_no_heap_where_a_mount_has_not_read_all():
     assert 0 < journal.unread < unread - 2
 
 
+def test_heap_of_a_start():
+    """Of a message that is done, as most are, a start makes little garbage."""
+    device = Quiet(256, 3)
+    journal = Journal(device)
+    costs = []
+    for _ in range(2):
+        for k in range(8):
+            journal.mark(journal.append(OUT, k, bytes(40), 40), DONE)
+        costs.append(allocated(Journal, device))
+    assert costs[1] - costs[0] < 8 * 100, costs
+
+
 class Blank:
     """2,048 sectors of 4 KiB with a journal in which nothing is, and no heap for them."""
 
@@ -142,7 +154,7 @@ class Blank:
         return 2048 if op == 4 else 4096 if op == 5 else 0
 
 
-BLANK = b"\xff" * 512
+BLANK = b"\xff" * 4096
 
 
 def test_heap_of_a_long_ring():

@@ -61,7 +61,7 @@ from .records import (
     SESSION,
     Records,
 )
-from .sectors import LEAST, SectorReader, is_nothing, most_records
+from .sectors import LEAST, RIGHT, SectorReader, is_nothing, most_records
 
 _MOST = const(60000)  # live OUT records
 _ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
@@ -685,7 +685,13 @@ class Journal(Records):
         end = at  # of the last record
         while at <= last:
             if reader.has_record(at):
-                at = end = self._take_record(reader, at)
+                behind = self._take_record(reader, at)
+                at = end = reader.pass_done(behind, self.next_seq)
+                if at > behind:
+                    i = reader.load(reader.last, HEAD)
+                    self.last_mid, self.next_seq = unpack_from("<HI", reader.buf, i + 3)
+                    self.next_seq += 1
+                    self._newest = reader.last
             elif is_nothing(reader.buf[reader.load(at, 1)]):
                 at += 1  # retired before
             else:
@@ -752,9 +758,7 @@ class Journal(Records):
     def _take_record(self, reader, at):
         # Counts the record, finishes a state that was half written. Returns the address behind it.
         buf = reader.buf
-        i = at - reader.at
-        if not 0 <= i <= reader.most:
-            i = reader.load(at, OVERHEAD)
+        i = reader.load(at, OVERHEAD)
         kind = buf[i]
         n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
         behind = at + n
@@ -1067,10 +1071,7 @@ class Journal(Records):
     def _count_damage(self, reader):
         # What was lost ever. Returns True if NOTEs have to tell that.
         damaged, skipped, regions = reader.told
-        if self._told[:2] == (
-            damaged,
-            skipped,
-        ):  # what the mount before this one found, which a worn page ended, is found again
+        if self._told[:2] == (damaged, skipped):  # what the mount that a worn page ended found is found again
             self.found_damaged = self.found_skipped = 0
             self.lost = []
         self._told = damaged, skipped
@@ -1116,9 +1117,8 @@ class Journal(Records):
         # power went just as its header was finished, which is programmed again then.
         newest = (self.erases - 1) % self._n
         self._read(newest * self._size + LOSSES, self._mark)
-        known = (
-            self._mark[0] >= self._identity[LOSSES] and self._likeness(self.erases - 1, reader.header(newest)) == HEADER
-        )
+        known = self._mark[0] >= self._identity[LOSSES]
+        known = known and self._likeness(self.erases - 1, reader.header(newest)) == HEADER
         if self._erased and not (known and self._write):
             reader.has_programmed(self._erase, newest, self.erases - 1, known)
 
@@ -1237,10 +1237,10 @@ class Journal(Records):
         for i in range(self._n):
             undecided = reader.decide(i * self._size, h)
             _refuse_others(h)
-            right = h[:3] == b"IFJ" and (self._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
+            right = h.startswith(b"IFJ") and (self._volatile or crc32(h) == RIGHT)
             losses = h[LOSSES]
             h[LOSSES] = 0
-            if right and h[:8] != geometry:
+            if right and not h.startswith(geometry):
                 raise ValueError("a journal of another size is here: give that size, or inflight.erase(device)")
             seq = _word(h, 8)
             if right and seq < NEVER and seq % self._n == i:
@@ -1281,7 +1281,7 @@ class Journal(Records):
         right = self._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + self._identity[8:]
         right[LOSSES] = h[LOSSES]
         right += struct.pack("<I", 0 if self._volatile else crc32(right))
-        return sum(a == b for a, b in zip(h, right))
+        return sum(h[i] == right[i] for i in range(HEADER))
 
     def _has_flipped(self, seq, h):
         """True if h is the header of the number `seq` but for bits that have flipped, and no right one of another."""
@@ -1645,7 +1645,7 @@ class _Headers:
 
 def _refuse_others(h):
     # The format before this one had a header of 16 bytes and their CRC.
-    if h[:3] == b"IFJ" and h[3] != _VERSION and _word(h, 16) == crc32(memoryview(h)[:16]):
+    if h[3] != _VERSION and h.startswith(b"IFJ") and _word(h, 16) == crc32(memoryview(h)[:16]):
         raise ValueError("a journal of format %d is here: erase it with inflight.erase(device)" % h[3])
 
 
