@@ -102,7 +102,7 @@ class Outgoing(Copyable):
         self.modes = (PERSISTENT,)  # what the journal may record
         self.connected()
         # (kind, Message ID) of the packet being handled; (CONNACK, (whether all are given up, for each of `modes`,
-        # whether they begin anew, whether session_lost() follows))
+        # whether they begin anew, whether session_lost() follows, how many more were sent than a window takes))
         self.acknowledging = None
         self.not_durable = ()  # exchanges as they were before acknowledgements that need not be durable yet
         self.done_waiting = 0  # so many of these need not before a packet leaves, if they completed their exchange
@@ -180,10 +180,7 @@ class Outgoing(Copyable):
 
     def owner(self, mid):
         """The Exchange that uses this Message ID, None if none does."""
-        for e in self.open.values():
-            if e.mid == mid:
-                return e
-        return None
+        return next((e for e in self.open.values() if e.mid == mid), None)
 
     def _may_be_completed(self, e):
         return e.unsure or e.number in self.may_be_dropped or e.number in self.given_up
@@ -340,7 +337,8 @@ class Outgoing(Copyable):
         done. At lower levels session_lost() tells what is done."""
         self.handled()
         over = [mode == CLEAN or (mode != UNSURE and self.clean) or (mode == ENDING and none) for mode in self.modes]
-        self.acknowledging = (CONNACK, (over, none and level == 5, none and level < 5 and not self.clean))
+        more = sum(e.tried != NEVER for e in self.open.values()) - self.max_inflight
+        self.acknowledging = (CONNACK, (over, none and level == 5, none and level < 5 and not self.clean, more))
         if any(over):
             self.given_up.update(
                 e.number for e in self.open.values() if e.tried != NEVER or e.number in self.maybe_sent
@@ -348,10 +346,10 @@ class Outgoing(Copyable):
         self.max_inflight = max(self.max_inflight, window + len(self.aside & set(self.open)))
         self.sendable_below = len(self.messages)
 
-    def _begin_session(self, over, anew, none):
+    def _begin_session(self, over, anew, none, more):
         # The CONNACK has been handled; its effect on the journal may not be durable yet. Of those that were sent the
         # client gives up no more than its window had: some that are done, and live again, in place of others.
-        spared = sum(e.unsure for e in self.open.values())
+        spared = max(more, sum(e.unsure for e in self.open.values()))
         for e in sorted(self.open.values(), reverse=True):
             if any(over) and spared and e.phase == ACCEPTED and e.tried != NEVER:
                 spared -= 1
@@ -409,7 +407,7 @@ class Outgoing(Copyable):
         kind, mid = self.acknowledging or (0, 0)
         for e in list(self.open.values()):
             if kind == CONNACK:
-                _, anew, none = mid
+                _, anew, none, _ = mid
                 if e.number in self.given_up or (e.phase == RELEASED and (anew or (none and e.orphaned))):
                     self._set(e, unsure=True)
                 elif none and e.phase == RELEASED:
