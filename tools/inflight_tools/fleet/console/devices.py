@@ -25,11 +25,6 @@ _TIMEOUT_S = 30  # for the answer of a device
 _IS_BACK = "It has taken the change, and is there again."
 
 
-def _known(connection, device):
-    """The configuration of a Device, a dict; {} of one that does not answer now."""
-    return connection.configuration(device, _TIMEOUT_S) if device.state == ONLINE else {}
-
-
 def _digest(configuration):
     return f"{zlib.crc32(json.dumps(configuration, sort_keys=True).encode()):x}"
 
@@ -217,7 +212,8 @@ class DevicePages:
             return page(outcome="It has restarted.")
         if act == "log":
             return page(outcome="\n".join(connection.log(device, _TIMEOUT_S)))
-        known = _known(connection, device)
+        # {}: it does not answer now.
+        known = connection.configuration(device, _TIMEOUT_S) if device.state == ONLINE else {}
         if act == "backup":
             if not known:
                 raise DeviceError("it does not answer now: what it has is not known")
