@@ -81,20 +81,20 @@ class Download:
                 content = self._objects.read(name)
             except FileNotFoundError:
                 return None
-            self._check(name, content)
+            if not is_whole(name, content):
+                raise Blocked(
+                    f"{self._objects.uri}/{name} is not what was uploaded: its SHA-256 is not that in its name. Upload "
+                    "the file again, or remove the object"
+                )
             self._store(part, name, content)
         if part.exists():  # also if an error came between the record and here
             size = part.stat().st_size
             self._finish(part, name)
-        self._release(name)
+        if self._keep:
+            self._objects.move(name, KEPT)
+        else:
+            self._objects.delete(name)
         return size
-
-    def _check(self, name, content):
-        if not is_whole(name, content):
-            raise Blocked(
-                f"{self._objects.uri}/{name} is not what was uploaded: its SHA-256 is not that in its name. Upload the "
-                "file again, or remove the object"
-            )
 
     def _store(self, part, name, content):
         part.unlink(missing_ok=True)
@@ -111,12 +111,6 @@ class Download:
     def _finish(self, part, name):
         part.rename(self._landing / name)
         os.fsync(self._folder)
-
-    def _release(self, name):
-        if self._keep:
-            self._objects.move(name, KEPT)
-        else:
-            self._objects.delete(name)
 
     def close(self):
         self._opened.close()

@@ -87,13 +87,8 @@ class Objects:
         if here.is_relative_to(landing) or any(landing.is_relative_to(here / name) for name in below):
             raise ValueError(f"{self.uri} and the landing folder {landing} share files: give a folder outside of it")
 
-    def _options(self):
-        if not self._is_s3:
-            return ""
-        return f"{'&' if '?' in self._uri else '?'}{_ONE_REQUEST}"
-
     def _arrow(self):
-        options = self._options()
+        options = f"{'&' if '?' in self._uri else '?'}{_ONE_REQUEST}" if self._is_s3 else ""
         try:
             return arrow_files(self._uri + options)
         except ValueError as e:
