@@ -134,10 +134,7 @@ def shown(form, board_name):
     """What a page shows of a form: `set` and `others`, Inputs; `entries`, {kind: [Entry]}; `drivers` that can be added;
     `pins`, those of a board of that name for sensors and actuators, as far as it is known; `of`: which configuration it
     shows; `added`: the name of the Entry that is new, ""."""
-    inputs = [
-        Input(name, *config_fields()[name][:3], form.get(name, ""), name in SECRETS)
-        for name in _shown()
-    ]  # fmt: skip
+    inputs = [Input(name, *config_fields()[name][:3], form.get(name, ""), name in SECRETS) for name in _shown()]
     return {
         "set": [one for one in inputs if one.value],
         "others": [one for one in inputs if not one.value],
