@@ -5,6 +5,7 @@ import json
 import math
 from ast import literal_eval
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from inflight_tools.boards.build.loading import PACKAGE
 from inflight_tools.boards.frozen import MODULE
@@ -220,8 +221,7 @@ def replace(link, files, stale, asides=(), progress=lambda path: None):
     link.run(_MAKE.format(folders=[*_folders(files), _STAGE]))
     staged = {f"{_STAGE}/{number}": path for number, path in enumerate(files)}
     link.put({place: files[path] for place, path in staged.items()}, lambda place: progress(staged[place]))
-    moves = [*asides, *staged.items()]
-    link.run(_SWITCH.format(moves=moves, stale=sorted(stale), stage=_STAGE))
+    link.run(_SWITCH.format(moves=[*asides, *staged.items()], stale=sorted(stale), stage=_STAGE))
 
 
 def remove(link, paths):
@@ -232,8 +232,5 @@ def remove(link, paths):
 
 def _folders(paths):
     """The folders above `paths`, outer ones first."""
-    found = {_LIB}
-    for path in paths:
-        parts = path.split("/")[1:-1]
-        found |= {"/" + "/".join(parts[: i + 1]) for i in range(len(parts))}
-    return sorted(found)
+    above = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
+    return sorted((above | {_LIB}) - {"/"})
