@@ -40,8 +40,7 @@ def main(
         if not image.configuration:
             show(WITHOUT)
         elif wait:
-            own = {CONFIG: image.configuration.read_bytes()}
-            at = broker_of_settings(own, broker, image.tls)
+            at = broker_of_settings({CONFIG: image.configuration.read_bytes()}, broker, image.tls)
             console = port if chosen.image == "esp32" else None
             birth = stack.enter_context(Birth(at, console, wait))
         {"esp32": _esp32, "uf2": uf2}[chosen.image](made, port, erase, birth.expect if birth else lambda identity: None)
@@ -78,8 +77,6 @@ def write(image, port, erase):
     if erase:
         show("erasing all of the flash")
         port.erase()
-    elif not kept:
-        port.write(image.journal.offset, b"\xff" * image.journal.size)
     elif kept < image.journal.size:
         port.write(image.journal.offset, b"\xff" * (image.journal.size - kept))
     for what, address, content in image.pieces():
