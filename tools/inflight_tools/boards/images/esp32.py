@@ -220,7 +220,6 @@ def _verify(data, what):
         header = ImageHeader.from_bytes(data).validate()
         _, made, stored = header.check_image_hash(data)
     except ValueError:  # also if it is too short for a header
-        made, stored = b"", None
         header = None
     if not header or (header.hash_appended and made != stored):
         raise ValueError(f"the firmware's {what} is damaged or cut short")

@@ -148,9 +148,8 @@ def without_image() -> tuple[str, ...]:
 
 def variant(name: str) -> Variant:
     """The Variant `name`; ValueError with the names that there are."""
-    for found in variants():
-        if found.name == name:
-            return found
+    if found := known(name):
+        return found
     raise ValueError(f"no board {name}: --board takes {', '.join(names())}")
 
 
