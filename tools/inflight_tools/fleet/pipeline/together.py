@@ -83,10 +83,8 @@ def run(commands, status, console, stopping):
         if not status.tell(line):
             say(visible(line))
 
-    readers = []
-    if shown:
-        streams = [(child.stdout, told) for child in children] + [(child.stderr, say) for child in children]
-        readers = [threading.Thread(target=_read, args=stream, daemon=True) for stream in streams]
+    streams = [one for child in children for one in ((child.stdout, told), (child.stderr, say))] if shown else []
+    readers = [threading.Thread(target=_read, args=stream, daemon=True) for stream in streams]
     live = Live(get_renderable=status.line, console=console, refresh_per_second=1 / _REFRESH_S)
     with live if shown else contextlib.nullcontext():
         for reader in readers:
