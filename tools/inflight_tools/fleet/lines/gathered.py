@@ -21,9 +21,8 @@ def _is_number(value):
 def _checked(body):
     """(names, units, rows) of a message. Raises ValueError."""
     names, units, rows = body["n"], body["u"], body["rows"]
-    for one in (names, units, rows):
-        if not isinstance(one, list):
-            raise ValueError("not a list")
+    if not all(isinstance(one, list) for one in (names, units, rows)):
+        raise ValueError("not a list")
     if not 0 < len(rows) <= _MOST or not 0 < len(names) == len(units) <= _COLUMNS:
         raise ValueError("too few, or too many")
     if not all(isinstance(row, list) and len(row) == 1 + len(names) and _is_number(row[0]) for row in rows):

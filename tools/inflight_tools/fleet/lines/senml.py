@@ -71,9 +71,8 @@ def _resolved(fields, base):
     name = base.get("bn", "") + fields.get("n", "")
     if not _NAME.fullmatch(name):
         raise Bad("no name" if not name else "a name with characters that are not allowed")
-    number = None
-    if "v" in fields or (has_value and not values):
-        number = base.get("bv", 0.0) + fields.get("v", 0.0)
+    has_number = "v" in fields or (has_value and not values)
+    number = base.get("bv", 0.0) + fields.get("v", 0.0) if has_number else None
     total = base.get("bs", 0.0) + fields.get("s", 0.0) if has_sum else None
     for value in (number, total):
         if value is not None and abs(value) > LARGEST:
