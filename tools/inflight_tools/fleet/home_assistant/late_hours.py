@@ -243,9 +243,8 @@ def _sums(home, about, convert, rows):
 
 
 def _metadata(version, about):
-    unit = about["statistics_unit_of_measurement"]
     fields = {name: about[name] for name in ("statistic_id", "source", "name", "has_sum")}
-    fields |= {"unit_of_measurement": unit}
+    fields["unit_of_measurement"] = about["statistics_unit_of_measurement"]
     if tuple(map(int, version.split(".")[:2])) < _UNIT_CLASS:
         return fields | {"has_mean": not about["has_sum"]}
     return fields | {"mean_type": int(not about["has_sum"]), "unit_class": about["unit_class"]}

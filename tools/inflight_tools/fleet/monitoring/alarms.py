@@ -22,8 +22,7 @@ class Check:
     are above what `most`, {name: number}, allows; what should never be always is."""
 
     def __init__(self, facts, most):
-        known = facts["fleet"] | {"behind": len(behind(facts)), "stale": facts["unread"]["stale"]}
-        known |= figures(facts)
+        known = facts["fleet"] | {"behind": len(behind(facts)), "stale": facts["unread"]["stale"]} | figures(facts)
         self.figures = {name: known[name] for name in _WORDS}
         self.alarms = [name for name, allowed in (most | dict.fromkeys(_NEVER, 0)).items() if known[name] > allowed]
 

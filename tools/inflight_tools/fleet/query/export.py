@@ -43,8 +43,7 @@ def aggregates(database, size):
 
 def _devices(database):
     found = database.arrow("FROM devices ORDER BY device")
-    known = latency.of_devices(database)
-    of_each = map(known.get, found["device"].to_pylist())
+    of_each = map(latency.of_devices(database).get, found["device"].to_pylist())
     told = [one and list(one.values()) for one in of_each]
     return found.append_column("latency_ms", pa.array(told, pa.list_(pa.float64())))
 

@@ -172,8 +172,7 @@ def _doubled(database):
     # A run has `many` rows, for the numbers that no run before it has.
     runs = f"""SELECT sum(many - greatest(0, hi - greatest(lo - 1, coalesce(before, lo - 1)))) AS extra
         FROM (SELECT *, {before} FROM runs)"""
-    packs = "SELECT sum(doubled) AS extra FROM packs ANTI JOIN common USING (device, epoch)"
-    counted = [runs, packs]
+    counted = [runs, "SELECT sum(doubled) AS extra FROM packs ANTI JOIN common USING (device, epoch)"]
     # Files that have the same number may have the same records of it, or others: their rows tell.
     database.run(
         f"""CREATE OR REPLACE TEMP TABLE common AS
@@ -185,10 +184,9 @@ def _doubled(database):
                 SELECT count(*) AS n FROM measurements SEMI JOIN common USING (device, epoch) WHERE seq IS NOT NULL
                 GROUP BY device, epoch, seq, place)"""
         )
-    found = database.row(
+    return database.row(
         f"SELECT CAST(coalesce(sum(extra), 0) AS BIGINT) AS extra FROM ({' UNION ALL '.join(counted)})"
-    )
-    return found["extra"]
+    )["extra"]
 
 
 # Numbers that are lost or given up, when the next number of their journal that arrived was received.
