@@ -147,8 +147,7 @@ def _table(fleet, devices):
         table.add_column(title)
     for device in devices:
         last = fleet.outcomes.get(device, {})
-        told = [last.get("state"), last.get("reason")]
-        outcome = ": ".join(str(word) for word in told if word)
+        outcome = ": ".join(str(word) for word in (last.get("state"), last.get("reason")) if word)
         words = (fleet.firmware[device], last.get("release", ""), outcome)
         status = Text(visible(fleet.status[device]), "bold red" if device in fleet.offline else "")
         table.add_row(Text(visible(device)), status, *(Text(visible(str(word))) for word in words))

@@ -126,8 +126,7 @@ class Course:
         a line; `offline`: devices that are marked so."""
         counts = Counter(self.states.values())
         found = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        under_way = [self._progress(device, device in offline) for device in self.running]
-        shown = [text for text in under_way if text]
+        shown = list(filter(None, (self._progress(device, device in offline) for device in self.running)))
         left = len(shown) - _SHOWN
         more = f"; {', '.join(shown[:_SHOWN])}{f' and {left} more' if left > 0 else ''}" if shown else ""
         return f"wave {self.wave} of {len(self.waves)}: {found}{more}"
