@@ -8,9 +8,7 @@ def main(names):
     failed = 0
     for name in names:
         module = __import__(name)
-        for test in sorted(dir(module)):
-            if not test.startswith("test_"):
-                continue
+        for test in [one for one in sorted(dir(module)) if one.startswith("test_")]:
             try:
                 getattr(module, test)()
                 print("ok", test)
