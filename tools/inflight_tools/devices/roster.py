@@ -49,8 +49,7 @@ class Device:
     def take(self, kind, payload, retained, now):
         self.version += 1
         if kind == "telemetry":
-            rows = [row for row in records(payload, now) if row]
-            if rows:
+            if rows := [row for row in records(payload, now) if row]:
                 self.readings, self.read_at = rows[-1], now
             return
         fields = fields_of(payload)

@@ -60,8 +60,7 @@ class Console:
         _release(port)
 
     def _tell(self, line):
-        text = line.decode(errors="replace").rstrip()
-        if text:
+        if text := line.decode(errors="replace").rstrip():
             self._on_line(text)
 
 

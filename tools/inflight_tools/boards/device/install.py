@@ -177,8 +177,7 @@ def _plan(wanted, settings, recorded, shadows, found, in_rom):
 
 def _carry_out(link, plan, say):
     block, free = files.prepare(link)
-    needed = files.blocks(plan.write.values(), block)
-    if needed > free:
+    if (needed := files.blocks(plan.write.values(), block)) > free:
         raise DeviceError(
             f"not enough space: {needed * block // 1024} KiB needed, {free * block // 1024} KiB free: remove files of "
             "yours (`mpremote ls`, `mpremote rm`); nothing was changed"

@@ -138,8 +138,7 @@ def _application(table, firmware, base):
 def _check_kind(variant, firmware):
     if len(firmware) < TABLE or firmware[0] != ImageHeader.APP_IMAGE_MAGIC:
         raise ValueError("this is not firmware: --firmware takes MicroPython's .bin file for the board")
-    chip = ImageHeader.from_bytes(firmware).chip_name
-    if chip != variant.name:
+    if (chip := ImageHeader.from_bytes(firmware).chip_name) != variant.name:
         raise ValueError(f"the firmware is for chip {chip}, not for {variant.name}")
     if not firmware[TABLE - variant.bootloader :].startswith(PART_MAGIC):
         raise ValueError("the firmware has no partition table: --firmware takes the whole one, not the .app-bin")

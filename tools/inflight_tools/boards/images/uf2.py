@@ -127,8 +127,7 @@ def _pages(start, parts):
 def _areas(memory):
     """{name: (address, bytes)} of the file systems that the firmware itself declares for tools to find."""
     found = {}
-    at = memory.read(memory.start, 4096).find(_INFO)
-    if at >= 0:
+    if (at := memory.read(memory.start, 4096).find(_INFO)) >= 0:
         first, last = memory.words(memory.start + at + 4, 2)
         if last - first < 4096 and memory.start <= first <= last <= memory.end:
             for entry in memory.words(first, (last - first) // 4):

@@ -64,8 +64,7 @@ class Spool:
             found = ours.fullmatch(path.name)
             if not found or path.is_symlink():  # a collector makes files: a link may lead to another file
                 continue
-            whole = _whole_lines(path)
-            if whole:
+            if whole := _whole_lines(path):
                 with open(path, "r+b") as file:
                     file.truncate(whole)
                     self._sync(file.fileno())

@@ -97,8 +97,7 @@ def resolve(pack, most):
             fields = _check(record)
             for name in _BASES & fields.keys():
                 base[name] = fields[name]
-            found = _resolved(fields, base)
-            if found:
+            if found := _resolved(fields, base):
                 most -= len(found[0]) + len(found[1] or "")
                 if most < 0:
                     problems.append(f"record {number}: names and units are too long for so many records")

@@ -251,8 +251,7 @@ class Summaries:
         if not (self._folder and self._folder.is_dir()):
             return
         for path in sorted(self._folder.iterdir(), key=lambda path: -path.stat().st_size):
-            named = _NAME.fullmatch(path.name)
-            if named and named["version"] == _VERSION:
+            if (named := _NAME.fullmatch(path.name)) and named["version"] == _VERSION:
                 if _checksum(path) == named["crc"]:
                     self._take(path)
                 else:

@@ -109,8 +109,7 @@ def timeline(steps, width, identity):
     drawing.path("backlog", *_bars(live, received, steps, across, up))
     y = bottom + 26
     for name, shape, one, several in _MARKS:
-        total = steps.total(name)
-        if total:
+        if total := steps.total(name):
             drawing.text("lane", 0, y, count(total, one, several))
             drawing.path(f"mark {shape}", _marks(steps, name, shape, across, y + 15))
             y += 43

@@ -152,8 +152,7 @@ class Tables:
     def drop_unfinished(self):
         """Removes the last batch if it is incomplete: the ledger, which is written last, does not have it. If this is
         killed, it can be repeated."""
-        last = self.last_batch()
-        if last > self.ledger.last_batch():
+        if (last := self.last_batch()) > self.ledger.last_batch():
             for table in self.all():
                 table.remove(last)
 

@@ -45,8 +45,7 @@ def packaged():
 def _homes(environ):
     if environ.get("JAVA_HOME"):
         yield Path(environ["JAVA_HOME"])
-    own = shutil.which("java", path=environ.get("PATH"))
-    if own:
+    if own := shutil.which("java", path=environ.get("PATH")):
         yield Path(own).resolve().parents[1]
     if home := packaged():
         yield home

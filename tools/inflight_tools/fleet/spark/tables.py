@@ -139,8 +139,7 @@ class Table:
         rows = self._read(files).withColumn("file", F.input_file_name())
         found = changed(rows, clocks).where("up IS NULL").select("file").distinct().collect()
         names = {file.rpartition("/")[2] for (file,) in found}
-        chosen = [file for file in files if file["path"].rpartition("/")[2] in names]
-        if chosen:
+        if chosen := [file for file in files if file["path"].rpartition("/")[2] in names]:
             rows = changed(self._read(chosen), clocks).select(*rows.columns[:-1])
             parts = self._split(table, rows, max(batch_of(file["path"]) for file in chosen))
             self.commit(table, parts, chosen, (_MERGES, table.version()))
