@@ -257,8 +257,7 @@ def shrunk(setup, steps, found):
     """Returns a shorter script, simpler setup and fewer cuts that still lead to a finding of the same kind."""
     best = setup, steps, found
     for cuts in _fewer(found.cuts):
-        better = _shows(setup, steps, cuts, found)
-        if better:
+        if better := _shows(setup, steps, cuts, found):
             best = setup, steps, better
             break
     n = (len(steps) + 1) // 2

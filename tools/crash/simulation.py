@@ -184,8 +184,7 @@ class Simulation:
     def rot(self, n):
         """Flips one bit, the n-th of those in programmed bytes."""
         data = self.flash.data
-        places = [i for i, byte in enumerate(data) if byte != 0xFF]
-        if places:
+        if places := [i for i, byte in enumerate(data) if byte != 0xFF]:
             data[places[n // 8 % len(places)]] ^= 1 << n % 8
             self.state.bit_flipped = True
 
@@ -328,8 +327,7 @@ class Simulation:
     def _do_discard(self, i):
         """The application gives up its i-th message that is not completed."""
         out = self.peer.out
-        exchanges = [e for e in out.open.values() if e.number in out.accepted]
-        if exchanges:
+        if exchanges := [e for e in out.open.values() if e.number in out.accepted]:
             e = exchanges[i % len(exchanges)]
             out.discarding(e)
             done = []
@@ -378,10 +376,10 @@ class Simulation:
             self.peer.out.durable()
 
     def _do_collect(self):
-        error = self._may_fail(self.device.session.collect)
-        if error:
+        failed = self.device.session.busy  # before: nothing is done until recover()
+        if error := self._may_fail(self.device.session.collect):
             self.device._connection_failed(error)
-        else:
+        elif not failed:
             self.peer.out.durable()
 
     # --- the network ---
@@ -448,8 +446,7 @@ class Simulation:
 
     def _do_wrong_ack(self, i):
         """The broker acknowledges a message with a packet of the other QoS."""
-        exchanges = [e for e in self.peer.out.open.values() if e.mid]
-        if exchanges:
+        if exchanges := [e for e in self.peer.out.open.values() if e.mid]:
             e = exchanges[i % len(exchanges)]
             self._force(PUBACK if e.qos == 2 else PUBCOMP, e.mid)
 

@@ -49,8 +49,7 @@ def judge(tree, mutant, files):
     """(test that sees the mutant or "", [complaint]): the tests that it names come first, then the files of its part of
     the tree, then all others."""
     complaints = []
-    named = [test for test in mutant.tests if test.split("::")[0] in files]
-    if named:
+    if named := [test for test in mutant.tests if test.split("::")[0] in files]:
         result = tree.seen_by(mutant, named)
         if result.missing:
             complaints.append(f"{mutant.name} names a test that there is not: {' '.join(named)}")

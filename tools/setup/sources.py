@@ -21,8 +21,7 @@ def configured(etc):
 
 def debian_mirror(etc=Path("/etc/apt"), environ=os.environ):
     """The base URI of a Debian archive, with dists/ and pool/ below it; None if there is none."""
-    chosen = environ.get("INFLIGHT_DEBIAN_MIRROR")
-    if chosen:
+    if chosen := environ.get("INFLIGHT_DEBIAN_MIRROR"):
         return chosen.rstrip("/")
     for uri, suite, component in configured(etc):
         whole_archive = suite.split("-")[0] in DEBIAN_SUITES and "security" not in suite and component == "main"

@@ -70,8 +70,7 @@ def _own(path):
     content = path.read_bytes()
     try:
         code, rom = look(variant(_VARIANT), content)
-        frozen = in_firmware(code)
-        if frozen:
+        if frozen := in_firmware(code):
             frozen.left({}, sensor.BOARD)
         elif not rom:
             raise ValueError("it has neither modules of Inflight frozen in nor a ROM file system")

@@ -28,8 +28,7 @@ async def serve(board, port=0, ready=print):
 
 
 def main():
-    reason = image.unavailable()
-    if reason:
+    if reason := image.unavailable():
         sys.exit(reason)
     parser = argparse.ArgumentParser()
     parser.add_argument("--uf2")
