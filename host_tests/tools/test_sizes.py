@@ -9,9 +9,9 @@ from tools.setup.common import CHECKOUT
 
 # The present figures, rounded up. Lower them with what you remove.
 CEILINGS = {
-    "product": 42_686,  # lib, boards, firmware, the command `inflight`
-    "maintainers": 17_632,  # other tools
-    "all": 119_792,
+    "product": 42_668,  # lib, boards, firmware, the command `inflight`
+    "maintainers": 17_621,  # other tools
+    "all": 119_791,
 }
 TESTS_FOR_A_LINE = 1.39  # lines of tests for each line of the product
 SLACK = 500  # a ceiling that is further above its figure is to be lowered
