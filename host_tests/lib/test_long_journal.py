@@ -80,7 +80,7 @@ def test_a_ring_of_64_or_256_kib(sectors, work):
     flash = LongFlash(sectors, 4096, 256)
     work(Journal(flash))
     _, reads, _ = start(flash)
-    assert reads < 300
+    assert reads < 320  # most of half a sector
 
 
 @pytest.mark.parametrize(
