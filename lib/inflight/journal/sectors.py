@@ -22,8 +22,9 @@ class SectorReader:
 
     def __init__(self, j, size):
         self.j = j
-        self.again = bytearray(CHUNK if size == LEAST else min(j._size, size) // 2)  # what is read once more
-        self.buf = bytearray(min(j._size, size))
+        size = min(j._size, size)
+        self.again = bytearray(CHUNK if size == LEAST else size // 2)  # what is read once more
+        self.buf = bytearray(size)
         self.view = memoryview(self.buf)
         self.volatile = j._volatile
         self.erased = 0  # sectors that were lost with all that was in them
@@ -80,11 +81,11 @@ class SectorReader:
             self._fill(min(at, self.end - len(self.buf)))
         return at - self.at
 
-    def _look(self, at):
-        self.forget()
-        self.j._read(at, self.buf)
-
-    def _fill(self, at):
+    def _fill(self, at, once=False):
+        if once:
+            self.forget()
+            self.j._read(at, self.buf)
+            return
         self.at = at
         # If reads differ, what was being programmed is finished here.
         if self.decide(at, self.buf):
@@ -104,13 +105,12 @@ class SectorReader:
 
     def last_byte(self, at, once=False):
         """Address of the last programmed byte at `at` or behind it, -1 if there is none. Looks from the end."""
-        fill = self._look if once else self._fill
         buf = self.buf
         view = self.view
         start = self.end
         while start > at:
             start = max(self.base, start - len(buf))
-            fill(start)
+            self._fill(start, once)
             first = low = i = max(at - start, 0)
             high = len(buf)  # blank from there on, not from low - 1 on
             while low < high:
@@ -178,21 +178,25 @@ class SectorReader:
         `at` on those that are whole in buf and have the numbers from `seq` on. Returns the address behind them."""
         buf = self.buf
         low, high = unpack("<HH", pack("<I", self.key))  # small numbers need no heap
+        offset = self.at - self.base
         crc = bytearray(CRC)
+        last = -1
         i = at - self.at
         while i <= len(buf) - OVERHEAD and buf[i] == OUT:
             n = i + HEAD + (buf[i + 1] | buf[i + 2] << 8)
             if n + CRC >= len(buf) or buf[n + CRC] & 15 or unpack_from("<I", buf, i + 5)[0] != seq:
                 break
             first, second = unpack_from("<HH", buf, n)
-            pack_into("<HH", crc, 0, first ^ low ^ self.at + i - self.base, second ^ high)
+            pack_into("<HH", crc, 0, first ^ low ^ offset + i, second ^ high)
             if crc32(crc, crc32(self.view[i:n])) != RIGHT:
                 break
-            self.last = self.at + i
-            self.renumbered = False
-            self.notes = 0
+            last = i
             seq += 1
             i = n + CRC + 1
+        if last >= 0:
+            self.last = self.at + last
+            self.renumbered = False
+            self.notes = 0
         return self.at + i
 
     def _has_long(self, at, n):
