@@ -42,29 +42,25 @@ def _copy(journal, new):
     new.damaged, new.skipped = journal.damaged, journal.skipped
     # In this order each record is accepted that the bounds of `journal` have accepted.
     for kind in (OUT, IN, SESSION):
-        _copy_records(journal, new, kind)
+        # Messages in the order of their numbers: it is as if `new` had accepted those alone.
+        body = bytearray()
+        at = journal.find(OUT, 0) if kind == OUT else journal.scan(kind, -1)
+        while at >= 0:
+            seq, size, mid, state = journal.found_seq, journal.found_len, journal.found_mid, journal.found_state
+            journal.check(at)
+            if size > len(body):
+                body = bytearray(size)
+            start = journal.read(at, 0, body)
+            if kind == OUT:
+                new.next_seq = seq
+            copy = new.append(kind, mid, body, start + size, b"", b"", start)
+            if state:
+                new.mark(copy, state)
+            at = journal.find(OUT, seq + 1) if kind == OUT else journal.scan(kind, at)
+        if kind == OUT:
+            new.next_seq, new.last_mid = journal.next_seq, journal.last_mid
     if new.next_seq:
         new._make_space(NOTES)
         new._note()
     new.commit()
     new.found_damaged, new.found_skipped, new.lost = journal.found_damaged, journal.found_skipped, journal.lost
-
-
-def _copy_records(journal, new, kind):
-    # Messages in the order of their numbers: it is as if `new` had accepted those alone.
-    body = bytearray()
-    at = journal.find(OUT, 0) if kind == OUT else journal.scan(kind, -1)
-    while at >= 0:
-        seq, size, mid, state = journal.found_seq, journal.found_len, journal.found_mid, journal.found_state
-        journal.check(at)
-        if size > len(body):
-            body = bytearray(size)
-        start = journal.read(at, 0, body)
-        if kind == OUT:
-            new.next_seq = seq
-        copy = new.append(kind, mid, body, start + size, b"", b"", start)
-        if state:
-            new.mark(copy, state)
-        at = journal.find(OUT, seq + 1) if kind == OUT else journal.scan(kind, at)
-    if kind == OUT:
-        new.next_seq, new.last_mid = journal.next_seq, journal.last_mid
